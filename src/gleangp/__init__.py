@@ -1,0 +1,37 @@
+"""Gaussian processes for many related tasks, few labels and few points.
+
+Public names are imported when they are first used, so that `import gleangp` is cheap. To add one:
+its home in `_HOME`, the name in `__all__`, and the import for type checkers. The test of the public
+names checks that the three agree.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from gleangp._version import __version__
+
+if TYPE_CHECKING:
+    from gleangp import exceptions
+
+__all__ = [
+    "__version__",
+    "exceptions",
+]
+
+# Public name -> module that defines it; a module is its own home.
+_HOME = {
+    "exceptions": "gleangp.exceptions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gleangp' has no attribute {name!r}")
+    module = import_module(_HOME[name])
+    value = module if _HOME[name] == f"gleangp.{name}" else getattr(module, name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

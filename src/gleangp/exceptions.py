@@ -1,0 +1,56 @@
+"""The errors gleangp raises on its own account.
+
+::
+
+    GleanError
+    ├── TaskError                     tasks missing, unknown, or given twice        also ValueError
+    ├── LabelError                    targets that cannot be learnt from            also ValueError
+    ├── KernelError                   a kernel that cannot be used as asked         also ValueError
+    │   └── NotPositiveDefiniteError  a matrix without a Cholesky factor            also LinAlgError
+    ├── InvarianceError               invariances that do not fit the inputs        also ValueError
+    └── ModelFileError                a file that is not a model gleangp can read   also ValueError
+
+Errors about input are also `ValueError`, so code that handles scikit-learn's errors
+handles these too.
+Predicting before `fit` raises scikit-learn's own `NotFittedError`.
+"""
+
+from numpy.linalg import LinAlgError
+
+__all__ = [
+    "GleanError",
+    "InvarianceError",
+    "KernelError",
+    "LabelError",
+    "ModelFileError",
+    "NotPositiveDefiniteError",
+    "TaskError",
+]
+
+
+class GleanError(Exception):
+    """Any error that gleangp raises on its own account."""
+
+
+class TaskError(GleanError, ValueError):
+    """Tasks are missing, unknown, or given in two ways at once."""
+
+
+class LabelError(GleanError, ValueError):
+    """The targets cannot be learnt from."""
+
+
+class KernelError(GleanError, ValueError):
+    """The kernel cannot be used as asked."""
+
+
+class NotPositiveDefiniteError(KernelError, LinAlgError):
+    """A matrix that should be positive definite has no Cholesky factor."""
+
+
+class InvarianceError(GleanError, ValueError):
+    """The invariances do not fit the inputs."""
+
+
+class ModelFileError(GleanError, ValueError):
+    """The file is not a model that this version of gleangp can read."""
