@@ -1,0 +1,7 @@
+"""Noise models p(y | f): how a target comes from the latent function."""
+
+from gleangp.noise.base import NoiseModel
+from gleangp.noise.gaussian import Gaussian
+from gleangp.noise.probit import Probit
+
+__all__ = ["Gaussian", "NoiseModel", "Probit"]

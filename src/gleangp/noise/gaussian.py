@@ -1,0 +1,106 @@
+"""Gaussian noise, for regression (Lawrence, Platt & Jordan 2005, section 2.3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Rows, field_values, restrict, same_model
+
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """p(y | f) = N(y | f + bias, variance).
+
+    Parameters
+    ----------
+    variance : float or ndarray of shape (n,)
+        Noise variance, shared or one per row.
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function.
+
+    Examples
+    --------
+    >>> log_z, g, nu = Gaussian(variance=1.0).log_partition(y=2.0, mean=0.0, var=3.0)
+    >>> float(g), float(nu)
+    (0.5, 0.25)
+    """
+
+    variance: float | FloatArray = 1.0
+    bias: float | FloatArray = 0.0
+
+    log_concave: ClassVar[bool] = True
+    precision_depends_on_mean: ClassVar[bool] = False
+    transforms: ClassVar[Mapping[str, str]] = {"variance": "log", "bias": "identity"}
+
+    def __eq__(self, other: object) -> bool:
+        return same_model(self, other)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """`variance` and `bias`."""
+        return field_values(self)
+
+    def log_prob(self, y: FloatArray, f: FloatArray) -> FloatArray:
+        """log N(y | f + bias, variance)."""
+        residual = y - f - self.bias
+        return -0.5 * (_LOG_TWO_PI + np.log(self.variance) + residual**2 / self.variance)
+
+    def log_prob_derivatives(
+        self, y: FloatArray, f: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log p(y | f) and its first and second derivative in f."""
+        log_z, g, nu = self.log_partition(y, f, 0.0)
+        return log_z, g, -nu
+
+    def log_partition(
+        self, y: FloatArray, mean: FloatArray, var: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and nu."""
+        residual, total = np.broadcast_arrays(y - mean - self.bias, var + self.variance)
+        nu = 1.0 / total  # Lawrence, Platt & Jordan 2005, eq. 10
+        g = residual * nu  # Lawrence, Platt & Jordan 2005, eq. 9
+        log_z = -0.5 * (residual * g + np.log(total) + _LOG_TWO_PI)
+        return log_z, g, nu
+
+    def precision(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+        """nu = 1 / (var + variance); y and mean do not matter."""
+        return 1.0 / (var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
+
+    def expected_log_prob(
+        self, y: FloatArray, mean: FloatArray, var: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
+        log_p, d_mean, precision = self.log_partition(y, mean, np.zeros_like(var))
+        return log_p - 0.5 * precision * var, d_mean, -0.5 * precision
+
+    def log_partition_grad(
+        self, y: FloatArray, mean: FloatArray, var: FloatArray
+    ) -> dict[str, FloatArray]:
+        """d log_z / d variance and d bias, per row."""
+        _, g, nu = self.log_partition(y, mean, var)
+        return {"variance": 0.5 * (g**2 - nu), "bias": g}
+
+    def expected_log_prob_grad(
+        self, y: FloatArray, mean: FloatArray, var: FloatArray
+    ) -> dict[str, FloatArray]:
+        """d E[log p(y | f)] / d variance and d bias, per row."""
+        _, d_mean, _ = self.expected_log_prob(y, mean, var)
+        return {"variance": self.absorbed_grad(y, mean, var), "bias": d_mean}
+
+    def absorb(self, variance: float | FloatArray) -> Self:
+        """The model when Gaussian noise of that variance is added to f."""
+        return replace(self, variance=self.variance + variance)
+
+    def absorbed_grad(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+        """d E[log p(y | f)] / d absorbed variance, per row."""
+        residual = y - mean - self.bias
+        return 0.5 * ((residual**2 + var) / self.variance - 1.0) / self.variance
+
+    def at(self, rows: Rows) -> Self:
+        """The model of those rows."""
+        return restrict(self, rows)
