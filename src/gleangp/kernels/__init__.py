@@ -1,0 +1,39 @@
+"""Kernels: scikit-learn's objects as the language, and what inference needs added from outside.
+
+`gradients` holds the operations and what they do for a kernel nobody has told us about;
+`composite`, `stationary` and `dot_product` hold the rules for the kernels we know, by family;
+`white` separates the variance that belongs to a row from the variance of the function;
+`arcsine` and `scaled_inputs` are kernels scikit-learn lacks (Lawrence, Platt & Jordan 2005,
+"Extensions of the informative vector machine", appendix B).
+"""
+
+from gleangp.kernels import composite, dot_product, stationary  # noqa: F401  (importing them registers rules)
+from gleangp.kernels.arcsine import ArcSine
+from gleangp.kernels.gradients import (
+    Linearization,
+    kernel_columns,
+    kernel_cross_vjp,
+    kernel_diag_vjp,
+    kernel_input_vjp,
+    kernel_vjp,
+    linearize,
+    linearize_diag,
+)
+from gleangp.kernels.scaled_inputs import ScaledInputs
+from gleangp.kernels.white import has_white, signal_diag, white_diag
+
+__all__ = [
+    "ArcSine",
+    "Linearization",
+    "ScaledInputs",
+    "has_white",
+    "kernel_columns",
+    "kernel_cross_vjp",
+    "kernel_diag_vjp",
+    "kernel_input_vjp",
+    "kernel_vjp",
+    "linearize",
+    "linearize_diag",
+    "signal_diag",
+    "white_diag",
+]

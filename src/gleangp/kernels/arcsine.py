@@ -1,0 +1,191 @@
+"""The arc-sine kernel: a Gaussian process of a neural network with infinitely many units.
+
+Williams 1998, "Computation with infinite neural networks", Neural Computation 10(5), eq. 11; the
+"MLP kernel" of Lawrence, Platt & Jordan 2005, appendix B. The factor 2/pi is Williams's; the
+paper's appendix is without it. The amplitude is a `ConstantKernel` in front.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+
+from gleangp._typing import FloatArray
+
+
+class ArcSine(Kernel):
+    """Arc-sine ("MLP") kernel.
+
+    k(x, z) = (2/pi) asin((w x'z + b) / sqrt((w x'x + b + 1) (w z'z + b + 1))), the covariance of a
+    one-layer network with error-function units, weights of variance w and biases of variance b.
+    Neither stationary nor unbounded: far from the data it levels off to a constant.
+
+    Parameters
+    ----------
+    weight_variance : float, default=1.0
+        Prior variance w of the input weights; large values let the function bend sharply.
+    bias_variance : float, default=1.0
+        Prior variance b of the units' biases; large values let it bend away from the origin.
+    weight_variance_bounds, bias_variance_bounds : pair of floats >= 0 or "fixed", \
+            default=(1e-5, 1e5)
+        Bounds of the two; "fixed" leaves the parameter out of theta.
+
+    See Also
+    --------
+    ScaledInputs : Gives it one relevance per input (the "MLP-ARD" kernel).
+
+    References
+    ----------
+    Williams 1998, "Computation with infinite neural networks", Neural Computation 10(5).
+    Lawrence, Platt & Jordan 2005, "Extensions of the informative vector machine", appendix B.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> from gleangp.kernels import ArcSine
+    >>> kernel = 2.0 * ArcSine(weight_variance=10.0, bias_variance=3.0)
+    >>> kernel
+    1.41**2 * ArcSine(weight_variance=10, bias_variance=3)
+    >>> kernel.diag(np.array([[0.0], [1.0], [100.0]])).round(3)
+    array([1.08 , 1.516, 1.994])
+    >>> X = np.linspace(-2, 2, 9)[:, None]
+    >>> model = GaussianProcessRegressor(kernel, alpha=1e-4).fit(X, np.tanh(3 * X[:, 0]))
+    >>> model.predict([[5.0]]).round(1)
+    array([1.])
+    """
+
+    def __init__(
+        self,
+        weight_variance=1.0,
+        bias_variance=1.0,
+        weight_variance_bounds=(1e-5, 1e5),
+        bias_variance_bounds=(1e-5, 1e5),
+    ):
+        self.weight_variance = weight_variance
+        self.bias_variance = bias_variance
+        self.weight_variance_bounds = weight_variance_bounds
+        self.bias_variance_bounds = bias_variance_bounds
+
+    @property
+    def hyperparameter_weight_variance(self):
+        """Specification of the weight variance."""
+        return Hyperparameter("weight_variance", "numeric", self.weight_variance_bounds)
+
+    @property
+    def hyperparameter_bias_variance(self):
+        """Specification of the bias variance."""
+        return Hyperparameter("bias_variance", "numeric", self.bias_variance_bounds)
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        """Return the kernel matrix and, if asked, its gradient.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            First argument.
+        Y : array-like of shape (m, p), default=None
+            Second argument; None means X.
+        eval_gradient : bool, default=False
+            Whether to return the gradient with respect to theta too; only if Y is None.
+
+        Returns
+        -------
+        K : ndarray of shape (n, m)
+            The kernel matrix.
+        K_gradient : ndarray of shape (n, n, q)
+            Gradient of K with respect to theta, if `eval_gradient`.
+        """
+        X = np.atleast_2d(X)
+        if Y is not None and eval_gradient:
+            raise ValueError("Gradient can only be evaluated when Y is None.")
+        parts = self.parts(X, None if Y is None else np.atleast_2d(Y))
+        if not eval_gradient:
+            return parts.value()
+        # k depends on theta through N_ij, N_ii and N_jj, each of which is w (...) + b
+        slope = (2.0 / np.pi) / np.sqrt(parts.gap())
+        half = 0.5 / (parts.first + 1.0)
+        toward_bias = self.bias_variance * slope
+        toward_bias *= 1.0 - parts.inner * np.add.outer(half, half)
+        share = half * parts.first
+        toward_both = slope * parts.inner * (1.0 - np.add.outer(share, share))
+        gradients = []  # alphabetical: bias first
+        if not self.hyperparameter_bias_variance.fixed:
+            gradients.append(toward_bias)
+        if not self.hyperparameter_weight_variance.fixed:
+            gradients.append(toward_both - toward_bias)
+        stacked = np.stack(gradients, axis=-1) if gradients else np.empty((*slope.shape, 0))
+        return parts.value(), stacked
+
+    def diag(self, X):
+        """Return the diagonal of the kernel matrix.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            k(x, x) of each row.
+        """
+        norm = self.norms(np.atleast_2d(X))
+        return (2.0 / np.pi) * np.arcsin(norm / (norm + 1.0))
+
+    def is_stationary(self):
+        """Return False: the kernel knows where the origin is."""
+        return False
+
+    def __repr__(self):
+        return (
+            f"{type(self).__name__}(weight_variance={self.weight_variance:.3g}, "
+            f"bias_variance={self.bias_variance:.3g})"
+        )
+
+    def norms(self, X):
+        """Return w x'x + b for each row."""
+        norm = np.einsum("ik,ik->i", X, X) * self.weight_variance
+        norm += self.bias_variance
+        return norm
+
+    def parts(self, X, Z=None):
+        """Return the inner products and norms the matrix is made of."""
+        inner = X @ (X if Z is None else Z).T
+        inner *= self.weight_variance
+        inner += self.bias_variance
+        first = self.norms(X)
+        return _Parts(inner, first, first if Z is None else self.norms(Z))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Parts:
+    """Inner products (n, m) and squared norms (n,), (m,) in the space of weights and bias."""
+
+    inner: FloatArray
+    first: FloatArray
+    second: FloatArray
+
+    def value(self):
+        """The kernel matrix."""
+        sine = self.inner / np.sqrt(self.first + 1.0)[:, None]
+        sine /= np.sqrt(self.second + 1.0)
+        # the ratio is below one by Cauchy and Schwarz; rounding may lift it by an ulp
+        np.minimum(sine, 1.0, out=sine)
+        np.maximum(sine, -1.0, out=sine)
+        K = np.arcsin(sine, out=sine)
+        K *= 2.0 / np.pi
+        return K
+
+    def gap(self):
+        """(N_ii + 1)(N_jj + 1) - N_ij**2, what the gradient divides by the root of.
+
+        Written as (N_ii N_jj - N_ij**2) + (N_ii + N_jj + 1), the first bracket is never negative,
+        so that the gap stays positive for equal rows of any size, where 1 - sine**2 rounds to 0.
+        """
+        gap = np.multiply.outer(self.first, self.second)
+        gap -= self.inner**2
+        np.maximum(gap, 0.0, out=gap)
+        gap += (self.first + 1.0)[:, None]
+        gap += self.second
+        return gap
