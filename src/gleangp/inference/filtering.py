@@ -1,0 +1,137 @@
+"""Assumed-density filtering: the posterior over all rows after absorbing some of them one by one.
+
+Lawrence & Platt 2004, section 2; Lawrence, Platt & Jordan 2005, sections 2.2 and 3.1-3.2.
+The posterior covariance is never formed: it is `K - rows.T @ rows`, one row per absorbed point.
+
+White noise of the kernel belongs to the latent value of its own row: it counts in the diagonal of K
+and so in the column of the point itself.
+
+Policy for precisions that are not positive ("silent sites"). A log-concave noise model can give a
+`nu` that underflows; it is floored at 2**-52, where the site is as good as absent and its mean is
+still finite. For a model that is not log-concave, `nu <= 0` with `g` of order one has no Gaussian
+site at all: the point is taken in with g = 0 and the floor, so that it says nothing, and it is
+counted in `n_silent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.noise import NoiseModel
+
+PRECISION_FLOOR = 2.0**-52
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sites:
+    """Gaussian stand-ins N(site_mean | f, 1 / site_precision) for the noise at the active points."""
+
+    mean: FloatArray  # (d,)
+    precision: FloatArray  # (d,)
+    n_silent: int = 0
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+class Inclusion(NamedTuple):
+    """A row that was absorbed: its marginal just before, and the moments of its noise there."""
+
+    row: int
+    mean: float
+    var: float
+    g: float
+    nu: float
+    silent: bool
+
+
+class Filter:
+    """The running posterior of one output over the n rows of a block.
+
+    `mean` and `var` are the marginals of all rows, `rows` (capacity, n) holds the factor; only its
+    first `size` rows count.
+    """
+
+    def __init__(self, y: FloatArray, noise: NoiseModel, prior_var: FloatArray):
+        self.y = y
+        self.noise = noise
+        self.mean = np.zeros(len(y))
+        self.var = np.array(prior_var, dtype=np.float64)
+        self.rows = np.empty((0, len(y)))
+        self.size = 0
+        self.history: list[Inclusion] = []
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more rows of the factor."""
+        need = self.size + count
+        if need > len(self.rows):
+            rows = np.empty((max(need, 2 * len(self.rows)), len(self.y)))
+            rows[: self.size] = self.rows[: self.size]
+            self.rows = rows
+
+    def at(self, index: IntArray) -> Filter:
+        """A filter over some of the rows, in the same state but with no history."""
+        part = Filter(self.y[index], self.noise.at(index), self.var[index])
+        part.mean = self.mean[index]
+        part.rows = self.rows[: self.size, index]
+        part.size = self.size
+        return part
+
+    def moments(self, n: int) -> Inclusion:
+        """What including row n now would mean, after the policy for silent sites."""
+        one = np.array([n])
+        _, g, nu = self.noise.at(one).log_partition(self.y[one], self.mean[one], self.var[one])
+        g, nu, silent = float(g[0]), float(nu[0]), False
+        if nu < PRECISION_FLOOR:
+            if not self.noise.log_concave:
+                g, silent = 0.0, True
+            nu = PRECISION_FLOOR
+        return Inclusion(n, float(self.mean[n]), float(self.var[n]), g, nu, silent)
+
+    def include(self, n: int, prior_column: FloatArray) -> None:
+        """Absorb row n; `prior_column` (n,) is column n of K, white included. O(n size)."""
+        now = self.moments(n)
+        s = prior_column - self.rows[: self.size, n] @ self.rows[: self.size]  # LPJ05 eq. 21
+        s *= np.sqrt(now.nu)
+        self.append(s[None, :], [now])
+
+    def append(self, new_rows: FloatArray, inclusions: Sequence[Inclusion]) -> None:
+        """Take in new rows of the factor (LPJ05 eqs. 24 and 25) with the points they belong to."""
+        count = len(inclusions)
+        self.reserve(count)
+        self.rows[self.size : self.size + count] = new_rows
+        self.size += count
+        self.var -= np.einsum("kn,kn->n", new_rows, new_rows)
+        self.mean += mean_steps(inclusions) @ new_rows
+        self.history += inclusions
+
+    def sites(self, count: int | None = None) -> Sites:
+        """The sites of the first `count` absorbed points (all of them by default)."""
+        history = self.history[:count]
+        mean, var, g, nu = np.array([h[1:5] for h in history], dtype=np.float64).reshape(-1, 4).T
+        # LPJ05 eqs. 17 and 18
+        return Sites(mean + g / nu, nu / (1.0 - nu * var), sum(h.silent for h in history))
+
+
+def mean_steps(inclusions: Sequence[Inclusion]) -> FloatArray:
+    """Coefficients of the factor's rows in the mean: mean = sum_k (g_k / sqrt(nu_k)) rows_k."""
+    return np.array([h.g / np.sqrt(h.nu) for h in inclusions])
+
+
+def filter_in_order(kernel, block: Block) -> Sites:
+    """Sites of all rows of a block, absorbed in the order in which they stand. O(n^3).
+
+    What turns a set of points chosen by any rule into an active set with sites.
+    """
+    K = kernel(block.X)
+    state = Filter(block.y, block.noise, np.diagonal(K))
+    state.reserve(len(block))
+    for n in range(len(block)):
+        state.include(n, K[n])
+    return state.sites()

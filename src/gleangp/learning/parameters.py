@@ -1,0 +1,123 @@
+"""One vector for everything that is learnt: the kernel's log-parameters, then the noise model's.
+
+Noise parameters enter on the scale on which they are unbounded ("log", "logit" or as they are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.base import clone
+
+from gleangp._typing import FloatArray
+from gleangp.learning.priors import Prior
+
+_NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Packs and unpacks what is learnt.
+
+    `noise` carries the present values; `learn_noise` names those that are free.
+    """
+
+    kernel: object
+    noise: object
+    learn_noise: tuple[str, ...] = ()
+    priors: Mapping[str, Prior] = field(default_factory=dict)
+    noise_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def n_kernel(self) -> int:
+        """Number of free kernel parameters."""
+        return self.kernel.n_dims
+
+    def start(self) -> FloatArray:
+        """The present values."""
+        return np.concatenate(
+            [self.kernel.theta, *(self._to_free(n, self.noise.parameters[n]) for n in self.learn_noise)]
+        )
+
+    def bounds(self) -> FloatArray:
+        """(q, 2) on the free scale."""
+        kernel_bounds = np.asarray(self.kernel.bounds, dtype=np.float64).reshape(-1, 2)
+        rows = [kernel_bounds]
+        for name in self.learn_noise:
+            size = np.size(self.noise.parameters[name])
+            rows.append(np.tile(self._bounds_of(name), (size, 1)))
+        return np.vstack(rows)
+
+    def unpack(self, z: FloatArray):
+        """Kernel and noise values at z."""
+        kernel = clone(self.kernel)
+        kernel.theta = z[: self.n_kernel]
+        return kernel, self.noise_values(z)
+
+    def noise_values(self, z: FloatArray) -> dict[str, float | FloatArray]:
+        """The free noise parameters in natural units."""
+        values, at = {}, self.n_kernel
+        for name in self.learn_noise:
+            size = np.size(self.noise.parameters[name])
+            part = self._from_free(name, z[at : at + size])
+            values[name] = float(part[0]) if np.ndim(self.noise.parameters[name]) == 0 else part
+            at += size
+        return values
+
+    def noise_gradient(self, z: FloatArray, natural: Mapping[str, FloatArray]) -> FloatArray:
+        """Gradient on the free scale from per-row gradients in natural units."""
+        parts, values = [], self.noise_values(z)
+        for name in self.learn_noise:
+            grad = np.atleast_1d(np.sum(natural[name], axis=0))
+            x = np.atleast_1d(values[name])
+            transform = self.noise.transforms[name]
+            slope = {"identity": 1.0, "log": x, "logit": x * (1.0 - x)}[transform]
+            parts.append(grad * slope)
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
+        """Log density of the priors, and its gradient on the free scale."""
+        value, gradient, at = 0.0, np.zeros(len(z)), 0
+        if not self.priors:
+            return value, gradient
+        for name, size in self._layout():
+            prior = self.priors.get(name)
+            part = slice(at, at + size)
+            if prior is not None:
+                x = np.exp(z[part])  # kernel parameters are all on the log scale
+                log_p, slope = prior.log_prob(x)
+                value += float(np.sum(log_p))
+                gradient[part] += slope * x
+            at += size
+        return value, gradient
+
+    def with_values(self, z: FloatArray) -> Parameters:
+        """The same, at the values z."""
+        kernel, values = self.unpack(z)
+        return replace(self, kernel=kernel, noise=replace(self.noise, **values))
+
+    def _layout(self):
+        for h in self.kernel.hyperparameters:
+            if not h.fixed:
+                yield h.name, h.n_elements
+        for name in self.learn_noise:
+            yield f"noise__{name}", np.size(self.noise.parameters[name])
+
+    def _bounds_of(self, name: str) -> tuple[float, float]:
+        transform = self.noise.transforms[name]
+        if name in self.noise_bounds:
+            low, high = self.noise_bounds[name]
+            return (np.log(low), np.log(high)) if transform == "log" else (low, high)
+        return _NOISE_BOUNDS[transform]
+
+    def _to_free(self, name, value):
+        value = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        transform = self.noise.transforms[name]
+        return {"identity": lambda v: v, "log": np.log, "logit": logit}[transform](value)
+
+    def _from_free(self, name, z):
+        transform = self.noise.transforms[name]
+        return {"identity": lambda v: v, "log": np.exp, "logit": expit}[transform](z)

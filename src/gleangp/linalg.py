@@ -1,0 +1,144 @@
+"""Dense linear algebra of Gaussian processes: Cholesky factors that report what they needed.
+
+A factor is always lower triangular, `chol @ chol.T == matrix`. Jitter is added only when LAPACK
+refuses the matrix, it is returned with the factor, and callers store or report it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
+
+# Relative to the mean diagonal. The first is below what float64 kernels are accurate to, the last
+# is where the answer would no longer be about the matrix that was asked for.
+_JITTERS = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+
+
+def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
+    """Lower Cholesky factor, and the jitter that had to be added to the diagonal for it.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        Symmetric; only the lower triangle is read.
+
+    Returns
+    -------
+    chol : ndarray of shape (n, n)
+        Lower triangular, zeros above.
+    jitter : float
+        Added to every diagonal entry; 0.0 when the matrix was fine.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        With the smallest eigenvalue, when a jitter of 1e-4 of the mean diagonal is not enough.
+
+    Examples
+    --------
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))[0]
+    array([[2., 0.],
+           [1., 2.]])
+    """
+    chol, info = lapack.dpotrf(matrix, lower=1, clean=1, overwrite_a=0)
+    if info == 0:
+        return chol, 0.0
+    scale = float(np.mean(np.diag(matrix)))
+    if np.isfinite(matrix).all() and scale > 0.0:
+        for relative in _JITTERS:
+            jitter = relative * scale
+            shifted = np.array(matrix, order="F")
+            shifted.flat[:: len(shifted) + 1] += jitter
+            chol, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
+            if info == 0:
+                return chol, jitter
+    raise NotPositiveDefiniteError(_describe_indefinite(matrix))
+
+
+def _describe_indefinite(matrix: FloatArray) -> str:
+    n = len(matrix)
+    if not np.isfinite(matrix).all():
+        bad = int(np.count_nonzero(~np.isfinite(matrix)))
+        return (
+            f"a {n} x {n} covariance matrix has {bad} entries that are not finite. Check the scale "
+            "of the inputs and the bounds of the kernel's parameters."
+        )
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    return (
+        f"a {n} x {n} covariance matrix is not positive definite: its smallest eigenvalue is "
+        f"{lowest:.3g} and its mean diagonal {np.mean(np.diag(matrix)):.3g}. Use a kernel that is "
+        "a covariance function, or add a WhiteKernel or a larger noise variance."
+    )
+
+
+def solve_lower(chol: FloatArray, rhs: FloatArray, *, transposed: bool = False) -> FloatArray:
+    """`chol^-1 rhs`, or `chol^-T rhs`; an empty factor gives an empty answer."""
+    if len(chol) == 0:
+        return np.zeros_like(rhs)
+    return solve_triangular(chol, rhs, lower=True, trans=1 if transposed else 0, check_finite=False)
+
+
+def solve_cholesky(chol: FloatArray, rhs: FloatArray) -> FloatArray:
+    """`(chol chol^T)^-1 rhs`."""
+    return solve_lower(chol, solve_lower(chol, rhs), transposed=True)
+
+
+def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
+    """`(chol chol^T)^-1` in full: needed where a gradient contracts every entry of it."""
+    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)  # fills the lower triangle
+    inverse += np.tril(inverse, -1).T
+    return inverse
+
+
+def log_determinant(chol: FloatArray) -> float:
+    """`log |chol chol^T|`."""
+    return 2.0 * float(np.log(np.diagonal(chol)).sum())
+
+
+def grow_cholesky(chol: FloatArray, column: FloatArray, corner: float) -> FloatArray:
+    """Factor of the matrix bordered by `column` (n,) and the new diagonal entry `corner`.
+
+    The caller's factor is left alone. O(n^2).
+    """
+    n = len(chol)
+    grown = np.zeros((n + 1, n + 1))
+    grown[:n, :n] = chol
+    row = solve_lower(chol, column)
+    pivot = corner - row @ row
+    if not pivot > 0.0:
+        raise NotPositiveDefiniteError(
+            f"a point cannot be added to the factor: its remaining variance is {pivot:.3g}. "
+            "It repeats a point that is already there without noise; add noise to the model."
+        )
+    grown[n, :n] = row
+    grown[n, n] = np.sqrt(pivot)
+    return grown
+
+
+def shrink_cholesky(chol: FloatArray, position: int) -> FloatArray:
+    """Factor of the matrix without row and column `position`. O(n^2).
+
+    The rows below `position` keep their left part; their right part absorbs the column that is
+    taken out by a rank-one update.
+    """
+    keep = np.delete(np.arange(len(chol)), position)
+    shrunk = chol[np.ix_(keep, keep)]
+    shrunk[position:, position:] = _rank_one_update(
+        chol[position + 1 :, position + 1 :], chol[position + 1 :, position]
+    )
+    return shrunk
+
+
+def _rank_one_update(chol: FloatArray, vector: FloatArray) -> FloatArray:
+    """Factor of `chol chol^T + vector vector^T` by Givens rotations, a column at a time."""
+    chol, vector = np.array(chol), np.array(vector)
+    for k in range(len(vector)):
+        r = np.hypot(chol[k, k], vector[k])
+        c, s = chol[k, k] / r, vector[k] / r
+        column = chol[k:, k].copy()
+        chol[k:, k] = c * column + s * vector[k:]
+        vector[k:] = c * vector[k:] - s * column
+    return chol

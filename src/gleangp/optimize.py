@@ -1,0 +1,127 @@
+"""The one optimiser: L-BFGS-B on log-parameters within bounds, with restarts drawn inside them.
+
+Objectives return (value, gradient) and are minimised. A parameter vector whose covariance has no
+Cholesky factor is an infeasible point, not a failure: the line search is told a large value and
+turns back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize as scipy_minimize
+
+from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
+
+Objective = Callable[[FloatArray], tuple[float, FloatArray]]
+
+# Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
+# bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
+_RESTART_REACH = 3.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optimum:
+    """Where an optimisation ended."""
+
+    theta: FloatArray  # (q,)
+    value: float
+    converged: bool
+    n_evaluations: int
+    message: str
+
+
+def minimize(
+    objective: Objective,
+    start: FloatArray,
+    bounds: FloatArray,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    n_restarts: int = 0,
+    rng: np.random.Generator | None = None,
+) -> Optimum:
+    """Minimise within bounds; the best of `1 + n_restarts` starts.
+
+    Parameters
+    ----------
+    objective : callable
+        theta -> (value, gradient).
+    start : ndarray of shape (q,)
+        The first start, clipped into the bounds.
+    bounds : ndarray of shape (q, 2)
+        Lower and upper bound of each parameter, in the units of `start`.
+    max_iter : int, default=100
+        Iterations of each start.
+    tol : float, default=1e-6
+        Relative change of the value at which a start has converged.
+    n_restarts : int, default=0
+        Further starts, drawn uniformly inside the bounds around the first.
+    rng : numpy.random.Generator, optional
+        Needed with restarts.
+
+    Returns
+    -------
+    Optimum
+        Of the best start.
+
+    Examples
+    --------
+    >>> bowl = lambda t: (float(t @ t), 2 * t)
+    >>> minimize(bowl, np.array([3.0]), np.array([[1.0, 9.0]])).theta
+    array([1.])
+    """
+    bounds = np.asarray(bounds, dtype=np.float64).reshape(len(start), 2)
+    start = np.clip(start, bounds[:, 0], bounds[:, 1])
+    starts = [start]
+    if n_restarts:
+        if rng is None:
+            raise ValueError("restarts are drawn at random: pass rng")
+        low = np.maximum(bounds[:, 0], start - _RESTART_REACH)
+        high = np.minimum(bounds[:, 1], start + _RESTART_REACH)
+        starts += [rng.uniform(low, high) for _ in range(n_restarts)]
+    runs = [_minimize_from(objective, s, bounds, max_iter, tol) for s in starts]
+    return min(runs, key=lambda run: run.value)
+
+
+def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
+    best = Optimum(start, np.inf, False, 0, "not evaluated")
+    ceiling = None
+
+    def guarded(theta):
+        nonlocal best, ceiling
+        try:
+            value, gradient = objective(theta)
+        except NotPositiveDefiniteError:
+            value, gradient = np.inf, np.zeros_like(theta)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            if ceiling is None:  # the start itself is infeasible: a flat floor would end the run
+                return 1e25, np.zeros_like(theta)
+            return ceiling, np.zeros_like(theta)
+        if value < best.value:
+            best = Optimum(theta.copy(), value, False, 0, "")
+        ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))
+        return value, gradient
+
+    if len(start) == 0:
+        value, _ = objective(start)
+        return Optimum(start, value, True, 1, "nothing to optimise")
+    result = scipy_minimize(
+        guarded,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
+    )
+    if not np.isfinite(best.value):
+        raise NotPositiveDefiniteError(
+            f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
+            " nor near it. Check the kernel's initial parameters, or add noise."
+        )
+    # An "abnormal" line search at the floor of rounding error has still converged.
+    converged = bool(result.success) or "ABNORMAL" in str(result.message).upper()
+    return Optimum(best.theta, float(best.value), converged, int(result.nfev), str(result.message))
