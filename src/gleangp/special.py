@@ -11,13 +11,16 @@ N and Phi are the density and the distribution function of the standard normal.
 from typing import Final
 
 import numpy as np
+from numpy.polynomial.legendre import leggauss
+from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erf, erfc, erfcx, expit, log_ndtr, logit, ndtr
 
 from gleangp._typing import FloatArray
 
 _SQRT_HALF: Final = np.sqrt(0.5)
 _SQRT_TWO_OVER_PI: Final = np.sqrt(2.0 / np.pi)
+_LOG_SQRT_TWO_PI: Final = 0.5 * np.log(2.0 * np.pi)
 
 # h (h + z) as z -> -inf in powers of 1 / z**2, from the expansion of the Mills ratio (Abramowitz &
 # Stegun 1964, 26.2.12). Below _FAR_LEFT the sum h + z has lost more digits than this series drops.
@@ -27,12 +30,23 @@ _FAR_LEFT_SERIES: Final = (
 )  # fmt: skip
 
 
+# Intervals beyond _FAR_EDGE or narrower than _NARROW are integrated instead of differenced, over
+# the part in which the density falls by a factor exp(-_DECAY) or less.
+_FAR_EDGE: Final = 8.0
+_NARROW: Final = 0.3
+_DECAY: Final = 38.0
+_LEGENDRE_NODES, _LEGENDRE_WEIGHTS = (a[:, np.newaxis] for a in leggauss(24))
+_UNIT_NODES: Final = 0.5 + 0.5 * _LEGENDRE_NODES
+_UNIT_WEIGHTS: Final = 0.5 * _LEGENDRE_WEIGHTS
+
+
 def hazard(z: ArrayLike) -> FloatArray:
     """N(z) / Phi(z), the first derivative of log Phi(z).
 
     Parameters
     ----------
     z : array-like
+        Where to evaluate it.
 
     Returns
     -------
@@ -44,20 +58,26 @@ def hazard(z: ArrayLike) -> FloatArray:
     >>> hazard([-1e4, 0.0, 40.0]).round(4)
     array([1.00000001e+04, 7.97900000e-01, 0.00000000e+00])
     """
-    return _SQRT_TWO_OVER_PI / erfcx(np.multiply(z, -_SQRT_HALF))
+    h = np.asarray(np.multiply(z, -_SQRT_HALF))
+    erfcx(h, out=h)
+    np.divide(_SQRT_TWO_OVER_PI, h, out=h)
+    return h[()]
 
 
-def log_ndtr_curvature(z: ArrayLike) -> FloatArray:
+def log_ndtr_curvature(z: ArrayLike, out: FloatArray | None = None) -> FloatArray:
     """h (h + z) with h = N(z) / Phi(z): minus the second derivative of log Phi(z).
 
     Parameters
     ----------
     z : array-like
+        Where to evaluate it.
+    out : ndarray, optional
+        Array for the result; may be `z` itself.
 
     Returns
     -------
     ndarray
-        In (0, 1]: it falls from 1 on the far left, which it reaches by rounding, to 0 on the right.
+        In (0, 1): it falls from 1 on the far left, which it reaches by rounding, to 0 on the right.
 
     Examples
     --------
@@ -65,7 +85,7 @@ def log_ndtr_curvature(z: ArrayLike) -> FloatArray:
     array([1.    , 0.9294, 0.6366, 0.    ])
     """
     z = np.asarray(z, dtype=np.float64)
-    return _curvature(z, hazard(z))
+    return _curvature(z, hazard(z), out)
 
 
 def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -74,6 +94,7 @@ def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArr
     Parameters
     ----------
     z : array-like
+        Where to evaluate them.
 
     Returns
     -------
@@ -90,11 +111,263 @@ def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArr
     return log_ndtr(z), h, _curvature(z, h)
 
 
-def _curvature(z: FloatArray, h: FloatArray) -> FloatArray:
-    out = np.asarray(h + z)
-    out *= h
+def _curvature(z: FloatArray, h: FloatArray, out: FloatArray | None = None) -> FloatArray:
     far = z < _FAR_LEFT
-    if far.any():
-        z_far = z[far]
-        out[far] = np.polynomial.polynomial.polyval(1.0 / (z_far * z_far), _FAR_LEFT_SERIES)
+    z_far = z[far]  # read before `out` is written, which may be z
+    out = np.asarray(np.add(h, z, out=out))
+    out *= h
+    if z_far.size:
+        out[far] = polyval(z_far**-2.0, _FAR_LEFT_SERIES)
     return out[()]
+
+
+def log_weighted_sum_ndtr(w1: ArrayLike, u1: ArrayLike, w2: ArrayLike, u2: ArrayLike) -> FloatArray:
+    """log(w1 Phi(u1) + w2 Phi(u2)) for weights that are not negative.
+
+    Parameters
+    ----------
+    w1, w2 : array-like
+        Weights; 0 is allowed.
+    u1, u2 : array-like
+        Arguments.
+
+    Returns
+    -------
+    ndarray
+        The logarithm, finite far beyond where the sum itself underflows.
+
+    Examples
+    --------
+    >>> float(log_weighted_sum_ndtr(0.7, -60.0, 0.2, -60.0).round(3))
+    -1805.119
+    """
+    with np.errstate(divide="ignore"):  # log 0 = -inf is the right weight of an absent part
+        return np.logaddexp(np.log(w1) + log_ndtr(u1), np.log(w2) + log_ndtr(u2))
+
+
+def log_diff_ndtr(u: ArrayLike, v: ArrayLike) -> FloatArray:
+    """log(Phi(u) - Phi(v)) for u > v, either of which may be infinite.
+
+    Parameters
+    ----------
+    u, v : array-like
+        Upper and lower end of the interval.
+
+    Returns
+    -------
+    ndarray
+        Log-probability of the interval.
+
+    Examples
+    --------
+    >>> log_diff_ndtr([61.0, np.inf], [60.0, -20.0]).round(3)
+    array([-1805.014,    -0.   ])
+    """
+    return log_diff_ndtr_derivatives(u, v)[0]
+
+
+def pdf_over_diff_ndtr(u: ArrayLike, v: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """N(u) and N(v), each divided by Phi(u) - Phi(v), for u > v.
+
+    Parameters
+    ----------
+    u, v : array-like
+        Upper and lower end of the interval.
+
+    Returns
+    -------
+    at_u, at_v : ndarray
+        The density at either end of the normal distribution truncated to [v, u].
+
+    Examples
+    --------
+    >>> [float(a.round(3)) for a in pdf_over_diff_ndtr(-60.0, -60.1)]
+    [60.165, 0.148]
+    """
+    _, at_u, at_v, _, _ = log_diff_ndtr_derivatives(u, v)
+    return at_u, at_v
+
+
+def log_diff_ndtr_derivatives(
+    u: ArrayLike, v: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """log(Phi(u) - Phi(v)) and its derivatives, for u > v, either of which may be infinite.
+
+    Parameters
+    ----------
+    u, v : array-like
+        Upper and lower end of the interval.
+
+    Returns
+    -------
+    log_mass : ndarray
+        log(Phi(u) - Phi(v)).
+    at_u, at_v : ndarray
+        N(u) / (Phi(u) - Phi(v)), its derivative in u, and N(v) / (Phi(u) - Phi(v)), minus its
+        derivative in v.
+    slope, curvature : ndarray
+        First and minus the second derivative when both ends are shifted together: minus the mean
+        of the standard normal truncated to [v, u], and one minus its variance, in (0, 1).
+
+    Notes
+    -----
+    The interval is reflected to [a, b] with b >= abs(a). Where a is far out or the interval is
+    narrow, the differences in the closed form cancel; there the moments of x - a are integrated
+    numerically, which loses nothing however far out a is.
+
+    Examples
+    --------
+    >>> [float(a.round(4)) for a in log_diff_ndtr_derivatives(1.0, -1.0)]
+    [-0.3817, 0.3544, 0.3544, 0.0, 0.7089]
+    """
+    u, v = np.broadcast_arrays(np.asarray(u, np.float64), np.asarray(v, np.float64))
+    shape = u.shape
+    u, v = u.ravel(), v.ravel()
+    reflected = u > -v
+    a, b = np.where(reflected, v, -u), np.where(reflected, u, -v)
+    hard = (a > _FAR_EDGE) | (b - a < _NARROW)
+    parts = np.empty((5, u.size))
+    if hard.any():
+        parts[:, hard] = _integrated_interval(a[hard], b[hard])
+        easy = ~hard
+        parts[:, easy] = _differenced_interval(a[easy], b[easy])
+    else:
+        parts[:] = _differenced_interval(a, b)
+    log_mass, at_a, at_b, mean, variance_lost = parts.reshape(5, *shape)
+    reflected = reflected.reshape(shape)
+    return (
+        log_mass[()],
+        np.where(reflected, at_b, at_a)[()],
+        np.where(reflected, at_a, at_b)[()],
+        np.where(reflected, -mean, mean)[()],
+        variance_lost[()],
+    )
+
+
+def _differenced_interval(a: FloatArray, b: FloatArray) -> tuple[FloatArray, ...]:
+    """log mass, densities at the ends, mean, and 1 - variance of the normal truncated to [a, b]."""
+    a_scaled, b_scaled = a * _SQRT_HALF, b * _SQRT_HALF
+    straddles = a < 0.0
+    mass = 0.5 * np.where(straddles, erf(b_scaled) - erf(a_scaled), erfc(a_scaled) - erfc(b_scaled))
+    outside = ndtr(a) + ndtr(-b)
+    log_mass = np.where(outside < 0.5, np.log1p(-outside), np.log(mass))
+    at_a = np.exp(-0.5 * a**2 - _LOG_SQRT_TWO_PI) / mass
+    at_b = np.exp(-0.5 * b**2 - _LOG_SQRT_TWO_PI) / mass
+    mean = at_a - at_b
+    # x N(x) vanishes at infinity. Where a < 0 all three terms are positive: nothing cancels.
+    a_finite, b_finite = np.where(np.isfinite(a), a, 0.0), np.where(np.isfinite(b), b, 0.0)
+    return log_mass, at_a, at_b, mean, mean**2 - a_finite * at_a + b_finite * at_b
+
+
+def _integrated_interval(a: FloatArray, b: FloatArray) -> tuple[FloatArray, ...]:
+    """As `_differenced_interval`, by Gauss-Legendre quadrature over the distance t from a."""
+    width = b - a
+    reach = np.minimum(width, 2.0 * _DECAY / (a + np.sqrt(a**2 + 2.0 * _DECAY)))
+    t = reach * _UNIT_NODES
+    weights = _UNIT_WEIGHTS * np.exp(-(a + 0.5 * t) * t)
+    total = weights.sum(axis=0)
+    weights /= total
+    mean_t = (weights * t).sum(axis=0)
+    variance = (weights * (t - mean_t) ** 2).sum(axis=0)
+    total *= reach  # (Phi(b) - Phi(a)) / N(a)
+    log_mass = np.log(total) - 0.5 * a**2 - _LOG_SQRT_TWO_PI
+    at_b = np.exp(-(a + 0.5 * width) * width) / total
+    return log_mass, 1.0 / total, at_b, a + mean_t, 1.0 - variance
+
+
+def constrain(transform: str, free: ArrayLike) -> FloatArray:
+    """Parameter value of an unbounded one: the inverse of `unconstrain`.
+
+    Parameters
+    ----------
+    transform : {"identity", "log", "logit"}
+        Scale on which the parameter is unbounded.
+    free : array-like
+        Value on that scale.
+
+    Returns
+    -------
+    ndarray
+        The value in natural units.
+
+    Examples
+    --------
+    >>> float(constrain("logit", 0.0))
+    0.5
+    """
+    match transform:
+        case "identity":
+            return np.asarray(free, dtype=np.float64)[()]
+        case "log":
+            return np.exp(free)
+        case "logit":
+            return expit(free)
+    raise _unknown_transform(transform)
+
+
+def unconstrain(transform: str, value: ArrayLike) -> FloatArray:
+    """Parameter on the scale on which it is unbounded.
+
+    Parameters
+    ----------
+    transform : {"identity", "log", "logit"}
+        That scale.
+    value : array-like
+        Value in natural units.
+
+    Returns
+    -------
+    ndarray
+        The value on that scale.
+
+    Examples
+    --------
+    >>> float(unconstrain("log", 1.0))
+    0.0
+    """
+    match transform:
+        case "identity":
+            return np.asarray(value, dtype=np.float64)[()]
+        case "log":
+            return np.log(value)
+        case "logit":
+            return logit(value)
+    raise _unknown_transform(transform)
+
+
+def constrain_slope(transform: str, value: ArrayLike) -> FloatArray:
+    """d value / d free: turns a gradient in natural units into one on the unbounded scale.
+
+    Parameters
+    ----------
+    transform : {"identity", "log", "logit"}
+        Scale on which the parameter is unbounded.
+    value : array-like
+        Value in natural units.
+
+    Returns
+    -------
+    ndarray
+        Factor for the gradient.
+
+    Examples
+    --------
+    >>> float(constrain_slope("logit", 0.5))
+    0.25
+    """
+    value = np.asarray(value, dtype=np.float64)
+    match transform:
+        case "identity":
+            return np.ones_like(value)[()]
+        case "log":
+            return value[()]
+        case "logit":
+            return value * (1.0 - value)
+    raise _unknown_transform(transform)
+
+
+def _unknown_transform(transform: str) -> ValueError:
+    return ValueError(
+        f"unknown transform {transform!r}: expected 'identity', 'log' or 'logit', as in the "
+        "`transforms` of a noise model."
+    )

@@ -2,6 +2,8 @@
 
 from gleangp.noise.base import NoiseModel
 from gleangp.noise.gaussian import Gaussian
+from gleangp.noise.null_category import NullCategory
+from gleangp.noise.ordered import Ordered
 from gleangp.noise.probit import Probit
 
-__all__ = ["Gaussian", "NoiseModel", "Probit"]
+__all__ = ["Gaussian", "NoiseModel", "NullCategory", "Ordered", "Probit"]

@@ -25,7 +25,8 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 
-Model = TypeVar("Model")
+Floats = float | FloatArray  # one value, or one per row
+Model = TypeVar("Model", bound=Any)
 Rows = Any  # whatever indexes the first axis of an array: integers, a mask, a slice
 
 
@@ -45,16 +46,16 @@ class NoiseModel(Protocol):
     def parameters(self) -> dict[str, Any]:
         """Parameter name -> value. Which of them to learn is the caller's choice."""
 
-    def log_prob(self, y: FloatArray, f: FloatArray) -> FloatArray:
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f): the definition of the model."""
 
     def log_prob_derivatives(
-        self, y: FloatArray, f: FloatArray
+        self, y: Floats, f: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) and its first and second derivative in f."""
 
     def log_partition(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
+        self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
 
@@ -62,34 +63,30 @@ class NoiseModel(Protocol):
         then is the policy of the caller.
         """
 
-    def precision(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu alone: what selection scores with."""
 
     def expected_log_prob(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
+        self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E[log p(y | f)] for f ~ N(mean, var), and its derivatives in mean and in var."""
 
-    def log_partition_grad(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> dict[str, FloatArray]:
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """Parameter name -> d log_z / d parameter for every row, in natural units.
 
         A parameter that is a vector (not one entry per row) gets one column per entry.
         """
 
-    def expected_log_prob_grad(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> dict[str, FloatArray]:
+    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """Parameter name -> d E[log p(y | f)] / d parameter for every row, in natural units."""
 
-    def absorb(self, variance: float | FloatArray) -> Self:
+    def absorb(self, variance: Floats) -> Self:
         """The model of y given f when y was made from f + e, e ~ N(0, variance) independently.
 
         `variance` is a scalar or has one entry per row; the result then has per-row fields.
         """
 
-    def absorbed_grad(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """d E[log p(y | f)] / d variance of `absorb`, at the present value, for every row."""
 
     def at(self, rows: Rows) -> Self:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Rows, field_values, restrict, same_model
+from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -30,8 +30,8 @@ class Gaussian:
     (0.5, 0.25)
     """
 
-    variance: float | FloatArray = 1.0
-    bias: float | FloatArray = 0.0
+    variance: Floats = 1.0
+    bias: Floats = 0.0
 
     log_concave: ClassVar[bool] = True
     precision_depends_on_mean: ClassVar[bool] = False
@@ -45,20 +45,20 @@ class Gaussian:
         """`variance` and `bias`."""
         return field_values(self)
 
-    def log_prob(self, y: FloatArray, f: FloatArray) -> FloatArray:
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log N(y | f + bias, variance)."""
         residual = y - f - self.bias
         return -0.5 * (_LOG_TWO_PI + np.log(self.variance) + residual**2 / self.variance)
 
     def log_prob_derivatives(
-        self, y: FloatArray, f: FloatArray
+        self, y: Floats, f: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) and its first and second derivative in f."""
         log_z, g, nu = self.log_partition(y, f, 0.0)
         return log_z, g, -nu
 
     def log_partition(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
+        self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         residual, total = np.broadcast_arrays(y - mean - self.bias, var + self.variance)
@@ -67,39 +67,47 @@ class Gaussian:
         log_z = -0.5 * (residual * g + np.log(total) + _LOG_TWO_PI)
         return log_z, g, nu
 
-    def precision(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu = 1 / (var + variance); y and mean do not matter."""
-        return 1.0 / (var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
+        return np.reciprocal(var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
+
+    def precision_bound(
+        self,
+        y: Floats,
+        mean_low: Floats,
+        mean_high: Floats,
+        var_low: Floats,
+        var_high: Floats,
+    ) -> FloatArray:
+        """Largest nu while mean and var stay in a box, at the largest var: 1 / (var + variance)."""
+        # Selection multiplies by var_high, and var / (var + variance) grows with var.
+        return np.reciprocal(var_high + self.variance)
 
     def expected_log_prob(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
+        self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
         log_p, d_mean, precision = self.log_partition(y, mean, np.zeros_like(var))
         return log_p - 0.5 * precision * var, d_mean, -0.5 * precision
 
-    def log_partition_grad(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> dict[str, FloatArray]:
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d variance and d bias, per row."""
         _, g, nu = self.log_partition(y, mean, var)
         return {"variance": 0.5 * (g**2 - nu), "bias": g}
 
-    def expected_log_prob_grad(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> dict[str, FloatArray]:
+    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d E[log p(y | f)] / d variance and d bias, per row."""
         _, d_mean, _ = self.expected_log_prob(y, mean, var)
         return {"variance": self.absorbed_grad(y, mean, var), "bias": d_mean}
 
-    def absorb(self, variance: float | FloatArray) -> Self:
+    def absorb(self, variance: Floats) -> Self:
         """The model when Gaussian noise of that variance is added to f."""
         return replace(self, variance=self.variance + variance)
 
-    def absorbed_grad(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """d E[log p(y | f)] / d absorbed variance, per row."""
-        residual = y - mean - self.bias
-        return 0.5 * ((residual**2 + var) / self.variance - 1.0) / self.variance
+        spread = np.square(y - mean - self.bias) + var
+        return 0.5 * (spread / self.variance - 1.0) / self.variance
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""

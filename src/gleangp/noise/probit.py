@@ -8,9 +8,11 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise import quadrature
-from gleangp.noise.base import Rows, field_values, restrict, same_model
-from gleangp.special import log_ndtr_curvature, log_ndtr_derivatives
+from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.quadrature import expected_derivatives
+from gleangp.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
+
+_BLOCK = 1 << 14  # rows at a time, so that working arrays stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +35,8 @@ class Probit:
     (0.5, 0.3989, 0.1592)
     """
 
-    bias: float | FloatArray = 0.0
-    slope: float | FloatArray = 1.0
+    bias: Floats = 0.0
+    slope: Floats = 1.0
 
     log_concave: ClassVar[bool] = True
     precision_depends_on_mean: ClassVar[bool] = True
@@ -48,12 +50,12 @@ class Probit:
         """`bias` and `slope`."""
         return field_values(self)
 
-    def log_prob(self, y: FloatArray, f: FloatArray) -> FloatArray:
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log Phi(y slope (f + bias))."""
         return log_ndtr(y * (f + self.bias) * self.slope)
 
     def log_prob_derivatives(
-        self, y: FloatArray, f: FloatArray
+        self, y: Floats, f: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) and its first and second derivative in f."""
         y_slope = y * np.asarray(self.slope, dtype=np.float64)
@@ -61,7 +63,7 @@ class Probit:
         return log_p, h * y_slope, curvature * (-self.slope * self.slope)
 
     def log_partition(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
+        self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         total = var + self._variance
@@ -69,48 +71,89 @@ class Probit:
         log_z, h, curvature = log_ndtr_derivatives((mean + self.bias) * c)
         return log_z, h * c, curvature / total  # Lawrence, Platt & Jordan 2005, eqs. 14-15
 
-    def precision(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu of `log_partition`, without the rest."""
-        total = var + self._variance
-        return log_ndtr_curvature(y * (mean + self.bias) / np.sqrt(total)) / total
+        shape = np.broadcast_shapes(np.shape(y), np.shape(mean), np.shape(var))
+        nu = np.empty(shape)
+        inputs: tuple[Any, ...] = (y, mean, var, self.bias, self._variance)
+        if nu.ndim != 1:
+            _fill_precision(nu, *inputs)
+        for start in range(0, nu.size if nu.ndim == 1 else 0, _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            _fill_precision(nu[rows], *(a[rows] if np.shape(a) == shape else a for a in inputs))
+        return nu[()]
+
+    def precision_bound(
+        self,
+        y: Floats,
+        mean_low: Floats,
+        mean_high: Floats,
+        var_low: Floats,
+        var_high: Floats,
+    ) -> FloatArray:
+        """Bound of nu var / var_high in a box."""
+        # The curvature falls as the margin y (mean + bias) grows.
+        margin = np.where(y > 0, mean_low + self.bias, -(mean_high + self.bias))
+        widest = var_high + self._variance
+        # A positive margin is smallest in units of the widest deviation, a negative one of the
+        # least.
+        scale = np.where(margin > 0, widest, var_low + self._variance)
+        return log_ndtr_curvature(margin / np.sqrt(scale)) / widest
 
     def expected_log_prob(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
+        self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
-        return quadrature.expected_log_prob(self, y, mean, var, width=1.0 / self.slope)
+        return self._expected(y, mean, var)[:3]
 
-    def log_partition_grad(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> dict[str, FloatArray]:
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d bias and d slope, per row."""
         total = var + self._variance
         c = y / np.sqrt(total)
         u = (mean + self.bias) * c
-        _, h, _ = log_ndtr_derivatives(u)
+        h = hazard(u)
         return {"bias": h * c, "slope": h * u / total * self.slope**-3.0}
 
-    def expected_log_prob_grad(
-        self, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> dict[str, FloatArray]:
+    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d E[log p(y | f)] / d bias and d slope, per row."""
-        d_variance = self.absorbed_grad(y, mean, var)
-        _, d_mean, _ = self.expected_log_prob(y, mean, var)
-        return {"bias": d_mean, "slope": -2.0 * self.slope**-3.0 * d_variance}
+        _, d_mean, _, d_absorbed = self._expected(y, mean, var)
+        return {"bias": d_mean, "slope": -2.0 * self.slope**-3.0 * d_absorbed}
 
-    def absorb(self, variance: float | FloatArray) -> Self:
+    def absorb(self, variance: Floats) -> Self:
         """The model when Gaussian noise of that variance is added to f."""
         # Below eq. 15 of Lawrence, Platt & Jordan 2005: lambda**-2 adds to the latent variance.
         return replace(self, slope=1.0 / np.sqrt(self._variance + variance))
 
-    def absorbed_grad(self, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """d E[log p(y | f)] / d absorbed variance, per row."""
-        return quadrature.absorbed_grad(self, y, mean, var, width=1.0 / self.slope)
+        return self._expected(y, mean, var)[3]
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""
         return restrict(self, rows)
 
+    def _expected(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        return expected_derivatives(self, y, mean, var, width=1.0 / self.slope)
+
     @property
-    def _variance(self) -> float | FloatArray:
+    def _variance(self) -> Floats:
         return 1.0 / (self.slope * self.slope)
+
+
+def _fill_precision(
+    nu: FloatArray,
+    y: Floats,
+    mean: Floats,
+    var: Floats,
+    bias: Floats,
+    variance: Floats,
+) -> None:
+    """Write nu, with as few temporaries as possible: selection asks for it at every step."""
+    total = var + variance
+    z = np.add(mean, bias, out=nu)
+    z *= y
+    z /= np.sqrt(total)
+    log_ndtr_curvature(z, out=nu)
+    nu /= total  # Lawrence, Platt & Jordan 2005, eq. 15

@@ -1,0 +1,219 @@
+"""Null-category noise, for two classes with unlabelled rows.
+
+Lawrence, Platt & Jordan 2005, sections 4.1-4.2. Between the two classes lies a region of f from
+which no data come: a label is missing with probability `gamma_minus` or `gamma_plus` in either
+class, and never in the region. An unlabelled row therefore pushes the latent function out of the
+region, to one side or to both, which is how unlabelled rows move the decision boundary to where
+data are thin.
+
+Departure from the paper: none in the model; the factors 1 - gamma of labelled rows, which do not
+matter to the latent function, are kept in log_z because the gammas are learnt from them. Negative
+nu (Lawrence, Platt & Jordan 2005, section 4.3) is returned as it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.quadrature import expected_derivatives, expected_parameter_grad
+from gleangp.special import log_ndtr_derivatives, log_weighted_sum_ndtr
+
+_STEP_VARIANCE = 2.0**-52
+_SHARPEST = 1e-6  # variance / width**2 below which the model counts as a step function
+
+
+@dataclass(frozen=True, eq=False)
+class NullCategory:
+    """Two classes, -1 and +1, and 0 for a missing label, with a region between that excludes data.
+
+    With c = 1 / sqrt(variance), Phi_minus = Phi(-(f + bias + width / 2) c) and
+    Phi_plus = Phi((f + bias - width / 2) c)::
+
+        p(-1 | f) = (1 - gamma_minus) Phi_minus
+        p(+1 | f) = (1 - gamma_plus) Phi_plus
+        p( 0 | f) = gamma_minus Phi_minus + gamma_plus Phi_plus
+
+    Parameters
+    ----------
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function.
+    gamma_minus, gamma_plus : float
+        Probability that a row of class -1, +1 is unlabelled.
+    width : float
+        Width of the null category. The paper fixes it to one: it trades off against the scale of
+        the kernel.
+    variance : float or ndarray of shape (n,)
+        Variance of the Gaussian by which the steps were convolved. The default leaves them steps,
+        as in the paper; the white noise of the kernel, once absorbed, softens them.
+
+    Notes
+    -----
+    p(0 | f) is not log-concave: nu is negative where f ~ N(mean, var) spans the null category.
+    `expected_log_prob` and its gradients need a soft step: for variance below 1e-6 width**2, where
+    log p is all but minus infinity inside the null category, they raise `ValueError`. For a latent
+    standard deviation above some 20 variance / width they are accurate to per cents only.
+
+    Examples
+    --------
+    An unlabelled row in the middle of the null category widens the latent distribution:
+
+    >>> log_z, g, nu = NullCategory().log_partition(y=0.0, mean=0.0, var=1.0)
+    >>> float(g.round(4)), float(nu.round(4))
+    (0.0, -0.5705)
+    """
+
+    bias: Floats = 0.0
+    gamma_minus: float = 0.5
+    gamma_plus: float = 0.5
+    width: float = 1.0
+    variance: Floats = _STEP_VARIANCE
+
+    log_concave: ClassVar[bool] = False
+    precision_depends_on_mean: ClassVar[bool] = True
+    transforms: ClassVar[Mapping[str, str]] = {
+        "bias": "identity",
+        "gamma_minus": "logit",
+        "gamma_plus": "logit",
+        "width": "log",
+        "variance": "log",
+    }
+
+    def __eq__(self, other: object) -> bool:
+        return same_model(self, other)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """`bias`, `gamma_minus`, `gamma_plus`, `width` and `variance`."""
+        return field_values(self)
+
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
+        """log p(y | f)."""
+        minus, plus = self._arguments(f, 0.0)
+        with np.errstate(divide="ignore"):  # a gamma of 1 or 0 forbids some labels: -inf
+            labelled_minus = np.log1p(-self.gamma_minus) + log_ndtr(minus)
+            labelled_plus = np.log1p(-self.gamma_plus) + log_ndtr(plus)
+        missing = log_weighted_sum_ndtr(self.gamma_minus, minus, self.gamma_plus, plus)
+        return np.select(
+            [np.less(y, 0), np.greater(y, 0)], [labelled_minus, labelled_plus], missing
+        )
+
+    def log_prob_derivatives(
+        self, y: Floats, f: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log p(y | f) and its first and second derivative in f."""
+        log_z, g, nu = self.log_partition(y, f, 0.0)
+        return log_z, g, -nu
+
+    def log_partition(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
+        log_z, minus, plus = self._sides(y, mean, var)
+        total = var + self.variance
+        g = (plus.share * plus.h - minus.share * minus.h) / np.sqrt(total)
+        # -d**2 log Z / d mean**2 of a mixture: the mean curvature of its parts less the variance
+        # of their slopes.
+        within = minus.share * minus.curvature + plus.share * plus.curvature
+        between = minus.share * plus.share * (minus.h + plus.h) ** 2
+        return log_z, g, (within - between) / total
+
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """nu of `log_partition`."""
+        return self.log_partition(y, mean, var)[2]
+
+    def expected_log_prob(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
+        return expected_derivatives(self, y, mean, var, self._smoothness())[:3]
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d log_z / d parameter, per row."""
+        log_z, minus, plus = self._sides(y, mean, var)
+        c = 1.0 / np.sqrt(var + self.variance)
+        minus_slope, plus_slope = minus.share * minus.h, plus.share * plus.h
+        missing = np.equal(y, 0)
+        return {
+            "bias": (plus_slope - minus_slope) * c,
+            "gamma_minus": np.where(
+                missing,
+                np.exp(minus.log_phi - log_z),
+                np.where(np.less(y, 0), -1.0 / (1.0 - self.gamma_minus), 0.0),
+            ),
+            "gamma_plus": np.where(
+                missing,
+                np.exp(plus.log_phi - log_z),
+                np.where(np.greater(y, 0), -1.0 / (1.0 - self.gamma_plus), 0.0),
+            ),
+            "width": -0.5 * (minus_slope + plus_slope) * c,
+            "variance": -0.5 * (minus_slope * minus.u + plus_slope * plus.u) * c**2,
+        }
+
+    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d E[log p(y | f)] / d parameter, per row."""
+        return expected_parameter_grad(self, y, mean, var, self._smoothness())
+
+    def absorb(self, variance: Floats) -> Self:
+        """The model when Gaussian noise of that variance is added to f."""
+        return replace(self, variance=self.variance + variance)
+
+    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """d E[log p(y | f)] / d absorbed variance, per row."""
+        return expected_derivatives(self, y, mean, var, self._smoothness())[3]
+
+    def at(self, rows: Rows) -> Self:
+        """The model of those rows."""
+        return restrict(self, rows)
+
+    def _arguments(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        c = 1.0 / np.sqrt(var + self.variance)
+        centred = mean + self.bias
+        return -(centred + 0.5 * self.width) * c, (centred - 0.5 * self.width) * c
+
+    def _sides(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, "_Side", "_Side"]:
+        """log_z, and what each class contributes to it given what is known of the label."""
+        u_minus, u_plus = self._arguments(mean, var)
+        with np.errstate(divide="ignore"):  # an excluded class has weight 0, hence log -inf
+            log_weight_minus, log_weight_plus = (
+                np.log(np.where(np.equal(y, 0), gamma, np.where(np.equal(y, label), 1 - gamma, 0)))
+                for gamma, label in ((self.gamma_minus, -1), (self.gamma_plus, 1))
+            )
+        log_minus, h_minus, curvature_minus = log_ndtr_derivatives(u_minus)
+        log_plus, h_plus, curvature_plus = log_ndtr_derivatives(u_plus)
+        log_z = np.logaddexp(log_weight_minus + log_minus, log_weight_plus + log_plus)
+        share_minus = np.exp(log_weight_minus + log_minus - log_z)
+        share_plus = np.exp(log_weight_plus + log_plus - log_z)
+        return (
+            log_z,
+            _Side(u_minus, log_minus, h_minus, curvature_minus, share_minus),
+            _Side(u_plus, log_plus, h_plus, curvature_plus, share_plus),
+        )
+
+    def _smoothness(self) -> FloatArray:
+        """The scale in f on which log p changes; raises where it is too small to integrate over."""
+        sharpness = np.min(self.variance)
+        if sharpness < _SHARPEST * self.width**2:
+            raise ValueError(
+                f"E[log p(y | f)] of NullCategory(width={self.width}, variance={sharpness:.3g}) is "
+                f"meaningless: with a variance below {_SHARPEST:g} width**2 the model is a step "
+                "function, and log p is -inf in the null category. Use `log_partition`, or give "
+                "the model a variance, for instance by `absorb(white noise of the kernel)`."
+            )
+        # The steps are sqrt(variance) wide; log p of a missing label also turns over, between
+        # them, within variance / width.
+        return np.minimum(np.sqrt(self.variance), self.variance / self.width)
+
+
+class _Side(NamedTuple):
+    """One class: the argument of Phi, log Phi and its derivatives, and its posterior share."""
+
+    u: FloatArray
+    log_phi: FloatArray
+    h: FloatArray
+    curvature: FloatArray
+    share: FloatArray

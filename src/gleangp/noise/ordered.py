@@ -1,0 +1,141 @@
+"""Ordered categories, for ordinal regression (Lawrence, Platt & Jordan 2005, sections 3.4 and 4.1).
+
+The latent function plus Gaussian noise falls between two of C - 1 ordered edges; which two is the
+category. The paper writes three categories; here there are as many as the widths say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.quadrature import expected_derivatives, expected_parameter_grad
+from gleangp.special import log_diff_ndtr, log_diff_ndtr_derivatives
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """p(y | f) = Phi((f + bias - b_y) c) - Phi((f + bias - b_{y+1}) c) for y in 0, ..., C - 1.
+
+    Here c = 1 / sqrt(variance), and the edges are b_0 = -inf, b_1 = 0, then the running sum of
+    `widths`, and b_C = inf.
+
+    Parameters
+    ----------
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function.
+    widths : array-like of shape (C - 2,)
+        Widths of the inner categories; the outer two have no end.
+    variance : float or ndarray of shape (n,)
+        Variance of the Gaussian by which the steps were convolved. It trades off against the scale
+        of the kernel and its white noise.
+
+    Examples
+    --------
+    >>> noise = Ordered(bias=0.5, widths=[1.0])
+    >>> np.exp(noise.log_prob(np.array([0, 1, 2]), 0.0)).round(4)
+    array([0.3085, 0.3829, 0.3085])
+    """
+
+    bias: Floats = 0.0
+    widths: FloatArray = (1.0,)  # type: ignore[assignment]
+    variance: Floats = 1.0
+
+    log_concave: ClassVar[bool] = True
+    precision_depends_on_mean: ClassVar[bool] = True
+    transforms: ClassVar[Mapping[str, str]] = {
+        "bias": "identity",
+        "widths": "log",
+        "variance": "log",
+    }
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", np.array(self.widths, dtype=np.float64))
+
+    def __eq__(self, other: object) -> bool:
+        return same_model(self, other)
+
+    @property
+    def n_categories(self) -> int:
+        """C, the number of categories."""
+        return len(self.widths) + 2
+
+    @property
+    def edges(self) -> FloatArray:
+        """b_0 = -inf, b_1 = 0, ..., b_C = inf: category y lies between edges y and y + 1."""
+        return np.concatenate([[-np.inf, 0.0], np.cumsum(self.widths), [np.inf]])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """`bias`, `widths` and `variance`."""
+        return field_values(self)
+
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
+        """log p(y | f)."""
+        return log_diff_ndtr(*self._interval(y, f, 0.0))
+
+    def log_prob_derivatives(
+        self, y: Floats, f: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log p(y | f) and its first and second derivative in f."""
+        log_z, g, nu = self.log_partition(y, f, 0.0)
+        return log_z, g, -nu
+
+    def log_partition(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and nu."""
+        log_z, _, _, slope, curvature = log_diff_ndtr_derivatives(*self._interval(y, mean, var))
+        total = var + self.variance
+        return log_z, slope / np.sqrt(total), curvature / total
+
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """nu of `log_partition`."""
+        return self.log_partition(y, mean, var)[2]
+
+    def expected_log_prob(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
+        return expected_derivatives(self, y, mean, var, np.sqrt(self.variance))[:3]
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d log_z / d parameter, per row; that of `widths` has one column per width."""
+        interval = self._interval(y, mean, var)
+        _, _, at_upper_edge, slope, curvature = log_diff_ndtr_derivatives(*interval)
+        total = var + self.variance
+        c = 1.0 / np.sqrt(total)
+        # Width j shifts both edges of the categories above j + 1, and the upper one of j + 1.
+        above = np.subtract(y, 1)[..., np.newaxis] - np.arange(len(self.widths))
+        d_shift, d_upper = (-slope * c)[..., np.newaxis], (at_upper_edge * c)[..., np.newaxis]
+        return {
+            "bias": slope * c,
+            "widths": np.where(above > 0, d_shift, np.where(above == 0, d_upper, 0.0)),
+            "variance": 0.5 * (slope**2 - curvature) / total,
+        }
+
+    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d E[log p(y | f)] / d parameter, per row; that of `widths` has one column per width."""
+        return expected_parameter_grad(self, y, mean, var, np.sqrt(self.variance))
+
+    def absorb(self, variance: Floats) -> Self:
+        """The model when Gaussian noise of that variance is added to f."""
+        return replace(self, variance=self.variance + variance)
+
+    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """d E[log p(y | f)] / d absorbed variance, per row."""
+        return expected_derivatives(self, y, mean, var, np.sqrt(self.variance))[3]
+
+    def at(self, rows: Rows) -> Self:
+        """The model of those rows."""
+        return restrict(self, rows, shared=("widths",))
+
+    def _interval(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """The arguments of the two Phi: mean less lower edge, mean less upper edge, scaled."""
+        category = np.asarray(y).astype(np.intp)
+        edges, centred = self.edges, mean + self.bias
+        c = 1.0 / np.sqrt(var + self.variance)
+        return (centred - edges[category]) * c, (centred - edges[category + 1]) * c
