@@ -1,0 +1,96 @@
+"""One column of user data (targets or tasks) as an array: which entries are missing, of which type.
+
+Lists, arrays, pandas and polars columns arrive here; `tasks.py` and `labels.py` give them meaning.
+"""
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+__all__ = ["as_column", "check_length", "is_missing", "missing_entries", "with_common_type"]
+
+
+def as_column(values: Any, name: str, error: Callable[[str], Exception]) -> np.ndarray:
+    """`values` as a 1-D array, in the type in which they came; lists keep each entry's own type.
+
+    A single column of shape (n, 1) is accepted with scikit-learn's `DataConversionWarning`.
+    """
+    if isinstance(values, list | tuple):
+        # NumPy would turn ["a", 1] into two strings and [True, 2] into two integers.
+        column = np.array(values, dtype=object)
+    else:
+        column = np.asarray(values)
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column_or_1d(column, warn=True)
+    if column.ndim == 0:
+        raise error(f"{name} is the single value {values!r}. One value per row of X is expected.")
+    if column.ndim > 1:
+        raise error(f"{name} has shape {column.shape}. One value per row of X is expected.")
+    if column.dtype.kind == "c":
+        raise error(f"{name} has complex numbers. Complex data not supported.")
+    return column
+
+
+def check_length(
+    column: np.ndarray, n_rows: int, name: str, error: Callable[[str], Exception]
+) -> None:
+    """Raise unless `column` has one entry per row of X."""
+    if len(column) != n_rows:
+        raise error(
+            f"{name} has {len(column)} entries, but X has {n_rows} rows. "
+            "One entry per row is expected."
+        )
+
+
+def is_missing(value: Any) -> bool:
+    """Whether one value is None, NaN, NaT or pandas' NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # pandas.NA != pandas.NA is NA, which has no truth value
+        return True
+
+
+def missing_entries(column: np.ndarray) -> np.ndarray:
+    """Mask of the entries that are None, NaN, NaT or pandas' NA."""
+    if column.dtype.kind == "O":
+        return np.fromiter(map(is_missing, column), dtype=bool, count=len(column))
+    return column != column
+
+
+def with_common_type(
+    column: np.ndarray, name: str, error: Callable[[str], Exception]
+) -> np.ndarray:
+    """A column without missing entries in one type: strings, booleans, integers or floats.
+
+    Arrays of objects are converted (integers beside floats become floats). Entries of different
+    types are an error that shows one of each.
+    """
+    if column.dtype.kind == "O":
+        examples = {_scalar_type(type(value)): value for value in reversed(column)}
+        if set(examples) == {int, float}:
+            del examples[int]
+        if len(examples) > 1:
+            shown = " and ".join(f"{t.__name__} ({v!r})" for t, v in examples.items())
+            raise error(f"{name} mixes types: {shown}. Use one type, for example astype(str).")
+        for common in examples:
+            column = column.astype(common)
+    if column.dtype.kind not in "Ubiuf":
+        kind = type(column[0]).__name__ if column.dtype.kind == "O" else column.dtype
+        raise error(
+            f"{name} has values of type {kind}. Numbers, strings or booleans are expected; "
+            "convert them, for example with astype(str)."
+        )
+    return column
+
+
+def _scalar_type(kind: type) -> type:
+    """The Python type that stands for a Python or NumPy scalar type; object for all others."""
+    for bases, common in ((str, str), ((bool, np.bool_), bool), (Integral, int), (Real, float)):
+        if issubclass(kind, bases):
+            return common
+    return object
