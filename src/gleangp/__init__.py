@@ -12,15 +12,23 @@ from gleangp._version import __version__
 
 if TYPE_CHECKING:
     from gleangp import exceptions
+    from gleangp.estimators._task_column import TaskColumn
+    from gleangp.tasks import stack_outputs, unstack_outputs
 
 __all__ = [
+    "TaskColumn",
     "__version__",
     "exceptions",
+    "stack_outputs",
+    "unstack_outputs",
 ]
 
 # Public name -> module that defines it; a module is its own home.
 _HOME = {
+    "TaskColumn": "gleangp.estimators._task_column",
     "exceptions": "gleangp.exceptions",
+    "stack_outputs": "gleangp.tasks",
+    "unstack_outputs": "gleangp.tasks",
 }
 
 

@@ -1,0 +1,245 @@
+"""Pipelines with a task column: taken off X before any step sees it, handed on as `tasks`."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn import config_context
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    get_routing_for_object,
+)
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gleangp._compat import HasMethods, fit_context
+from gleangp.estimators._tasks_mixin import unchanged_on_failure
+from gleangp.exceptions import TaskError
+from gleangp.tasks import take_task_column
+
+__all__ = ["TaskColumn"]
+
+_METHODS = ("fit", "predict", "predict_proba", "decision_function", "score")
+
+
+def _inner_has(method: str) -> Callable[[Any], bool]:
+    """Whether the wrapped estimator (the fitted one where there is one) has the method."""
+
+    def check(self: Any) -> bool:
+        getattr(getattr(self, "estimator_", self.estimator), method)  # its own AttributeError
+        return True
+
+    return check
+
+
+class TaskColumn(MetaEstimatorMixin, BaseEstimator):
+    """Give a pipeline the tasks of its last step from a column of X.
+
+    Scalers and encoders must not see the task column, and scikit-learn's scorers do not pass
+    `tasks=` to `predict`. This takes the column off X, and the wrapped pipeline (or estimator) gets
+    it as `tasks=`, whether metadata routing is switched on or not.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A `Pipeline` whose last step takes `tasks`, or such an estimator itself. It is cloned in
+        `fit`, and its own `task` parameter must be None.
+    task : str or int
+        Name of the column of X that holds the task (frames), or its position.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted clone.
+    classes_ : ndarray
+        Of the wrapped estimator, if it is a classifier.
+    n_features_in_ : int
+        Number of columns of X, the task column included.
+    feature_names_in_ : ndarray
+        Their names, the task column's included, if X has names that are all strings.
+
+    Examples
+    --------
+    Anything that takes `tasks` will do; here a model that predicts the mean of each task.
+
+    >>> import numpy as np
+    >>> from sklearn.base import BaseEstimator, RegressorMixin
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from gleangp import TaskColumn
+    >>> class TaskMean(RegressorMixin, BaseEstimator):
+    ...     __metadata_request__fit = {"tasks": True}
+    ...     __metadata_request__predict = {"tasks": True}
+    ...     def fit(self, X, y, tasks=None):
+    ...         self.means_ = {t: np.mean(y[tasks == t]) for t in set(tasks)}
+    ...         return self
+    ...     def predict(self, X, tasks=None):
+    ...         return np.array([self.means_[t] for t in tasks])
+    >>> X = [["ann", 1.0], ["bob", 2.0], ["bob", 3.0]]
+    >>> model = TaskColumn(make_pipeline(StandardScaler(), TaskMean()), task=0)
+    >>> model.fit(X, np.array([10.0, 20.0, 22.0])).predict([["bob", 0.0]])
+    array([21.])
+    """
+
+    _parameter_constraints = {
+        "estimator": [HasMethods(["fit", "predict"])],
+        "task": [str, int, np.integer],
+    }
+
+    def __init__(self, estimator: Any, task: str | int) -> None:
+        self.estimator = estimator
+        self.task = task
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Fit a clone of the wrapped estimator on X without the task column.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Inputs with the task column.
+        y : array-like of shape (n,), default=None
+            Targets.
+        **params : dict
+            Handed on to the wrapped estimator; a pipeline routes them to the steps that request
+            them.
+
+        Returns
+        -------
+        TaskColumn
+            The fitted estimator.
+        """
+        with unchanged_on_failure(self):
+            validate_data(self, X, skip_check_array=True)  # sets the number of features, names
+            self.estimator_ = clone(self.estimator)
+            self._call("fit", X, y, **params)
+        return self
+
+    @available_if(_inner_has("predict"))
+    def predict(self, X: Any, **params: Any) -> Any:
+        """Predict with the wrapped estimator.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Inputs with the task column.
+        **params : dict
+            Handed on, for example `return_std=True`.
+
+        Returns
+        -------
+        ndarray
+            What the wrapped estimator predicts.
+        """
+        return self._check_and_call("predict", X, **params)
+
+    @available_if(_inner_has("predict_proba"))
+    def predict_proba(self, X: Any, **params: Any) -> Any:
+        """Probabilities of the classes from the wrapped estimator.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Inputs with the task column.
+        **params : dict
+            Handed on.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            In the order of `classes_`.
+        """
+        return self._check_and_call("predict_proba", X, **params)
+
+    @available_if(_inner_has("decision_function"))
+    def decision_function(self, X: Any, **params: Any) -> Any:
+        """Decision values from the wrapped estimator.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Inputs with the task column.
+        **params : dict
+            Handed on.
+
+        Returns
+        -------
+        ndarray
+            What the wrapped estimator decides.
+        """
+        return self._check_and_call("decision_function", X, **params)
+
+    @available_if(_inner_has("score"))
+    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+        """Score of the wrapped estimator.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Inputs with the task column.
+        y : array-like of shape (n,), default=None
+            Targets.
+        **params : dict
+            Handed on, for example `sample_weight`.
+
+        Returns
+        -------
+        float
+            What the wrapped estimator's `score` returns.
+        """
+        return self._check_and_call("score", X, y, **params)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Classes of the fitted wrapped estimator."""
+        return self.estimator_.classes_
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Everything but the tasks is for the wrapped estimator, method by method.
+
+        Returns
+        -------
+        MetadataRouter
+            What an outer meta-estimator needs for its own routing.
+        """
+        mapping = MethodMapping()
+        for method in _METHODS:
+            mapping.add(caller=method, callee=method)
+        return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.target_tags = inner.target_tags
+        tags.non_deterministic = inner.non_deterministic
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.string = True  # the task column
+        return tags
+
+    def _check_and_call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:
+        check_is_fitted(self)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self._call(method, X, *args, **params)
+
+    def _call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:
+        """Call a method of `estimator_` on X without the task column, with that as `tasks`."""
+        if "tasks" in params:
+            raise TaskError(
+                f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
+                "Leave out tasks=, or fit the wrapped estimator directly."
+            )
+        X, tasks = take_task_column(X, self.task)
+        with config_context(enable_metadata_routing=True):
+            if not get_routing_for_object(self.estimator_).consumes(method, ["tasks"]):
+                raise TaskError(
+                    f"{type(self.estimator_).__name__}.{method} has no use for tasks (the column "
+                    f"task={self.task!r}). The last step must take tasks=; if the estimator is a "
+                    "search, a calibration or a stack, put TaskColumn inside it."
+                )
+            return getattr(self.estimator_, method)(X, *args, tasks=tasks, **params)

@@ -1,0 +1,413 @@
+"""Tasks: from a column of X or an array to names and codes.
+
+This is the only file that knows how tasks arrive.
+
+The user names tasks by integers, strings or booleans; everything below the estimators sees codes
+0..M-1, or one block of rows per task. Names are sorted when a model is fitted; a task added later
+comes last, so that codes once given stay.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from gleangp._columns import as_column, check_length, missing_entries, with_common_type
+from gleangp._compat import safe_indexing
+from gleangp.exceptions import TaskError
+
+__all__ = [
+    "append_task",
+    "blocks_of_rows",
+    "encode_tasks",
+    "lookup_tasks",
+    "stack_outputs",
+    "take_task_column",
+    "unstack_outputs",
+]
+
+_SHOWN = 10  # names listed in an error message
+
+
+def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
+    """Split X into the inputs and the column that holds the tasks.
+
+    Parameters
+    ----------
+    X : pandas or polars DataFrame, or array-like of shape (n, p)
+        Inputs with the task column among them.
+    task : str or int
+        Name of the column (frames), or its position (frames and arrays; negative ones count from
+        the end). An integer is always a position.
+
+    Returns
+    -------
+    rest : same type as X, of shape (n, p - 1)
+        X without the column. Lists become arrays.
+    tasks : ndarray of shape (n,)
+        The column: strings, integers or booleans. Whole numbers stored as floats become integers.
+
+    Raises
+    ------
+    TaskError
+        If there is no such column, or an entry is missing or not usable as the name of a task.
+
+    Examples
+    --------
+    >>> from gleangp.tasks import take_task_column
+    >>> rest, tasks = take_task_column([[0.5, "ann"], [0.7, "bob"]], task=1)
+    >>> tasks
+    array(['ann', 'bob'], dtype='<U3')
+    >>> rest.shape
+    (2, 1)
+    """
+    if issparse(X):
+        raise TaskError("X is sparse. A frame or dense array is expected; use X.toarray().")
+    is_frame = hasattr(X, "columns")
+    if not is_frame:
+        # As objects a list keeps the numbers beside its strings.
+        X = np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X)
+        if X.ndim != 2:
+            raise TaskError(
+                f"X has {X.ndim} dimension(s). Expected 2D array, one column of which "
+                f"(task={task!r}) holds the task."
+            )
+    position = _column_position(list(X.columns) if is_frame else X.shape[1], task)
+    n_columns = X.shape[1]
+    if n_columns == 1:
+        raise TaskError(
+            "X has 1 feature(s), and it is the task column. At least one more is needed."
+        )
+    others = [j for j in range(n_columns) if j != position]
+    if hasattr(X, "iloc"):
+        rest, column = X.iloc[:, others], X.iloc[:, position]
+    elif is_frame:
+        rest, column = X[:, others], X.to_series(position)
+    else:
+        rest, column = X[:, others], X[:, position]
+    return rest, _task_array(column, f"the task column {task!r}")
+
+
+def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Names of the tasks, sorted, and the code of each row.
+
+    Parameters
+    ----------
+    tasks : array-like of shape (n_rows,)
+        One task per row: integers, strings or booleans, not mixed.
+    n_rows : int
+        Number of rows of X.
+
+    Returns
+    -------
+    names : ndarray of shape (M,)
+        Sorted and unique.
+    codes : ndarray of shape (n_rows,)
+        `names[codes]` are the tasks.
+
+    Raises
+    ------
+    TaskError
+        If the length is wrong, entries are missing, or types are mixed.
+
+    Examples
+    --------
+    >>> from gleangp.tasks import encode_tasks
+    >>> names, codes = encode_tasks(["bob", "ann", "bob"], n_rows=3)
+    >>> names.tolist(), codes.tolist()
+    (['ann', 'bob'], [1, 0, 1])
+    """
+    tasks = _task_array(tasks, "tasks")
+    check_length(tasks, n_rows, "tasks", TaskError)
+    names, codes = np.unique(tasks, return_inverse=True)
+    return names, codes
+
+
+def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np.ndarray:
+    """Codes of tasks that are already known.
+
+    Parameters
+    ----------
+    names : ndarray of shape (M,)
+        The known tasks, in the order of their codes.
+    tasks : array-like of shape (n,)
+        One task per row.
+    n_rows : int, default=None
+        Number of rows of X, if there is an X that the length must agree with.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Codes into `names`.
+
+    Raises
+    ------
+    TaskError
+        If a task is unknown; the message lists these and the known ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.tasks import lookup_tasks
+    >>> names = np.array(["ann", "bob"])
+    >>> lookup_tasks(names, ["bob", "bob", "ann"])
+    array([1, 1, 0])
+    >>> lookup_tasks(names, ["cid"])
+    Traceback (most recent call last):
+        ...
+    gleangp.exceptions.TaskError: unknown tasks (1): 'cid'. Known tasks (2): 'ann', 'bob'. ...
+    """
+    tasks = _task_array(tasks, "tasks")
+    check_length(tasks, len(tasks) if n_rows is None else n_rows, "tasks", TaskError)
+    wanted, inverse = np.unique(tasks, return_inverse=True)
+    if (wanted.dtype.kind == "U") != (names.dtype.kind == "U"):
+        known = np.zeros(len(wanted), dtype=bool)  # NumPy cannot compare strings with numbers
+    else:
+        order = np.argsort(names, kind="stable")  # a task added later is last, whatever its name
+        place = np.searchsorted(names, wanted, sorter=order)
+        codes = order[np.minimum(place, len(names) - 1)]
+        known = names[codes] == wanted
+    if not known.all():
+        raise TaskError(
+            f"unknown tasks ({np.sum(~known)}): {_listed(wanted[~known])}. "
+            f"Known tasks ({len(names)}): {_listed(names)}. "
+            "Learn a new task with add_task, or leave its rows out."
+        )
+    return codes[inverse]
+
+
+def append_task(names: np.ndarray, task: Any) -> np.ndarray:
+    """`names` and one new task at the end, so that the codes of the others stay.
+
+    Parameters
+    ----------
+    names : ndarray of shape (M,)
+        The known tasks.
+    task : str, int or bool
+        The new one, of the same type.
+
+    Returns
+    -------
+    ndarray of shape (M + 1,)
+
+    Raises
+    ------
+    TaskError
+        If the task is known already or of another type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.tasks import append_task
+    >>> append_task(np.array(["bob", "cid"]), "ann").tolist()
+    ['bob', 'cid', 'ann']
+    """
+    new = _task_array([task], "task")
+    if new.dtype.kind != names.dtype.kind:
+        raise TaskError(
+            f"task {task!r} is of another type than the known tasks: {_listed(names)}. "
+            "Use the same type."
+        )
+    if new[0] in names:
+        raise TaskError(
+            f"task {task!r} is known already. Known tasks ({len(names)}): {_listed(names)}. "
+            "Choose another name for a new task; for more rows of a known one use partial_fit."
+        )
+    return np.concatenate([names, new])
+
+
+def blocks_of_rows(codes: np.ndarray, n_tasks: int) -> list[np.ndarray]:
+    """Row numbers of every task, ascending, in O(n log n) for any number of tasks.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Code of the task of each row.
+    n_tasks : int
+        Number of tasks; those without rows get an empty array.
+
+    Returns
+    -------
+    list of ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.tasks import blocks_of_rows
+    >>> [rows.tolist() for rows in blocks_of_rows(np.array([2, 0, 2]), n_tasks=3)]
+    [[1], [], [0, 2]]
+    """
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(n_tasks + 1))
+    return [order[start:stop] for start, stop in pairwise(edges)]
+
+
+def stack_outputs(
+    X: Any, Y: Any, names: Sequence[Any] | None = None
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Turn q outputs per row into q tasks over the same rows.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n, p)
+        Inputs.
+    Y : DataFrame or array-like of shape (n, q) or (n,)
+        Outputs. Missing entries stay missing: unlabeled rows of that task.
+    names : sequence of length q, default=None
+        Names of the tasks. By default the column names of Y, or 0..q-1 where it has none.
+
+    Returns
+    -------
+    X_stacked : same type as X, of shape (n * q, p)
+        X once for every output, one output after the other. Lists become arrays.
+    y_stacked : ndarray of shape (n * q,)
+        The columns of Y, one after the other.
+    tasks : ndarray of shape (n * q,)
+        The task of each row.
+
+    See Also
+    --------
+    unstack_outputs : From predictions for stacked rows back to one column per output.
+
+    Examples
+    --------
+    >>> import gleangp
+    >>> X, Y = [[0.0], [1.0]], [[10.0, 20.0], [11.0, 21.0]]
+    >>> X_stacked, y_stacked, tasks = gleangp.stack_outputs(X, Y, names=["low", "high"])
+    >>> X_stacked.ravel().tolist(), y_stacked.tolist()
+    ([0.0, 1.0, 0.0, 1.0], [10.0, 11.0, 20.0, 21.0])
+    >>> tasks.tolist()
+    ['low', 'low', 'high', 'high']
+    >>> gleangp.unstack_outputs(y_stacked, tasks)
+    array([[10., 20.],
+           [11., 21.]])
+    """
+    if names is None and hasattr(Y, "columns"):
+        names = list(Y.columns)
+    Y = np.asarray(Y)
+    if Y.ndim == 1:
+        Y = Y[:, None]
+    if Y.ndim != 2:
+        raise TaskError(
+            f"Y has shape {Y.shape}. One row per row of X and one column per output are expected."
+        )
+    X = X if hasattr(X, "columns") else np.asarray(X)
+    n, q = Y.shape
+    if len(X) != n:
+        raise TaskError(f"Y has {n} rows, but X has {len(X)}. The same number is expected.")
+    outputs = _task_array(np.arange(q) if names is None else names, "names")
+    n_different = len(np.unique(outputs))
+    if len(outputs) != q or n_different != q:
+        raise TaskError(
+            f"names has {len(outputs)} entries, {n_different} of them different, but Y has {q} "
+            "columns. One name per column is expected, each of them once."
+        )
+    return safe_indexing(X, np.tile(np.arange(n), q)), Y.ravel(order="F"), np.repeat(outputs, n)
+
+
+def unstack_outputs(values: Any, tasks: Any, *, names: Sequence[Any] | None = None) -> np.ndarray:
+    """From values for stacked rows to one column per output: the inverse of `stack_outputs`.
+
+    Parameters
+    ----------
+    values : array-like of shape (n * q,) or (n * q, k)
+        One value (or k of them, such as probabilities) per stacked row.
+    tasks : array-like of shape (n * q,)
+        The task of each stacked row. The i-th row of every task belongs to the i-th row of X.
+    names : sequence of length q, default=None
+        The tasks in the wanted order of columns; by default the order in which they first appear.
+
+    Returns
+    -------
+    ndarray of shape (n, q) or (n, q, k)
+
+    See Also
+    --------
+    stack_outputs : The way there, with an example.
+
+    Examples
+    --------
+    >>> import gleangp
+    >>> gleangp.unstack_outputs([1.0, 2.0, 3.0, 4.0], ["b", "b", "a", "a"], names=["a", "b"])
+    array([[3., 1.],
+           [4., 2.]])
+    """
+    values = np.asarray(values)
+    found, codes = encode_tasks(tasks, len(values))
+    blocks = blocks_of_rows(codes, len(found))
+    if names is None:
+        order = np.argsort([rows[0] for rows in blocks])
+    else:
+        order = lookup_tasks(found, names)
+        if sorted(order) != list(range(len(found))):
+            raise TaskError(
+                f"names lists {_listed(names)}, but the tasks are {_listed(found)}. "
+                "Each task is expected once."
+            )
+    sizes = np.array([len(rows) for rows in blocks])
+    if sizes.min() != sizes.max():
+        small, large = sizes.argmin(), sizes.argmax()
+        raise TaskError(
+            f"tasks differ in their number of rows: {_listed(found[[small]])} has {sizes[small]}, "
+            f"{_listed(found[[large]])} has {sizes[large]}. All outputs of the same rows are "
+            "expected, as stack_outputs makes them."
+        )
+    return np.stack([values[blocks[code]] for code in order], axis=1)
+
+
+def _column_position(columns: list[Any] | int, task: Any) -> int:
+    """Position of the task column, from the names of the columns or (arrays) their number."""
+    n_columns = len(columns) if isinstance(columns, list) else columns
+    if isinstance(task, int | np.integer) and not isinstance(task, bool):
+        if not -n_columns <= task < n_columns:
+            raise TaskError(
+                f"task={task} is not a column of X, which has {n_columns}. "
+                f"A position from 0 to {n_columns - 1}, or the name of a column, is expected."
+            )
+        return int(task) % n_columns
+    if not isinstance(columns, list):
+        raise TaskError(
+            f"task={task!r} names a column, but X is an array without column names. "
+            "Give a DataFrame, or the position of the column."
+        )
+    positions = [j for j, column in enumerate(columns) if column == task]
+    if len(positions) != 1:
+        count = f"{len(positions)} columns" if positions else "no column"
+        raise TaskError(
+            f"X has {count} named task={task!r}. One is expected; the columns are: "
+            f"{_listed(columns)}."
+        )
+    return positions[0]
+
+
+def _task_array(values: Any, name: str) -> np.ndarray:
+    """Tasks as strings, int64 or booleans; anything else is an error."""
+    column = as_column(values, name, TaskError)
+    missing = missing_entries(column)
+    if missing.any():
+        raise TaskError(
+            f"{name} has {missing.sum()} missing entries (NaN or None), the first in row "
+            f"{missing.argmax()}. Every row needs a task: name one or leave these rows out."
+        )
+    column = with_common_type(column, name, TaskError)
+    if column.dtype.kind not in "iuf":
+        return column
+    with np.errstate(invalid="ignore"):  # infinity is found by the comparison
+        whole = column.astype(np.int64)
+    if not (exact := whole == column).all():
+        raise TaskError(
+            f"{name} has the value {column[exact.argmin()]!s} in row {exact.argmin()}. Tasks are "
+            "named by whole numbers, strings or booleans: is this the right column?"
+        )
+    return whole
+
+
+def _listed(names: Any) -> str:
+    """Names for an error message, the first ten of them."""
+    shown = names[:_SHOWN]
+    if isinstance(shown, np.ndarray):
+        shown = shown.tolist()  # 'ann' rather than np.str_('ann')
+    more = len(names) - len(shown)
+    return ", ".join(map(repr, shown)) + (f" and {more} more" if more else "")
