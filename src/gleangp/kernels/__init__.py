@@ -19,6 +19,7 @@ from gleangp.kernels.gradients import (
     linearize,
     linearize_diag,
 )
+from gleangp.kernels.prepared import prepare_columns
 from gleangp.kernels.scaled_inputs import ScaledInputs
 from gleangp.kernels.white import has_white, signal_diag, white_diag
 
@@ -34,6 +35,7 @@ __all__ = [
     "kernel_vjp",
     "linearize",
     "linearize_diag",
+    "prepare_columns",
     "signal_diag",
     "white_diag",
 ]

@@ -50,8 +50,8 @@ class ArcSine(Kernel):
     >>> kernel.diag(np.array([[0.0], [1.0], [100.0]])).round(3)
     array([1.08 , 1.516, 1.994])
     >>> X = np.linspace(-2, 2, 9)[:, None]
-    >>> model = GaussianProcessRegressor(kernel, alpha=1e-4).fit(X, np.tanh(3 * X[:, 0]))
-    >>> model.predict([[5.0]]).round(1)
+    >>> model = GaussianProcessRegressor(kernel, alpha=1e-4, optimizer=None)
+    >>> model.fit(X, np.tanh(3 * X[:, 0])).predict([[5.0]]).round(1)
     array([1.])
     """
 

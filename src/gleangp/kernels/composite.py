@@ -2,7 +2,8 @@
 
 Sums pass dL/dK on; products pass it on times the other factor. A constant factor, the amplitude in
 front of nearly every kernel, scales what its partner returns instead, and white variance touches
-the diagonal only: neither costs a pass over a matrix.
+the diagonal only. New matrices are few, because at some hundreds of rows fetching memory for one
+costs as much as filling it.
 """
 
 import numpy as np
@@ -39,18 +40,10 @@ def _(kernel, X):
 
 @rule_for(linearize, WhiteKernel)
 def _(kernel, X, Z=None):
+    value = np.zeros((len(X), len(X if Z is None else Z)))
     if Z is None:
-        value = np.zeros((len(X), len(X)))
         _diagonal(value)[:] = kernel.noise_level
-    else:
-        value = np.zeros((len(X), len(Z)))
-
-    def theta_vjp(dL_dK):
-        if not is_free(kernel.noise_level_bounds):
-            return np.empty(0)
-        return np.array([kernel.noise_level * dL_dK.trace() if Z is None else 0.0])
-
-    return Linearization(value, theta_vjp, lambda dL_dK: np.zeros(X.shape))
+    return Linearization(value, *_white_vjps(kernel, X, Z), spare=True)
 
 
 @rule_for(linearize_diag, WhiteKernel)
@@ -65,7 +58,14 @@ def _(kernel, X):
 
 @rule_for(linearize, Sum)
 def _(kernel, X, Z=None):
-    return _sum(linearize(kernel.k1, X, Z), linearize(kernel.k2, X, Z))
+    first = linearize(kernel.k1, X, Z)
+    if type(kernel.k2) is not WhiteKernel:
+        return _sum(first, linearize(kernel.k2, X, Z))
+    value = _to_write(first)
+    if Z is None:
+        _diagonal(value)[:] += kernel.k2.noise_level
+    vjps = _sum_vjps((first.theta_vjp, first.input_vjp), _white_vjps(kernel.k2, X, Z))
+    return Linearization(value, *vjps, spare=True)
 
 
 @rule_for(linearize_diag, Sum)
@@ -75,12 +75,16 @@ def _(kernel, X):
 
 @rule_for(linearize, Product)
 def _(kernel, X, Z=None):
-    return _product(kernel, linearize(kernel.k1, X, Z), linearize(kernel.k2, X, Z))
+    if type(kernel.k1) is ConstantKernel:
+        return _amplified(kernel.k1, linearize(kernel.k2, X, Z), constant_first=True)
+    if type(kernel.k2) is ConstantKernel:
+        return _amplified(kernel.k2, linearize(kernel.k1, X, Z), constant_first=False)
+    return _product(linearize(kernel.k1, X, Z), linearize(kernel.k2, X, Z))
 
 
 @rule_for(linearize_diag, Product)
 def _(kernel, X):
-    return _product(kernel, linearize_diag(kernel.k1, X), linearize_diag(kernel.k2, X))
+    return _product(linearize_diag(kernel.k1, X), linearize_diag(kernel.k2, X))
 
 
 @rule_for(linearize, Exponentiation)
@@ -188,22 +192,45 @@ def _constant(kernel, X, shape):
     return Linearization(value, theta_vjp, lambda dL_dK: np.zeros(X.shape))
 
 
-def _sum(first, second):
+def _white_vjps(kernel, X, Z):
     def theta_vjp(dL_dK):
-        return np.concatenate((first.theta_vjp(dL_dK), second.theta_vjp(dL_dK)))
+        if not is_free(kernel.noise_level_bounds):
+            return np.empty(0)
+        return np.array([kernel.noise_level * dL_dK.trace() if Z is None else 0.0])
+
+    return theta_vjp, lambda dL_dK: np.zeros(X.shape)
+
+
+def _sum(first, second):
+    if second.spare:
+        value = _to_write(second)
+        value += first.value
+    else:
+        value = _to_write(first)
+        value += second.value
+    vjps = _sum_vjps((first.theta_vjp, first.input_vjp), (second.theta_vjp, second.input_vjp))
+    return Linearization(value, *vjps, spare=True)
+
+
+def _sum_vjps(first, second):
+    def theta_vjp(dL_dK):
+        return np.concatenate((first[0](dL_dK), second[0](dL_dK)))
 
     def input_vjp(dL_dK):
-        return first.input_vjp(dL_dK) + second.input_vjp(dL_dK)
+        return first[1](dL_dK) + second[1](dL_dK)
 
-    return Linearization(first.value + second.value, theta_vjp, input_vjp)
+    return theta_vjp, input_vjp
 
 
-def _product(kernel, first, second):
-    if type(kernel.k1) is ConstantKernel:
-        return _amplified(kernel.k1, second, constant_first=True)
-    if type(kernel.k2) is ConstantKernel:
-        return _amplified(kernel.k2, first, constant_first=False)
+def _to_write(part):
+    """The value of a part as an array to write into: its own if no vjp needs it."""
+    if not part.spare:
+        return part.value.copy()
+    part.value.setflags(write=True)
+    return part.value
 
+
+def _product(first, second):
     def theta_vjp(dL_dK):
         toward_first = first.theta_vjp(dL_dK * second.value)
         return np.concatenate((toward_first, second.theta_vjp(dL_dK * first.value)))
@@ -213,21 +240,23 @@ def _product(kernel, first, second):
         gradient += second.input_vjp(dL_dK * first.value)
         return gradient
 
-    return Linearization(first.value * second.value, theta_vjp, input_vjp)
+    return Linearization(first.value * second.value, theta_vjp, input_vjp, spare=True)
 
 
 def _amplified(constant, inner, constant_first):
     c = float(constant.constant_value)
-    value = c * inner.value
 
     def theta_vjp(dL_dK):
         toward_inner = c * inner.theta_vjp(dL_dK)
         if not is_free(constant.constant_value_bounds):
             return toward_inner
-        own = [np.vdot(dL_dK, value)]
+        own = [c * np.vdot(dL_dK, inner.value)]
         return np.concatenate((own, toward_inner) if constant_first else (toward_inner, own))
 
-    return Linearization(value, theta_vjp, lambda dL_dK: c * inner.input_vjp(dL_dK))
+    def input_vjp(dL_dK):
+        return c * inner.input_vjp(dL_dK)
+
+    return Linearization(c * inner.value, theta_vjp, input_vjp, spare=True)
 
 
 def _power(inner, exponent):
@@ -238,6 +267,7 @@ def _power(inner, exponent):
         inner.value**exponent,
         lambda dL_dK: inner.theta_vjp(pull(dL_dK)),
         lambda dL_dK: inner.input_vjp(pull(dL_dK)),
+        spare=True,
     )
 
 

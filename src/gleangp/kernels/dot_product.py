@@ -41,9 +41,7 @@ def _(kernel, X):
     def theta_vjp(dL_ddiag):
         return np.array([2.0 * bias * dL_ddiag.sum()] if is_free(kernel.sigma_0_bounds) else [])
 
-    return Linearization(
-        kernel.diag(X), theta_vjp, lambda dL_ddiag: (2.0 * dL_ddiag)[:, None] * X
-    )
+    return Linearization(kernel.diag(X), theta_vjp, lambda dL_ddiag: (2.0 * dL_ddiag)[:, None] * X)
 
 
 @rule_for(linearize, ArcSine)

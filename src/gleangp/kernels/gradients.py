@@ -37,11 +37,14 @@ class Linearization:
         dL/dtheta (q,) from dL/dvalue, which need not be symmetric.
     input_vjp : callable
         dL/dX (n, p) from dL/dvalue. Where X is both arguments, both move.
+    spare : bool, default=False
+        For rules: neither vjp uses `value`, so that a sum may be formed in its place.
     """
 
     value: FloatArray
     theta_vjp: Callable[[FloatArray], FloatArray]
     input_vjp: Callable[[FloatArray], FloatArray]
+    spare: bool = False
 
     def __post_init__(self):
         self.value.setflags(write=False)
@@ -119,9 +122,7 @@ def kernel_vjp(kernel: Kernel, X: FloatArray, dL_dK: FloatArray) -> FloatArray:
     return linearize(kernel, X).theta_vjp(dL_dK)
 
 
-def kernel_cross_vjp(
-    kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatArray
-) -> FloatArray:
+def kernel_cross_vjp(kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatArray) -> FloatArray:
     """Gradient with respect to theta of a function of K(X, Z).
 
     Parameters
@@ -150,9 +151,7 @@ def kernel_cross_vjp(
 
 
 @singledispatch
-def kernel_input_vjp(
-    kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatArray
-) -> FloatArray:
+def kernel_input_vjp(kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatArray) -> FloatArray:
     """Gradient with respect to X of a function of K(X, Z), Z held.
 
     Parameters

@@ -26,24 +26,25 @@ from gleangp.kernels.gradients import (
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
 # in an exponent. Beyond (far-apart clusters, tiny length scales) differences are taken one by one.
 _LARGEST_SQUARE = 2.0**20
+_BLOCK = 2**15  # entries worked on at a time: 256 kB, which stay in the cache
 
 
 @rule_for(linearize, RBF)
 def _(kernel, X, Z=None):
     scale = _length_scale(kernel, X)
     U, V = _scaled(X, Z, scale)
-    exponent = _half_square_distances(U, V)
     if scale.ndim:
-        K = np.exp(exponent, out=exponent)
+        K = _half_square_distances(U, V, finish=np.exp)
         return _anisotropic(kernel, scale, U, V, K, lambda: K)
+    exponent = _half_square_distances(U, V)
     K = np.exp(exponent)
     return _isotropic(kernel, scale, U, V, K, lambda: K, lambda: exponent)
 
 
 @rule_for(kernel_columns, RBF)
 def _(kernel, X, Z):
-    exponent = _half_square_distances(*_scaled(X, Z, _length_scale(kernel, X)))
-    return np.exp(exponent, out=exponent)
+    U, V = _scaled(X, Z, _length_scale(kernel, X))
+    return _half_square_distances(U, V, finish=np.exp)
 
 
 @rule_for(linearize, Matern)
@@ -187,22 +188,51 @@ def _scaled(X, Z, scale):
     return U, U if Z is None else (Z - origin) / scale
 
 
-def _half_square_distances(U, V):
-    """-1/2 ||u_i - v_j||**2, by one matrix product; exactly zero on the diagonal if V is U."""
+def _half_square_distances(U, V, finish=None):
+    """-1/2 ||u_i - v_j||**2, by one matrix product; exactly zero on the diagonal if V is U.
+
+    `finish` is a ufunc applied in place while a block of rows is still in the cache.
+    """
     u = 0.5 * np.einsum("ik,ik->i", U, U)
     v = u if V is U else 0.5 * np.einsum("ik,ik->i", V, V)
-    if max(u.max(initial=0.0), v.max(initial=0.0)) > 0.5 * _LARGEST_SQUARE:
+    largest = u.max(initial=0.0) if V is U else max(u.max(initial=0.0), v.max(initial=0.0))
+    if largest > 0.5 * _LARGEST_SQUARE:
         exponent = cdist(U, V, "sqeuclidean")
         exponent *= -0.5
-        return exponent
+        return exponent if finish is None else finish(exponent, out=exponent)
     exponent = U @ V.T
-    if V is U:
-        exponent -= np.add.outer(u, u)  # the sum first: exactly symmetric
-        exponent.reshape(-1)[:: len(U) + 1] = 0.0
-    else:
-        exponent -= u[:, None]
-        exponent -= v
-    return np.minimum(exponent, 0.0, out=exponent)
+    step = max(1, _BLOCK // max(1, len(V)))
+    for start in range(0, len(U), step):
+        block = exponent[start : start + step]
+        block -= u[start : start + step, None] + v  # their sum first: exactly symmetric
+        if V is U:
+            block.reshape(-1)[start :: len(V) + 1] = 0.0
+        np.minimum(block, 0.0, out=block)
+        if finish is not None:
+            finish(block, out=block)
+    return exponent
+
+
+def prepare_square_distances(kernel, X):
+    """(rows, finish) -> finish(-1/2 ||u_i - u_j||**2) for i in rows and all j, with X scaled once.
+
+    None where the inputs are too far apart for `_half_square_distances` to use matrix products.
+    """
+    U, _ = _scaled(X, None, _length_scale(kernel, X))
+    u = 0.5 * np.einsum("ik,ik->i", U, U)
+    if u.max(initial=0.0) > 0.5 * _LARGEST_SQUARE:
+        return None
+
+    def some_rows(rows, finish):
+        exponent = U[rows] @ U.T
+        for i, row in zip(rows, exponent, strict=True):
+            row -= u + u[i]
+            row[i] = 0.0
+            np.minimum(row, 0.0, out=row)
+            finish(row, out=row)
+        return exponent
+
+    return some_rows
 
 
 def _distances(U, V):
@@ -251,12 +281,12 @@ def _square_differences(W, U, V):
     """sum_ij W_ij (u_ik - v_jk)**2 for each feature k."""
     U2 = U * U
     V2 = U2 if V is U else V * V
-    if max(U2.max(initial=0.0), V2.max(initial=0.0)) > _LARGEST_SQUARE:
-        return np.array(
-            [_total(W, np.subtract.outer(U[:, k], V[:, k]) ** 2) for k in range(U.shape[1])]
-        )
-    rows, columns = np.add.reduce(W, axis=1), np.add.reduce(W, axis=0)
-    return rows @ U2 + columns @ V2 - 2.0 * np.einsum("ik,ik->k", U, W @ V)
+    largest = U2.max(initial=0.0) if V is U else max(U2.max(initial=0.0), V2.max(initial=0.0))
+    if largest > _LARGEST_SQUARE:
+        features = range(U.shape[1])
+        return np.array([_total(W, np.subtract.outer(U[:, k], V[:, k]) ** 2) for k in features])
+    squares = np.add.reduce(W, axis=1) @ U2 + np.add.reduce(W, axis=0) @ V2
+    return squares - 2.0 * np.einsum("ik,ik->k", U, W @ V)
 
 
 def _differences(W, U, V, both_move):
