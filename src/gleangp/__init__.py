@@ -13,9 +13,23 @@ from gleangp._version import __version__
 if TYPE_CHECKING:
     from gleangp import exceptions
     from gleangp.estimators._task_column import TaskColumn
+    from gleangp.kernels.arcsine import ArcSine
+    from gleangp.kernels.scaled_inputs import ScaledInputs
+    from gleangp.selection.selectors import (
+        EntropySelector,
+        InformationGainSelector,
+        RandomSelector,
+        ResidualSelector,
+    )
     from gleangp.tasks import stack_outputs, unstack_outputs
 
 __all__ = [
+    "ArcSine",
+    "EntropySelector",
+    "InformationGainSelector",
+    "RandomSelector",
+    "ResidualSelector",
+    "ScaledInputs",
     "TaskColumn",
     "__version__",
     "exceptions",
@@ -25,6 +39,12 @@ __all__ = [
 
 # Public name -> module that defines it; a module is its own home.
 _HOME = {
+    "ArcSine": "gleangp.kernels.arcsine",
+    "EntropySelector": "gleangp.selection.selectors",
+    "InformationGainSelector": "gleangp.selection.selectors",
+    "RandomSelector": "gleangp.selection.selectors",
+    "ResidualSelector": "gleangp.selection.selectors",
+    "ScaledInputs": "gleangp.kernels.scaled_inputs",
     "TaskColumn": "gleangp.estimators._task_column",
     "exceptions": "gleangp.exceptions",
     "stack_outputs": "gleangp.tasks",
