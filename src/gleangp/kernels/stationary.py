@@ -26,6 +26,9 @@ from gleangp.kernels.gradients import (
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
 # in an exponent. Beyond (far-apart clusters, tiny length scales) differences are taken one by one.
 _LARGEST_SQUARE = 2.0**20
+# Differences are also the faster way where a matrix product has little to gain: few numbers in all
+# (call overhead), few features, or few rows on one side.
+_FEW_PRODUCTS, _FEW_FEATURES, _FEW_ROWS = 2**17, 4, 8
 _BLOCK = 2**15  # entries worked on at a time: 256 kB, which stay in the cache
 
 
@@ -33,12 +36,8 @@ _BLOCK = 2**15  # entries worked on at a time: 256 kB, which stay in the cache
 def _(kernel, X, Z=None):
     scale = _length_scale(kernel, X)
     U, V = _scaled(X, Z, scale)
-    if scale.ndim:
-        K = _half_square_distances(U, V, finish=np.exp)
-        return _anisotropic(kernel, scale, U, V, K, lambda: K)
-    exponent = _half_square_distances(U, V)
-    K = np.exp(exponent)
-    return _isotropic(kernel, scale, U, V, K, lambda: K, lambda: exponent)
+    K = _half_square_distances(U, V, finish=np.exp)
+    return _radial(kernel, scale, U, V, K, lambda: K)
 
 
 @rule_for(kernel_columns, RBF)
@@ -53,13 +52,7 @@ def _(kernel, X, Z=None):
     U, V = _scaled(X, Z, scale)
     distance = _distances(U, V)
     K = _matern_value(kernel.nu, distance)
-
-    def weight():
-        return _matern_weight(kernel.nu, distance, K)
-
-    if scale.ndim:
-        return _anisotropic(kernel, scale, U, V, K, weight)
-    return _isotropic(kernel, scale, U, V, K, weight, lambda: -0.5 * distance**2)
+    return _radial(kernel, scale, U, V, K, lambda: _matern_weight(kernel.nu, distance, K))
 
 
 @rule_for(kernel_columns, Matern)
@@ -72,19 +65,19 @@ def _(kernel, X, Z=None):
     alpha, scale = kernel.alpha, _length_scale(kernel, X)
     U, V = _scaled(X, Z, scale)
     exponent = _half_square_distances(U, V)
-    log_base = np.log1p(exponent / -alpha)
+    log_base = np.log(1.0 - exponent / alpha)
     K = np.exp(-alpha * log_base)
 
     def weight():
         return np.exp((-alpha - 1.0) * log_base)
 
-    length = _isotropic(kernel, scale, U, V, K, weight, lambda: exponent)
+    length = _radial(kernel, scale, U, V, K, weight)
 
     def theta_vjp(dL_dK):
         if not is_free(kernel.alpha_bounds):
             return length.theta_vjp(dL_dK)
         slope = -alpha * log_base * K - exponent * weight()
-        return np.concatenate(([_total(dL_dK, slope)], length.theta_vjp(dL_dK)))
+        return np.concatenate(([np.vdot(dL_dK, slope)], length.theta_vjp(dL_dK)))
 
     return Linearization(K, theta_vjp, length.input_vjp)
 
@@ -93,7 +86,8 @@ def _(kernel, X, Z=None):
 def _(kernel, X, Z):
     K = _half_square_distances(*_scaled(X, Z, _length_scale(kernel, X)))
     K /= -kernel.alpha
-    np.log1p(K, out=K)
+    K += 1.0
+    np.log(K, out=K)
     K *= -kernel.alpha
     return np.exp(K, out=K)
 
@@ -111,9 +105,9 @@ def _(kernel, X, Z=None):
         W = dL_dK * K
         gradient = []
         if is_free(kernel.length_scale_bounds):
-            gradient.append(4.0 * inverse_square * _total(W, sine**2))
+            gradient.append(4.0 * inverse_square * np.vdot(W, sine**2))
         if is_free(kernel.periodicity_bounds):
-            gradient.append(4.0 * inverse_square * _total(W, angle * np.cos(angle) * sine))
+            gradient.append(4.0 * inverse_square * np.vdot(W, angle * np.cos(angle) * sine))
         return np.array(gradient)
 
     def input_vjp(dL_dK):
@@ -121,7 +115,7 @@ def _(kernel, X, Z=None):
         weight = np.cos(angle) * sine * K
         weight *= 4.0 * inverse_square * np.pi / kernel.periodicity
         weight *= _inverse(distance)
-        return _differences(dL_dK * weight, U, V, Z is None)
+        return _differences(dL_dK * weight, U, V)
 
     return Linearization(K, theta_vjp, input_vjp)
 
@@ -137,30 +131,17 @@ def _(kernel, X):
     )
 
 
-def _isotropic(kernel, scale, U, V, K, weight, exponent):
-    """One length scale; `exponent()` is -1/2 the scaled squared distance."""
-    if not is_free(kernel.length_scale_bounds):
-        return _anisotropic(kernel, scale, U, V, K, weight)
-
-    def theta_vjp(dL_dK):
-        return np.array([-2.0 * _total(dL_dK * weight(), exponent())])
-
-    def input_vjp(dL_dK):
-        return _differences(dL_dK * weight(), U, V, V is U) / scale
-
-    return Linearization(K, theta_vjp, input_vjp)
-
-
-def _anisotropic(kernel, scale, U, V, K, weight):
-    """One length scale per feature, or a fixed one; `weight()` is Phi."""
+def _radial(kernel, scale, U, V, K, weight):
+    """The linearization of a kernel whose Phi is `weight()`."""
 
     def theta_vjp(dL_dK):
         if not is_free(kernel.length_scale_bounds):
             return np.empty(0)
-        return _square_differences(dL_dK * weight(), U, V)
+        gradient = _square_differences(dL_dK, weight(), U, V)
+        return gradient if scale.ndim else gradient.sum(keepdims=True)
 
     def input_vjp(dL_dK):
-        return _differences(dL_dK * weight(), U, V, V is U) / scale
+        return _differences(dL_dK * weight(), U, V) / scale
 
     return Linearization(K, theta_vjp, input_vjp)
 
@@ -179,34 +160,48 @@ def _length_scale(kernel, X):
 
 
 def _scaled(X, Z, scale):
-    """Inputs in length scales, from the mean of X; the second is the first where Z is None.
+    """Inputs in length scales; the second is the first where Z is None."""
+    U = X / scale
+    return U, U if Z is None else Z / scale
 
-    Distances do not depend on the origin, but the rounding error of their squares does.
-    """
-    origin = np.add.reduce(X, axis=0) / max(len(X), 1)
-    U = (X - origin) / scale
-    return U, U if Z is None else (Z - origin) / scale
+
+def _centred(U, V):
+    """Both from the mean of U. Differences do not mind; rounding errors of products do."""
+    origin = np.full(len(U), 1.0 / max(1, len(U))) @ U
+    centred = U - origin
+    return centred, centred if V is U else V - origin
 
 
 def _half_square_distances(U, V, finish=None):
-    """-1/2 ||u_i - v_j||**2, by one matrix product; exactly zero on the diagonal if V is U.
+    """-1/2 ||u_i - v_j||**2; exactly symmetric, with a diagonal of exact zeros, if V is U.
 
     `finish` is a ufunc applied in place while a block of rows is still in the cache.
     """
-    u = 0.5 * np.einsum("ik,ik->i", U, U)
-    v = u if V is U else 0.5 * np.einsum("ik,ik->i", V, V)
-    largest = u.max(initial=0.0) if V is U else max(u.max(initial=0.0), v.max(initial=0.0))
-    if largest > 0.5 * _LARGEST_SQUARE:
+    (n, p), m = U.shape, len(V)
+    few = n * m * p <= _FEW_PRODUCTS or p <= _FEW_FEATURES or min(n, m) <= _FEW_ROWS
+    exponent = None if few else _products_of_rows(U, V, finish)
+    if exponent is None:
         exponent = cdist(U, V, "sqeuclidean")
         exponent *= -0.5
-        return exponent if finish is None else finish(exponent, out=exponent)
+        if finish is not None:
+            finish(exponent, out=exponent)
+    return exponent
+
+
+def _products_of_rows(U, V, finish):
+    """The same by one matrix product, or None where that would be inaccurate."""
+    square = V is U
+    U, V = _centred(U, V)
+    u = 0.5 * np.einsum("ik,ik->i", U, U)
+    v = u if square else 0.5 * np.einsum("ik,ik->i", V, V)
+    if max(u.max(), v.max()) > 0.5 * _LARGEST_SQUARE:
+        return None
     exponent = U @ V.T
-    step = max(1, _BLOCK // max(1, len(V)))
-    for start in range(0, len(U), step):
-        block = exponent[start : start + step]
-        block -= u[start : start + step, None] + v  # their sum first: exactly symmetric
-        if V is U:
-            block.reshape(-1)[start :: len(V) + 1] = 0.0
+    for rows in _row_blocks(exponent):
+        block = exponent[rows]
+        block -= u[rows, None] + v  # their sum first, so that the matrix is symmetric
+        if square:
+            block.reshape(-1)[rows.start :: len(V) + 1] = 0.0
         np.minimum(block, 0.0, out=block)
         if finish is not None:
             finish(block, out=block)
@@ -216,9 +211,10 @@ def _half_square_distances(U, V, finish=None):
 def prepare_square_distances(kernel, X):
     """(rows, finish) -> finish(-1/2 ||u_i - u_j||**2) for i in rows and all j, with X scaled once.
 
-    None where the inputs are too far apart for `_half_square_distances` to use matrix products.
+    None where the inputs are too far apart for matrix products.
     """
     U, _ = _scaled(X, None, _length_scale(kernel, X))
+    U, _ = _centred(U, U)
     u = 0.5 * np.einsum("ik,ik->i", U, U)
     if u.max(initial=0.0) > 0.5 * _LARGEST_SQUARE:
         return None
@@ -277,29 +273,40 @@ def _matern_weight(nu, r, K):
     return weight
 
 
-def _square_differences(W, U, V):
-    """sum_ij W_ij (u_ik - v_jk)**2 for each feature k."""
+def _square_differences(dL_dK, weight, U, V):
+    """sum_ij dL_dK_ij weight_ij (u_ik - v_jk)**2 for each feature k."""
+    U, V = _centred(U, V)
     U2 = U * U
     V2 = U2 if V is U else V * V
-    largest = U2.max(initial=0.0) if V is U else max(U2.max(initial=0.0), V2.max(initial=0.0))
-    if largest > _LARGEST_SQUARE:
-        features = range(U.shape[1])
-        return np.array([_total(W, np.subtract.outer(U[:, k], V[:, k]) ** 2) for k in features])
-    squares = np.add.reduce(W, axis=1) @ U2 + np.add.reduce(W, axis=0) @ V2
-    return squares - 2.0 * np.einsum("ik,ik->k", U, W @ V)
+    if U2.max(initial=0.0) > _LARGEST_SQUARE or (
+        V is not U and V2.max(initial=0.0) > _LARGEST_SQUARE
+    ):
+        W, features = dL_dK * weight, range(U.shape[1])
+        return np.array([np.vdot(W, np.subtract.outer(U[:, k], V[:, k]) ** 2) for k in features])
+    row_sums, column_sums, WV = np.empty(len(U)), np.zeros(len(V)), np.empty(U.shape)
+    ones = np.ones(max(len(U), len(V)))  # sums as products: faster than reductions on small blocks
+    for rows in _row_blocks(weight):  # a product as large as the matrix is never held
+        W = dL_dK[rows] * weight[rows]
+        np.matmul(W, ones[: len(V)], out=row_sums[rows])
+        column_sums += ones[: len(W)] @ W
+        np.matmul(W, V, out=WV[rows])
+    return row_sums @ U2 + column_sums @ V2 - 2.0 * np.einsum("ik,ik->k", U, WV)
 
 
-def _differences(W, U, V, both_move):
-    """-sum_j W_ij (u_ik - v_jk); with `both_move`, U is V and its rows are both arguments."""
-    if both_move:
+def _differences(W, U, V):
+    """-sum_j W_ij (u_ik - v_jk), twofold where V is U and both arguments move."""
+    square = V is U
+    U, V = _centred(U, V)
+    if square:
         W = W + W.T
     return W @ V - np.add.reduce(W, axis=1)[:, None] * U
 
 
+def _row_blocks(matrix):
+    n, m = matrix.shape
+    step = max(1, _BLOCK // max(1, m))
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
 def _inverse(distance):
     return np.divide(1.0, distance, out=np.zeros_like(distance), where=distance > 0.0)
-
-
-def _total(A, B):
-    """sum_ij A_ij B_ij."""
-    return np.vdot(A, B)
