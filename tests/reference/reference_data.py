@@ -1,7 +1,8 @@
 """Finds the reference numbers: JSON files with what the papers' own programs compute.
 
 The folder is named by the environment variable GLEANGP_REFERENCE; by default it is looked for
-beside the repository. Its README.md says where the numbers come from and what their conventions are.
+beside the repository. Its README.md says where the numbers come from and what their
+conventions are.
 """
 
 import json

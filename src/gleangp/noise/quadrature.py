@@ -131,13 +131,13 @@ def expected_derivatives(
 
     def integrand(part, y, f, x):
         log_p, first, second = part.log_prob_derivatives(y, f)
-        return log_p, first, second, first * first, first * x
+        return log_p, first, second, first * x, second + first * first
 
-    value, d_mean, second, first_squared, first_x = expect(integrand, noise, y, mean, var, width)
+    value, d_mean, second, first_x, heat = expect(integrand, noise, y, mean, var, width)
     std = np.sqrt(var)
     with np.errstate(divide="ignore", invalid="ignore"):  # std = 0 takes the other branch
         second = np.where(std > width, first_x / std, second)[()]
-    return value, d_mean, 0.5 * second, 0.5 * (second + first_squared)
+    return value, d_mean, 0.5 * second, 0.5 * heat
 
 
 def expected_parameter_grad(
@@ -163,27 +163,24 @@ def expected_parameter_grad(
     >>> expected_parameter_grad(Probit(), 1.0, 0.0, 1.0, width=1.0)["bias"].round(4)
     np.float64(0.9032)
     """
-    names: list[str] = []
-    vectors: set[str] = set()
+    n_columns: dict[str, int | None] = {}  # of each parameter; None for one that is no vector
 
     def integrand(part, y, f, x):
-        names.clear()
-        columns = []
+        columns: list[FloatArray] = []
         for name, grad in part.log_partition_grad(y, f, 0.0).items():
-            if grad.ndim > f.ndim:
-                vectors.add(name)
-                columns.extend(np.moveaxis(grad, -1, 0))
-                names.extend([name] * grad.shape[-1])
-            else:
-                columns.append(np.broadcast_to(grad, f.shape))
-                names.append(name)
+            is_vector = grad.ndim > f.ndim
+            n_columns[name] = grad.shape[-1] if is_vector else None
+            columns.extend(np.moveaxis(grad, -1, 0) if is_vector else [grad])
         return columns
 
-    expectations = expect(integrand, noise, y, mean, var, width)
-    grads: dict[str, list[FloatArray]] = {}
-    for name, value in zip(names, expectations, strict=True):
-        grads.setdefault(name, []).append(value)
-    return {
-        name: np.stack(values, axis=-1) if name in vectors else values[0]
-        for name, values in grads.items()
-    }
+    columns = iter(expect(integrand, noise, y, mean, var, width))
+    shape = np.broadcast_shapes(np.shape(y), np.shape(mean), np.shape(var))
+    grads = {}
+    for name, count in n_columns.items():
+        if count is None:
+            grads[name] = next(columns)
+        else:
+            grads[name] = np.empty((*shape, count))
+            for column in range(count):
+                grads[name][..., column] = next(columns)
+    return grads
