@@ -12,6 +12,8 @@ from gleangp._version import __version__
 
 if TYPE_CHECKING:
     from gleangp import exceptions
+    from gleangp.estimators._sparse_classifier import SparseGPClassifier
+    from gleangp.estimators._sparse_regressor import SparseGPRegressor
     from gleangp.estimators._task_column import TaskColumn
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
@@ -30,6 +32,8 @@ __all__ = [
     "RandomSelector",
     "ResidualSelector",
     "ScaledInputs",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
     "TaskColumn",
     "__version__",
     "exceptions",
@@ -45,6 +49,8 @@ _HOME = {
     "RandomSelector": "gleangp.selection.selectors",
     "ResidualSelector": "gleangp.selection.selectors",
     "ScaledInputs": "gleangp.kernels.scaled_inputs",
+    "SparseGPClassifier": "gleangp.estimators._sparse_classifier",
+    "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",
     "exceptions": "gleangp.exceptions",
     "stack_outputs": "gleangp.tasks",

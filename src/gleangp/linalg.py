@@ -126,13 +126,13 @@ def shrink_cholesky(chol: FloatArray, position: int) -> FloatArray:
     """
     keep = np.delete(np.arange(len(chol)), position)
     shrunk = chol[np.ix_(keep, keep)]
-    shrunk[position:, position:] = _rank_one_update(
+    shrunk[position:, position:] = rank_one_update(
         chol[position + 1 :, position + 1 :], chol[position + 1 :, position]
     )
     return shrunk
 
 
-def _rank_one_update(chol: FloatArray, vector: FloatArray) -> FloatArray:
+def rank_one_update(chol: FloatArray, vector: FloatArray) -> FloatArray:
     """Factor of `chol chol^T + vector vector^T` by Givens rotations, a column at a time."""
     chol, vector = np.array(chol), np.array(vector)
     for k in range(len(vector)):

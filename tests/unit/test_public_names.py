@@ -19,6 +19,8 @@ PUBLIC = [
     "RandomSelector",
     "ResidualSelector",
     "ScaledInputs",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
     "TaskColumn",
     "__version__",
     "exceptions",

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
 from gleangp.kernels import kernel_columns, linearize
 from gleangp.linalg import (
     cholesky,
     inverse_from_cholesky,
     log_determinant,
+    shrink_cholesky,
     solve_cholesky,
     solve_lower,
 )
@@ -43,12 +44,20 @@ class TaskPosterior:
         return len(self.X)
 
 
+def prior_only(n_features: int) -> TaskPosterior:
+    """The posterior of a task that has no labelled row: the prior."""
+    empty = np.zeros((0, 0))
+    return TaskPosterior(np.zeros((0, n_features)), np.zeros(0), empty, None, 0.0)
+
+
 def predict_latent(
     kernel, posterior: TaskPosterior, X: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and variance (n,) of the latent function; the variance has the kernel's white noise in it."""
-    mean = np.empty(len(X))
-    var = kernel.diag(X).astype(np.float64)
+    mean = np.zeros(len(X))
+    var = np.array(kernel.diag(X), dtype=np.float64)
+    if len(posterior) == 0:
+        return mean, var
     step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
     for start in range(0, len(X), step):
         part = slice(start, start + step)
@@ -65,7 +74,9 @@ def predict_latent(
 
 def predict_mean(kernel, posterior: TaskPosterior, X: FloatArray) -> FloatArray:
     """Mean (n,) alone, O(n d)."""
-    mean = np.empty(len(X))
+    mean = np.zeros(len(X))
+    if len(posterior) == 0:
+        return mean
     step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
     for start in range(0, len(X), step):
         part = slice(start, start + step)
@@ -77,6 +88,8 @@ def predict_latent_cov(
     kernel, posterior: TaskPosterior, X: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mean (n,) and joint covariance (n, n) of the latent function, white noise on the diagonal."""
+    if len(posterior) == 0:
+        return np.zeros(len(X)), kernel(X)
     K_star = kernel_columns(kernel, posterior.X, X)
     v = solve_lower(posterior.chol, K_star)
     cov = kernel(X) - v.T @ v
@@ -91,6 +104,8 @@ def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
 
     `X` (d, p) are the active points in the order of the sites.
     """
+    if len(sites) == 0:
+        return prior_only(X.shape[1])
     K = kernel(X)
     K.flat[:: len(K) + 1] += 1.0 / sites.precision
     chol, jitter = cholesky(K)
@@ -132,3 +147,35 @@ def _gaussian_evidence(K: FloatArray, sites: Sites) -> tuple[FloatArray, FloatAr
         sites.mean @ weights + log_determinant(chol) + len(sites) * np.log(2.0 * np.pi)
     )
     return chol, weights, float(value)
+
+
+def training_marginals(
+    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
+
+    Unlike `predict_latent`, an active row shares its own white noise with itself, as in the filter.
+    For `posterior="active"` only.
+    """
+    K = kernel_columns(kernel, posterior.X, X)
+    white = kernel.diag(posterior.X) - np.diagonal(kernel_columns(kernel, posterior.X, posterior.X))
+    K[np.arange(len(active)), active] += white
+    v = solve_lower(posterior.chol, K)
+    var = kernel.diag(X) - np.einsum("dn,dn->n", v, v)
+    return posterior.weights @ K, np.maximum(var, 0.0)
+
+
+def remove_points(
+    posterior: TaskPosterior, sites: Sites, positions: list[int]
+) -> tuple[TaskPosterior, Sites]:
+    """The posterior without some of its active points, sites of the others held (LPJ05 section 3.5).
+
+    `positions` count in the order of inclusion. O(d^2) for each point removed.
+    """
+    chol = posterior.chol
+    for position in sorted(positions, reverse=True):
+        chol = shrink_cholesky(chol, position)
+    keep = np.setdiff1d(np.arange(len(sites)), positions)
+    sites = Sites(sites.mean[keep], sites.precision[keep], sites.n_silent)
+    X = posterior.X[keep]
+    return TaskPosterior(X, solve_cholesky(chol, sites.mean), chol, None, posterior.jitter), sites

@@ -9,14 +9,21 @@ random part of them, where each step is cheap.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.gaussian_process.kernels import ConstantKernel
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites, filter_in_order
-from gleangp.inference.posterior import TaskPosterior, posterior_from_sites, site_log_evidence
+from gleangp.inference.ep import propagate
+from gleangp.inference.posterior import (
+    TaskPosterior,
+    posterior_from_sites,
+    site_log_evidence,
+    training_marginals,
+)
 from gleangp.inference.projected import fit_projection
 from gleangp.learning.evidence import (
     ActiveGaussianEvidence,
@@ -34,6 +41,10 @@ _WARM_UP_PART = 500
 _WARM_UP_ACTIVE = 150
 
 
+def no_report(round_: int, value: float) -> None:
+    """Says nothing about a round."""
+
+
 @dataclass(frozen=True, eq=False)
 class Settings:
     """How to learn; the estimators fill it in from their constructor."""
@@ -46,9 +57,9 @@ class Settings:
     max_iter: int = 100
     n_restarts: int = 0
     tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
-    sweeps: int = 0  # of expectation propagation over the active points
+    propagate: bool = False  # expectation propagation over the active points, after filtering
     n_jobs: int | None = None
-    report: Callable[[int, float], None] = field(default=lambda round_, value: None)
+    report: Callable[[int, float], None] = no_report
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +147,8 @@ def fit_blocks(
             )
             sites = Sites(mean, precision)
         else:
-            sites = _active_sites(kernel, kept, selection, t, settings)
+            sites, value = _active_sites(kernel, kept, selection, t, settings)
             posterior = posterior_from_sites(kernel, kept.X, sites)
-            value = site_log_evidence(kernel, kept.X, sites)[0] if len(sites) else 0.0
         posteriors.append(posterior)
         all_sites.append(sites)
         log_evidence += value
@@ -156,9 +166,39 @@ def choose_points(kernel, blocks, settings: Settings, seed: int) -> Selection:
 
 def _learn_once(parameters, blocks, settings, seed, rng, round_) -> tuple[Optimum, Parameters]:
     blocks = _with_noise(blocks, parameters)
+    n_restarts = settings.n_restarts if round_ == 1 else 0
     evidence = _evidence(parameters.kernel, blocks, settings, seed)
-    optimum = _maximize(parameters, evidence, settings, rng, settings.n_restarts if round_ == 1 else 0)
-    return optimum, parameters.with_values(optimum.theta)
+    if not isinstance(evidence, ActiveSiteEvidence):
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts)
+        return optimum, parameters.with_values(optimum.theta)
+    # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
+    kernel_only = replace(parameters, learn_noise=())
+    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts)
+    learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
+    return optimum, _learn_noise(learnt, blocks, settings, seed) if parameters.learn_noise else learnt
+
+
+def _learn_noise(parameters, blocks, settings, seed) -> Parameters:
+    """Noise parameters that maximise the sum of log Z over all rows after reselection (LPJ05 eq. 28)."""
+    selection = choose_points(parameters.kernel, blocks, settings, seed)
+    posteriors, _, _ = fit_blocks(parameters.kernel, blocks, selection, settings)
+    marginals = [
+        training_marginals(parameters.kernel, p, b.X, a)
+        for p, b, a in zip(posteriors, blocks, selection.active, strict=True)
+    ]
+    noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
+
+    def objective(z):
+        values = noise_only.noise_values(z)
+        total, gradient = 0.0, np.zeros(len(z))
+        for block, (mean, var) in zip(blocks, marginals, strict=True):
+            noise = replace(block.noise, **values)
+            total += float(np.sum(noise.log_partition(block.y, mean, var)[0]))
+            gradient += noise_only.noise_gradient(z, noise.log_partition_grad(block.y, mean, var))
+        return -total, -gradient
+
+    optimum = minimize(objective, noise_only.start(), noise_only.bounds(), max_iter=settings.max_iter)
+    return replace(noise_only.with_values(optimum.theta), kernel=parameters.kernel)
 
 
 def _evidence(kernel, blocks, settings, seed):
@@ -170,9 +210,7 @@ def _evidence(kernel, blocks, settings, seed):
         return ProjectedEvidence(blocks, [b.X for b in kept])
     if not blocks[0].noise.precision_depends_on_mean:
         return ActiveGaussianEvidence(kept)
-    sites = [
-        _active_sites(kernel, k, selection, t, settings) for t, k in enumerate(kept)
-    ]
+    sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
     return ActiveSiteEvidence([k.X for k in kept], sites)
 
 
@@ -223,13 +261,19 @@ def _finish(parameters, blocks, settings, seed, n_rounds, converged, change) -> 
     )
 
 
-def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings) -> Sites:
+def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings):
+    """Sites of a task's active points, and their log evidence."""
+    if len(kept) == 0:
+        return Sites(np.zeros(0), np.zeros(0)), 0.0
     if not kept.noise.precision_depends_on_mean:
         variance = np.broadcast_to(kept.noise.variance, kept.y.shape)
-        return Sites(kept.y - kept.noise.bias, 1.0 / variance)
-    if selection.sites is not None:
-        return selection.sites[task]
-    return filter_in_order(kernel, kept)
+        sites = Sites(kept.y - kept.noise.bias, 1.0 / variance)
+    else:
+        sites = selection.sites[task] if selection.sites is not None else filter_in_order(kernel, kept)
+        if settings.propagate:
+            propagated = propagate(kernel, kept, sites)
+            return propagated.sites, propagated.log_evidence
+    return sites, site_log_evidence(kernel, kept.X, sites)[0]
 
 
 def _with_noise(blocks: list[Block], parameters: Parameters) -> list[Block]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.parallel import in_parallel
 
 _FIRST_SHARE = 1.2  # of an equal share of the budget, computed for every task at first
 _GROWTH = 1.5
@@ -81,38 +80,15 @@ def merge_runs(
 def _extend_all(runs: list[Run], wanted: list[int], n_jobs: int | None) -> None:
     todo = [t for t, run in enumerate(runs) if wanted[t] > len(run.picks)]
     counts = [wanted[t] - len(runs[t].picks) for t in todo]
-    if n_jobs in (None, 1) or len(todo) < 2:
-        extended = [runs[t].extend(c) for t, c in zip(todo, counts, strict=True)]
-    else:
-        extended = in_parallel(_extend_one, [(runs[t], c) for t, c in zip(todo, counts, strict=True)], n_jobs)
+    extended = in_parallel(
+        _extend_one, [(runs[t], c) for t, c in zip(todo, counts, strict=True)], n_jobs
+    )
     for t, run in zip(todo, extended, strict=True):
         runs[t] = run
 
 
 def _extend_one(run: Run, count: int) -> Run:
     return run.extend(count)
-
-
-def in_parallel(function: Callable, arguments: Sequence[tuple], n_jobs: int | None) -> list:
-    """`[function(*a) for a in arguments]` over joblib, in a few chunks per worker.
-
-    One BLAS thread inside each job: small blocks on several threads are slower, not faster.
-    """
-    parallel = Parallel(n_jobs=n_jobs)
-    n_chunks = min(len(arguments), 4 * parallel._effective_n_jobs())
-    chunks = [arguments[k::n_chunks] for k in range(n_chunks)]
-    results = parallel(delayed(_run_chunk)(function, (chunk,)) for chunk in chunks)
-    out = [None] * len(arguments)
-    for k, part in enumerate(results):
-        out[k::n_chunks] = part
-    return out
-
-
-def _run_chunk(function: Callable, boxed: tuple[Sequence[tuple]]) -> list:
-    # The arguments travel inside a tuple: Dask's joblib backend scatters bare arrays without a
-    # replica, and they would die with their worker.
-    with threadpool_limits(1):
-        return [function(*arguments) for arguments in boxed[0]]
 
 
 def _weights(run: Run) -> list[float]:

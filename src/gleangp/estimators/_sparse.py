@@ -1,0 +1,127 @@
+"""What the sparse estimators share: their parameters, and the way from them to the learning below."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import Kernel
+from sklearn.utils import check_random_state
+
+from gleangp._compat import HasMethods, Interval, StrOptions
+from gleangp.estimators._defaults import default_n_active
+from gleangp.exceptions import TaskError
+from gleangp.learning.shared_kernel import Settings, no_report
+from gleangp.learning.sparse_model import SparseModel
+from gleangp.selection.selectors import SELECTORS, ResidualSelector
+from gleangp.tasks import append_task, take_task_column
+
+SHARED_CONSTRAINTS = {
+    "kernel": [Kernel, None],
+    "n_active": [
+        Interval(Integral, 1, None, closed="left"),
+        Interval(Real, 0, 1, closed="right"),
+        None,
+    ],
+    "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
+    "posterior": [StrOptions({"projected", "active"})],
+    "optimizer": [StrOptions({"l-bfgs-b"}), None],
+    "n_rounds": [Interval(Integral, 1, None, closed="left")],
+    "n_restarts": [Interval(Integral, 0, None, closed="left")],
+    "priors": [dict, None],
+    "task": [str, Integral, None],
+    "n_jobs": [Integral, None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+def generator_from(random_state) -> np.random.Generator:
+    """The one generator of a fit, from scikit-learn's kinds of `random_state`."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+class SparseGPMixin:
+    """Settings from constructor parameters; bookkeeping of tasks; warnings."""
+
+    def _settings(self, sizes: list[int], **more) -> Settings:
+        return Settings(
+            selector=self._chosen_selector(),
+            n_active=self._count_active(sizes),
+            posterior=self.posterior,
+            optimize=self.optimizer is not None,
+            n_rounds=self.n_rounds,
+            n_restarts=self.n_restarts,
+            report=self._report if self.verbose else no_report,
+            **{"n_jobs": self.n_jobs, **more},
+        )
+
+    def _chosen_selector(self):
+        if self.selector is None:
+            if self.posterior == "active":
+                return SELECTORS["entropy"]()
+            return ResidualSelector(weight="variance")
+        return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
+
+    def _count_active(self, sizes: list[int]) -> int:
+        n_rows = sum(sizes)
+        if self.n_active is None:
+            return default_n_active(sizes)
+        if isinstance(self.n_active, Integral):
+            if self.n_active > n_rows:
+                warnings.warn(
+                    f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them "
+                    "are kept.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            return min(int(self.n_active), n_rows)
+        return max(1, round(self.n_active * n_rows))
+
+    def _report(self, round_: int, value: float) -> None:
+        print(f"[{type(self).__name__}] round {round_}: log evidence {value:.3f}")
+
+    def _start_kernel(self, default) -> Kernel:
+        return default() if self.kernel is None else clone(self.kernel)
+
+    def _warn_about(self, model: SparseModel) -> None:
+        name = type(self).__name__
+        if not model.converged:
+            warnings.warn(
+                f"{name} stopped after {model.n_rounds} rounds while the log evidence still changed "
+                f"by {model.last_change:.3g}. Raise n_rounds, or start from a better kernel.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if model.jitter > 0.0:
+            warnings.warn(
+                f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was "
+                "added to its diagonal. Rows may be repeated, or length scales very long; a "
+                "larger noise variance makes the model well-posed.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def _rows_of_new_task(self, X, task):
+        """Inputs of `add_task` without the task column, and the task names with the new one."""
+        if self.tasks_ is None:
+            raise TaskError(
+                f"this {type(self).__name__} was fitted without tasks, so {task!r} cannot be added. "
+                "Fit with tasks first."
+            )
+        names = append_task(self.tasks_, task)
+        has_column = hasattr(X, "columns") and self.task in list(X.columns)
+        if self.task is not None and (has_column or np.shape(X)[1:] == (self.n_features_in_,)):
+            X, given = take_task_column(X, self.task)
+            if any(g != task for g in given):
+                other = next(g for g in given if g != task)
+                raise TaskError(
+                    f"add_task was asked to add {task!r}, but its rows say {other!r} in the task "
+                    "column. Give the rows of one task, or leave the column out."
+                )
+        return X, names

@@ -1,0 +1,415 @@
+"""`SparseGPClassifier`: probit noise, two classes or more, one task or many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtri, softmax
+from sklearn.base import BaseEstimator
+from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from gleangp._compat import StrOptions, fit_context
+from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._defaults import default_kernel, default_priors
+from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.exceptions import LabelError
+from gleangp.inference.block import Block
+from gleangp.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.sparse_model import (
+    SparseModel,
+    absorb_rows,
+    add_task,
+    fit_sparse_model,
+    predict_tasks,
+)
+from gleangp.noise import Probit
+from gleangp.parallel import in_parallel
+from gleangp.tasks import blocks_of_rows
+
+
+class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
+    """Gaussian-process classification with few active points, for one task or many that share a kernel.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance function of the latent function, shared by all tasks. None: `C * RBF + C` with one
+        length scale per feature where there are at least ten rows for each, with weak priors.
+    n_active : int or float, default=None
+        Number of active points over all tasks, or their share of the rows. None: all rows of tasks
+        with up to 200, else the larger of 200 and four times the root of the number of rows.
+    selector : {"residual", "entropy", "information", "random"} or object, default=None
+        Which points to keep. None: `ResidualSelector(weight="variance")` for the projected
+        posterior, which does not look at labels and so is not misled by wrong ones, and "entropy" for
+        `posterior="active"`.
+    posterior : {"projected", "active"}, default="projected"
+        "projected": all rows speak through the active points. "active": predictions use the active
+        points only (the papers' compression scheme).
+    sites : {"adf", "ep"}, default="adf"
+        For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
+    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+        None keeps the kernel and the noise as they are given.
+    learn_noise : bool, default=True
+        Learn the bias of the noise model.
+    n_rounds : int, default=5
+        Most rounds of "select points, then learn the kernel".
+    n_restarts : int, default=0
+        Further starts of the optimiser, drawn within the bounds of the parameters.
+    priors : dict, default=None
+        Hyperparameter name (as in `kernel.hyperparameters`) -> prior. None: weak ones on the default
+        kernel.
+    task : str or int, default=None
+        Name or position of the column of X that holds the task.
+    n_jobs : int, default=None
+        Processes for the classes, or for the selection of many tasks.
+    random_state : int, RandomState, Generator or None, default=None
+        For selectors that sample and for restarts.
+    verbose : int, default=0
+        Print the evidence of each round.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+        Class labels.
+    kernel_ : Kernel
+        With the learnt parameters; with more than two classes a `CompoundKernel` of one per class.
+    noise_ : gleangp.noise.Probit or list
+        The fitted noise, one per class with more than two classes.
+    tasks_ : ndarray or None
+        Names of the tasks.
+    active_ : ndarray of shape (d,) or list
+        Rows of the training set in order of inclusion; with more than two classes a list of one array
+        per class. The following four attributes likewise.
+    active_gain_ : ndarray of shape (d,)
+        Nats that each brought when it was included.
+    site_mean_, site_precision_ : ndarray of shape (d,)
+        Gaussian stand-ins of the noise at the active points.
+    log_evidence_ : float
+        Log evidence (for "projected", the lower bound over all rows); the sum over classes.
+    n_rounds_ : int
+        Rounds of learning, the most of any class.
+    n_features_in_ : int
+        Features seen in `fit`, the task column included.
+    feature_names_in_ : ndarray
+        Their names, where X had string names.
+
+    See Also
+    --------
+    SparseGPRegressor : The same for numbers.
+
+    Notes
+    -----
+    Several classes are learnt one against the rest, in parallel with `n_jobs`. Their probabilities are
+    those of independent detectors given that exactly one fires: proportional to p / (1 - p).
+    A task in which only one class occurs is usable: it tells where that class is.
+
+    References
+    ----------
+    Lawrence & Platt 2004; Lawrence, Platt & Jordan 2005; Hensman, Matthews & Ghahramani 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import SparseGPClassifier
+    >>> X = np.linspace(-3, 3, 40)[:, None]
+    >>> model = SparseGPClassifier(random_state=0).fit(X, np.where(X[:, 0] > 0, "warm", "cold"))
+    >>> model.predict([[-2.0], [2.0]]).tolist()
+    ['cold', 'warm']
+    """
+
+    _parameter_constraints: dict = {
+        **SHARED_CONSTRAINTS,
+        "selector": [*SHARED_CONSTRAINTS["selector"], None],
+        "sites": [StrOptions({"adf", "ep"})],
+        "learn_noise": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        n_active: int | float | None = None,
+        selector: Any = None,
+        posterior: str = "projected",
+        sites: str = "adf",
+        optimizer: str | None = "l-bfgs-b",
+        learn_noise: bool = True,
+        n_rounds: int = 5,
+        n_restarts: int = 0,
+        priors: dict[str, Any] | None = None,
+        task: str | int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.n_active = n_active
+        self.selector = selector
+        self.posterior = posterior
+        self.sites = sites
+        self.optimizer = optimizer
+        self.learn_noise = learn_noise
+        self.n_rounds = n_rounds
+        self.n_restarts = n_restarts
+        self.priors = priors
+        self.task = task
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Select active points and learn the kernel.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs, with the task column if `task` names one.
+        y : array-like of shape (n,)
+            Class labels.
+        tasks : array-like of shape (n,), default=None
+            Task of each row. None, and no task column: one task.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            y = check_class_target(y, len(X))
+            self.classes_, y_codes = encode_classes(y, split_unlabeled(y, None))
+            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            rows = blocks_of_rows(codes, n_tasks)
+            settings = self._settings(
+                [len(r) for r in rows], propagate=self.sites == "ep", **self._inner_jobs()
+            )
+            streams = generator_from(self.random_state).spawn(self._n_models)
+            jobs = [
+                (self._parameters(X, signs), X, signs, rows, settings, stream)
+                for signs, stream in zip(self._signs(y_codes), streams, strict=True)
+            ]
+            self._store(in_parallel(_fit_one, jobs, self.n_jobs if len(jobs) > 1 else None))
+            for model in self._models:
+                self._warn_about(model)
+        return self
+
+    def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
+        """Probability of every class.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n, c)
+            Rows sum to one; columns in the order of `classes_`.
+        """
+        log_p, log_q = self._log_probabilities(X, tasks)
+        if len(self.classes_) == 2:
+            return np.exp(np.column_stack([log_q[:, 0], log_p[:, 0]]))
+        return softmax(log_p - log_q, axis=1)
+
+    def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
+        """Mean of the latent function, in units of its predictive deviation.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, c)
+            Positive for the second of two classes; one column per class with more of them.
+        """
+        margins = np.column_stack([
+            (mean + model.noise.bias) / np.sqrt(var + model.noise.slope**-2.0)
+            for model, mean, var in self._latent(X, tasks)
+        ])
+        return margins[:, 0] if len(self.classes_) == 2 else margins
+
+    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        margins = self.decision_function(X, tasks=tasks)
+        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
+        return self.classes_[winner]
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Learn one more task from few rows, under the kernel and noise that the others taught.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (m, p)
+            Its rows, with or without the task column. None or no rows: the task is predicted from
+            the prior.
+        y : array-like of shape (m,)
+            Its labels, of classes seen in `fit`; they may be all the same.
+        task : str, int or bool
+            Its name.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with unchanged_on_failure(self):
+            X, names = self._rows_of_new_task(X, task)
+            X = self._check_new_rows(X)
+            y_codes = self._known_classes(y, len(X))
+            settings = replace(
+                self._settings([len(X)], propagate=self.sites == "ep"), optimize=False
+            )
+            seed = int(generator_from(self.random_state).integers(2**31))
+            models = [
+                add_task(model, Block(X, signs, model.noise), settings, seed)
+                for model, signs in zip(self._models, self._signs(y_codes), strict=True)
+            ]
+            self.tasks_ = names
+            self._store(models)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
+        """Absorb new rows of known tasks by filtering, without starting again; on a new estimator, `fit`.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            New rows.
+        y : array-like of shape (n,)
+            Their labels, of classes seen in `fit`.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        classes : array-like, default=None
+            All classes, as other estimators want them; the first call must contain each of them.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "_models"):
+            return self._first_part(X, y, tasks, classes)
+        with unchanged_on_failure(self):
+            X, _, codes = self._resolve(X, tasks, reset=False)
+            y_codes = self._known_classes(y, len(X))
+            rows = blocks_of_rows(codes, len(self._models[0].posteriors))
+            filled = {t: r for t, r in enumerate(rows) if len(r)}
+            models = []
+            for model, signs in zip(self._models, self._signs(y_codes), strict=True):
+                blocks = {t: Block(X[r], signs[r], model.noise) for t, r in filled.items()}
+                models.append(absorb_rows(model, blocks, filled, len(X)))
+            self._store(models)
+        return self
+
+    def _first_part(self, X, y, tasks, classes) -> Self:
+        if classes is not None:
+            missing = np.setdiff1d(np.asarray(classes), np.asarray(y))
+            if len(missing):
+                raise LabelError(
+                    f"the first call of partial_fit has no row of the classes {missing.tolist()}. "
+                    "The kernel is learnt from it, so give it rows of every class."
+                )
+        return self.fit(X, y, tasks)
+
+    @property
+    def _n_models(self) -> int:
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _inner_jobs(self) -> dict:
+        return {"n_jobs": self.n_jobs if self._n_models == 1 else None}
+
+    def _signs(self, y_codes: IntArray) -> list[FloatArray]:
+        """Targets -1 / +1 of every binary problem."""
+        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        return [np.where(y_codes == c, 1.0, -1.0) for c in positives]
+
+    def _parameters(self, X: FloatArray, signs: FloatArray) -> Parameters:
+        kernel = self._start_kernel(lambda: default_kernel(X, offset=True))
+        priors = self.priors
+        if priors is None:
+            priors = default_priors(kernel) if self.kernel is None else {}
+        share = (np.sum(signs > 0) + 1.0) / (len(signs) + 2.0)
+        noise = Probit(bias=float(ndtri(share)))
+        return Parameters(kernel, noise, ("bias",) if self.learn_noise else (), priors)
+
+    def _latent(self, X, tasks) -> list[tuple[SparseModel, FloatArray, FloatArray]]:
+        check_is_fitted(self)
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        return [(model, *predict_tasks(model, X, codes)) for model in self._models]
+
+    def _log_probabilities(self, X, tasks) -> tuple[FloatArray, FloatArray]:
+        """log p and log (1 - p) of every binary problem, (n, number of problems)."""
+        parts = [
+            (model.noise.log_partition(1.0, mean, var)[0], model.noise.log_partition(-1.0, mean, var)[0])
+            for model, mean, var in self._latent(X, tasks)
+        ]
+        return tuple(np.column_stack(columns) for columns in zip(*parts, strict=True))
+
+    def _check_new_rows(self, X) -> FloatArray:
+        if X is None:
+            return np.zeros((0, self._n_inputs))
+        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
+        if X.shape[1] != self._n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self._n_inputs} features as input."
+            )
+        return X
+
+    def _known_classes(self, y, n_rows: int) -> IntArray:
+        if n_rows == 0:
+            return np.zeros(0, dtype=np.intp)
+        y = check_class_target(y, n_rows)
+        split_unlabeled(y, None)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise LabelError(
+                f"y has classes that fit did not see: {unknown.tolist()}. Known classes: "
+                f"{self.classes_.tolist()}. Fit again with rows of the new ones."
+            )
+        return np.searchsorted(self.classes_, y)
+
+    def _store(self, models: list[SparseModel]) -> None:
+        self._models = models
+        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        binary = len(models) == 1
+        self.kernel_ = models[0].kernel if binary else CompoundKernel([m.kernel for m in models])
+        for attribute, name in (
+            ("noise_", "noise"),
+            ("active_", "active"),
+            ("active_gain_", "gain"),
+            ("site_mean_", "site_mean"),
+            ("site_precision_", "site_precision"),
+        ):
+            values = [getattr(m, name) for m in models]
+            setattr(self, attribute, values[0] if binary else values)
+        self.log_evidence_ = float(sum(m.log_evidence for m in models))
+        self.n_rounds_ = max(m.n_rounds for m in models)
+
+
+def _fit_one(parameters, X, signs, rows, settings, rng) -> SparseModel:
+    blocks = [Block(X[r], signs[r], parameters.noise) for r in rows]
+    return fit_sparse_model(parameters, blocks, rows, len(X), settings, rng)

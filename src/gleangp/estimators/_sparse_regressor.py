@@ -1,0 +1,402 @@
+"""`SparseGPRegressor`: Gaussian noise, one task or many, any selector."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from gleangp._compat import Interval, fit_context
+from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._defaults import default_kernel, default_priors, noise_prior
+from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
+from gleangp.estimators._targets import natural_units, standard_units
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.exceptions import LabelError
+from gleangp.inference.block import Block
+from gleangp.kernels import has_white
+from gleangp.labels import check_regression_target
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.sparse_model import (
+    absorb_rows,
+    add_task,
+    fit_sparse_model,
+    predict_tasks,
+    predict_tasks_cov,
+)
+from gleangp.noise import Gaussian
+from gleangp.tasks import blocks_of_rows
+
+# Where all noise is in the kernel's white part, the rest only keeps matrices factorable (the
+# default of scikit-learn's exact regressor).
+_NO_OTHER_NOISE = 1e-10
+_NOISE_START = 0.1
+
+
+class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
+    """Gaussian-process regression with few active points, for one task or many that share a kernel.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance function, shared by all tasks. None: `C * RBF` with one length scale per feature
+        where there are at least ten rows for each, started at the spread of the features, with weak
+        priors; with several tasks a constant is added, the offset of a task.
+    n_active : int or float, default=None
+        Number of active points over all tasks, or their share of the rows. None: all rows of tasks
+        with up to 200, else the larger of 200 and four times the root of the number of rows.
+    selector : {"residual", "entropy", "information", "random"} or object, default="residual"
+        Which points to keep. Residual sampling is the default because it is never far from the best:
+        greedy entropy runs to the periphery in many dimensions, uniform sampling misses clusters.
+    posterior : {"projected", "active"}, default="projected"
+        "projected": all rows speak through the active points. "active": predictions use the active
+        points only (the papers' compression scheme).
+    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+        None keeps the kernel and the noise as they are given.
+    n_rounds : int, default=5
+        Most rounds of "select points, then learn the kernel".
+    n_restarts : int, default=0
+        Further starts of the optimiser, drawn within the bounds of the parameters.
+    priors : dict, default=None
+        Hyperparameter name (as in `kernel.hyperparameters`, or "noise__variance") -> prior, e.g.
+        `gleangp.learning.priors.LogNormal`. None: weak ones on the noise and on the default kernel.
+    normalize_y : bool, default=True
+        Standardise the targets inside. Kernel and noise parameters are then in units of the
+        standardised target. Several tasks are scaled together unless they are in different units.
+    noise_variance : float or array-like of shape (n,), default=None
+        None: learnt; but if the kernel has a `WhiteKernel`, that is the noise. A number fixes it;
+        an array gives every row its own known variance. In the units of the kernel.
+    task : str or int, default=None
+        Name or position of the column of X that holds the task.
+    n_jobs : int, default=None
+        Processes for the selection of many tasks.
+    random_state : int, RandomState, Generator or None, default=None
+        For selectors that sample, for restarts, and for `sample_y`.
+    verbose : int, default=0
+        Print the evidence of each round.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        With the learnt parameters.
+    noise_ : gleangp.noise.Gaussian
+        The fitted noise, in units of the standardised target.
+    tasks_ : ndarray or None
+        Names of the tasks.
+    active_ : ndarray of shape (d,)
+        Rows of the training set in order of inclusion; rows added later count on from its end.
+    active_gain_ : ndarray of shape (d,)
+        Nats that each brought when it was included.
+    site_mean_, site_precision_ : ndarray of shape (d,)
+        Gaussian stand-ins of the noise at the active points.
+    log_evidence_ : float
+        Log evidence (for "projected", the lower bound over all rows), standardised units.
+    n_rounds_ : int
+        Rounds of learning.
+    n_features_in_ : int
+        Features seen in `fit`, the task column included.
+    feature_names_in_ : ndarray
+        Their names, where X had string names.
+
+    See Also
+    --------
+    SparseGPClassifier : The same for classes.
+
+    Notes
+    -----
+    Rows whose target is NaN are left out; a task that has no other rows is predicted from the prior.
+    Learning costs O(n d^2), prediction O(d) for the mean and O(d^2) for the deviation of a row.
+    With all rows active the model is the exact Gaussian process.
+
+    References
+    ----------
+    Lawrence & Platt 2004; Lawrence, Platt & Jordan 2005; Titsias 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import SparseGPRegressor
+    >>> X = np.linspace(0, 6, 50)[:, None]
+    >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict([[1.0]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.0)) < 0.01)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **SHARED_CONSTRAINTS,
+        "normalize_y": ["boolean"],
+        "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+    }
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        n_active: int | float | None = None,
+        selector: Any = "residual",
+        posterior: str = "projected",
+        optimizer: str | None = "l-bfgs-b",
+        n_rounds: int = 5,
+        n_restarts: int = 0,
+        priors: dict[str, Any] | None = None,
+        normalize_y: bool = True,
+        noise_variance: Any = None,
+        task: str | int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.n_active = n_active
+        self.selector = selector
+        self.posterior = posterior
+        self.optimizer = optimizer
+        self.n_rounds = n_rounds
+        self.n_restarts = n_restarts
+        self.priors = priors
+        self.normalize_y = normalize_y
+        self.noise_variance = noise_variance
+        self.task = task
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Select active points and learn the kernel.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs, with the task column if `task` names one.
+        y : array-like of shape (n,)
+            Targets; NaN where there is none.
+        tasks : array-like of shape (n,), default=None
+            Task of each row. None, and no task column: one task.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            y, labeled = check_regression_target(y, len(X))
+            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+            self._units = standard_units(y, rows) if self.normalize_y else natural_units(n_tasks)
+            standard = self._units.to_standard(y, codes)
+            parameters = self._parameters(X[labeled], n_tasks)
+            variance = self._known_variance(len(X))
+            blocks = [
+                Block(X[r], standard[r], self._block_noise(parameters.noise, variance, r))
+                for r in rows
+            ]
+            settings = self._settings([len(r) for r in rows])
+            rng = generator_from(self.random_state)
+            self._store(fit_sparse_model(parameters, blocks, rows, len(X), settings, rng))
+            self._warn_about(self._model)
+        return self
+
+    def predict(
+        self,
+        X: Any,
+        tasks: Any = None,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = False,
+    ) -> Any:
+        """Mean of the function at new rows, with its uncertainty if asked for.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        return_std : bool, default=False
+            Return the standard deviation of the function as well (as in scikit-learn: white noise of
+            the kernel counts, `noise_variance` does not).
+        return_cov : bool, default=False
+            Return the joint covariance instead; rows of different tasks are independent.
+        include_noise : bool, default=False
+            Add the noise variance: the spread of new observations rather than of the function.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,), or covariance of shape (n, n)
+            Only if asked for.
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both True. Ask for one of them.")
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        scale = self._units.scale[codes]
+        if return_cov:
+            mean, cov = predict_tasks_cov(self._model, X, codes)
+            if include_noise:
+                cov.flat[:: len(cov) + 1] += self._noise_at_new_rows()
+            return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
+        mean, var = predict_tasks(self._model, X, codes, with_var=return_std)
+        mean = self._units.from_standard(mean, codes)
+        if not return_std:
+            return mean
+        if include_noise:
+            var = var + self._noise_at_new_rows()
+        return mean, np.sqrt(var) * scale
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0
+    ) -> FloatArray:
+        """Functions drawn from the posterior at new rows.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        n_samples : int, default=1
+            How many functions.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        random_state : int, RandomState, Generator or None, default=0
+            For the draws.
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+        """
+        mean, cov = self.predict(X, tasks=tasks, return_cov=True)
+        rng = generator_from(random_state)
+        return rng.multivariate_normal(mean, cov, n_samples, method="eigh").T
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Learn one more task from few rows, under the kernel and noise that the others taught.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (m, p)
+            Its rows, with or without the task column. None or no rows: the task is predicted from
+            the prior.
+        y : array-like of shape (m,)
+            Its targets.
+        task : str, int or bool
+            Its name.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with unchanged_on_failure(self):
+            X, y, names = self._new_task(X, y, task)
+            labeled = np.flatnonzero(~np.isnan(y))
+            units = self._units.with_task(y[labeled])
+            codes = np.full(len(labeled), len(names) - 1)
+            block = Block(X[labeled], units.to_standard(y[labeled], codes), self.noise_)
+            settings = replace(self._settings([len(labeled)]), optimize=False)
+            seed = int(generator_from(self.random_state).integers(2**31))
+            model = add_task(self._model, block, settings, seed)
+            self.tasks_, self._units = names, units
+            self._store(model)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Absorb new rows of known tasks, without starting again; on a new estimator, `fit`.
+
+        Kernel and noise stay as they are. For Gaussian noise the result is what the projection of old
+        and new rows on the same active points would give; rows that these cannot express become
+        active points themselves.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            New rows.
+        y : array-like of shape (n,)
+            Their targets; rows where it is NaN are left out.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "_model"):
+            return self.fit(X, y, tasks)
+        with unchanged_on_failure(self):
+            X, _, codes = self._resolve(X, tasks, reset=False)
+            y, labeled = check_regression_target(y, len(X))
+            standard = self._units.to_standard(y, codes)
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, len(self._model.posteriors))]
+            filled = {t: r for t, r in enumerate(rows) if len(r)}
+            blocks = {t: Block(X[r], standard[r], self.noise_) for t, r in filled.items()}
+            self._store(absorb_rows(self._model, blocks, filled, len(X)))
+        return self
+
+    def _new_task(self, X, y, task):
+        if X is None:
+            return np.zeros((0, self._n_inputs)), np.zeros(0), self._rows_of_new_task(None, task)[1]
+        X, names = self._rows_of_new_task(X, task)
+        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
+        if X.shape[1] != self._n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self._n_inputs} features as input."
+            )
+        if len(X) == 0:
+            return X, np.zeros(0), names
+        return X, check_regression_target(y, len(X))[0], names
+
+    def _parameters(self, X: FloatArray, n_tasks: int) -> Parameters:
+        kernel = self._start_kernel(lambda: default_kernel(X, offset=n_tasks > 1))
+        priors = self.priors
+        if priors is None:
+            priors = {**noise_prior(), **(default_priors(kernel) if self.kernel is None else {})}
+        if self.noise_variance is not None:
+            number = np.ndim(self.noise_variance) == 0
+            noise, learn = Gaussian(float(self.noise_variance) if number else 1.0), ()
+        elif has_white(kernel):
+            noise, learn = Gaussian(_NO_OTHER_NOISE), ()
+        else:
+            noise, learn = Gaussian(_NOISE_START), ("variance",)
+        return Parameters(kernel, noise, learn, priors)
+
+    def _known_variance(self, n_rows: int) -> FloatArray | None:
+        if self.noise_variance is None or np.ndim(self.noise_variance) == 0:
+            return None
+        variance = np.asarray(self.noise_variance, dtype=np.float64)
+        if variance.shape != (n_rows,) or not (variance > 0).all():
+            raise LabelError(
+                f"noise_variance has shape {variance.shape} and least value {variance.min():.3g}; "
+                f"one positive number is expected for each of the {n_rows} rows, or a single one."
+            )
+        return variance
+
+    @staticmethod
+    def _block_noise(noise: Gaussian, variance: FloatArray | None, rows: IntArray) -> Gaussian:
+        return noise if variance is None else Gaussian(variance[rows])
+
+    def _noise_at_new_rows(self) -> float:
+        if np.ndim(self.noise_variance):
+            raise ValueError(
+                "include_noise=True, but noise_variance was given per training row, so the noise of "
+                "new rows is not known. Leave include_noise=False and add it yourself."
+            )
+        return self.noise_.variance
+
+    def _store(self, model) -> None:
+        self._model = model
+        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        self.kernel_ = model.kernel
+        self.noise_ = model.noise
+        self.active_ = model.active
+        self.active_gain_ = model.gain
+        self.site_mean_ = model.site_mean
+        self.site_precision_ = model.site_precision
+        self.log_evidence_ = model.log_evidence
+        self.n_rounds_ = model.n_rounds

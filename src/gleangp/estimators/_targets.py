@@ -1,0 +1,80 @@
+"""Regression targets in units in which one kernel serves all tasks.
+
+One task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre and
+one scale for all, the scale being the standard deviation within tasks, so that offsets between tasks
+are the kernel's to explain (a `ConstantKernel` term carries them, and their uncertainty). Where tasks
+are not in the same units (scales or offsets differ by more than a factor of ten), each task gets its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+
+_OWN_UNITS = 10.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetUnits:
+    """Centre and scale of every task's targets."""
+
+    mean: FloatArray  # (M,)
+    scale: FloatArray  # (M,)
+    shared: bool  # one for all tasks
+
+    def to_standard(self, y: FloatArray, codes: IntArray) -> FloatArray:
+        """From the user's units."""
+        return (y - self.mean[codes]) / self.scale[codes]
+
+    def from_standard(self, mean: FloatArray, codes: IntArray) -> FloatArray:
+        """To the user's units."""
+        return mean * self.scale[codes] + self.mean[codes]
+
+    def with_task(self, y: FloatArray) -> TargetUnits:
+        """Units with one more task: the shared ones, or the new task's own."""
+        if self.shared:
+            mean, scale = self.mean[0], self.scale[0]
+        else:
+            mean, scale = (np.mean(y), _spread(y)) if len(y) else (0.0, 1.0)
+        return TargetUnits(np.append(self.mean, mean), np.append(self.scale, scale), self.shared)
+
+
+def natural_units(n_tasks: int) -> TargetUnits:
+    """The user's own units: nothing is done to the targets."""
+    return TargetUnits(np.zeros(n_tasks), np.ones(n_tasks), shared=True)
+
+
+def standard_units(y: FloatArray, blocks: list[IntArray]) -> TargetUnits:
+    """Units that standardise labelled targets `y`, of which each block is one task's rows."""
+    filled = [y[rows] for rows in blocks if len(rows)]
+    means = np.array([np.mean(part) for part in filled])
+    sizes = np.array([len(part) for part in filled])
+    deviations = np.concatenate([part - m for part, m in zip(filled, means, strict=True)])
+    n_tasks = len(blocks)
+    if n_tasks == 1 or (sizes == 1).all():
+        return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, _spread(y)), shared=True)
+    within = _spread(deviations, centred=True)
+    if _share_units(filled, means, within):
+        return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, within), shared=True)
+    mean, scale = np.zeros(n_tasks), np.full(n_tasks, within)
+    for task, rows in enumerate(blocks):
+        if len(rows):
+            mean[task], scale[task] = np.mean(y[rows]), _spread(y[rows])
+    return TargetUnits(mean, scale, shared=False)
+
+
+def _share_units(filled, means, within) -> bool:
+    scales = np.array([np.std(part) for part in filled if len(part) > 2])
+    scales = scales[scales > 0]
+    alike = len(scales) < 2 or scales.max() <= _OWN_UNITS * scales.min()
+    return bool(alike and np.std(means) <= _OWN_UNITS * within)
+
+
+def _spread(y: FloatArray, *, centred: bool = False) -> float:
+    """Standard deviation; 1 for targets that are constant up to rounding."""
+    spread = float(np.sqrt(np.mean(y**2)) if centred else np.std(y))
+    tiny = 10.0 * np.finfo(float).eps * float(np.max(np.abs(y), initial=0.0))
+    return spread if spread > tiny else 1.0

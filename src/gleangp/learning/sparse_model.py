@@ -1,0 +1,195 @@
+"""A fitted sparse Gaussian process over all tasks: what every sparse estimator holds.
+
+`fit_sparse_model` learns; `predict_tasks` predicts; `add_task` and `absorb_rows` give a new model that
+has learnt more and share everything else with the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.filtering import Sites
+from gleangp.inference.online import absorb_active, absorb_projected
+from gleangp.inference.posterior import (
+    TaskPosterior,
+    predict_latent,
+    predict_latent_cov,
+    predict_mean,
+    prior_only,
+)
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.shared_kernel import Settings, choose_points, fit_blocks, learn_shared_kernel
+from gleangp.tasks import blocks_of_rows
+
+
+@dataclass(frozen=True, eq=False)
+class SparseModel:
+    """Kernel, noise and the posterior of every task."""
+
+    kernel: object
+    noise: object  # shared parameters; per-row fields of the training data are not kept
+    posteriors: tuple[TaskPosterior, ...]  # by task
+    sites: tuple[Sites, ...]  # of each task's active points
+    active: IntArray  # (d,) training rows in order of inclusion
+    active_task: IntArray  # (d,)
+    gain: FloatArray  # (d,)
+    n_rows: int  # training rows seen so far
+    log_evidence: float
+    n_rounds: int
+    converged: bool
+    last_change: float
+
+    @property
+    def site_mean(self) -> FloatArray:
+        """(d,) aligned with `active`."""
+        return self._aligned([s.mean for s in self.sites])
+
+    @property
+    def site_precision(self) -> FloatArray:
+        """(d,) aligned with `active`."""
+        return self._aligned([s.precision for s in self.sites])
+
+    @property
+    def jitter(self) -> float:
+        """Largest jitter that a Cholesky factor needed beyond the nugget."""
+        return max(p.jitter for p in self.posteriors)
+
+    @property
+    def n_silent(self) -> int:
+        """Active points whose noise had no Gaussian stand-in (see `inference.filtering`)."""
+        return sum(s.n_silent for s in self.sites)
+
+    def _aligned(self, by_task: list[FloatArray]) -> FloatArray:
+        out = np.empty(len(self.active))
+        for task, values in enumerate(by_task):
+            out[self.active_task == task] = values
+        return out
+
+
+def fit_sparse_model(
+    parameters: Parameters,
+    blocks: list[Block],
+    block_rows: list[IntArray],
+    n_rows: int,
+    settings: Settings,
+    rng: np.random.Generator,
+) -> SparseModel:
+    """Learn from the blocks of all tasks; `block_rows` are their rows of the training set.
+
+    A task whose block is empty is known but has only the prior.
+    """
+    filled = [t for t, b in enumerate(blocks) if len(b)]
+    fit = learn_shared_kernel(parameters, [blocks[t] for t in filled], settings, rng)
+    posteriors = [prior_only(b.X.shape[1]) for b in blocks]
+    sites = [Sites(np.zeros(0), np.zeros(0)) for _ in blocks]
+    for k, t in enumerate(filled):
+        posteriors[t], sites[t] = fit.posteriors[k], fit.sites[k]
+    return SparseModel(
+        fit.kernel,
+        fit.parameters.noise,
+        tuple(posteriors),
+        tuple(sites),
+        fit.selection.rows([block_rows[t] for t in filled]),
+        np.array(filled, dtype=np.intp)[fit.selection.order],
+        fit.selection.gain,
+        n_rows,
+        fit.log_evidence,
+        fit.n_rounds,
+        fit.converged,
+        fit.last_change,
+    )
+
+
+def predict_tasks(
+    model: SparseModel, X: FloatArray, codes: IntArray, *, with_var: bool = True
+) -> tuple[FloatArray, FloatArray]:
+    """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
+    mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
+    for task, rows in _filled_blocks(codes):
+        if with_var:
+            mean[rows], var[rows] = predict_latent(model.kernel, model.posteriors[task], X[rows])
+        else:
+            mean[rows] = predict_mean(model.kernel, model.posteriors[task], X[rows])
+    return mean, var
+
+
+def predict_tasks_cov(
+    model: SparseModel, X: FloatArray, codes: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
+    mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
+    for task, rows in _filled_blocks(codes):
+        mean[rows], cov[np.ix_(rows, rows)] = predict_latent_cov(
+            model.kernel, model.posteriors[task], X[rows]
+        )
+    return mean, cov
+
+
+def _filled_blocks(codes: IntArray):
+    for task, rows in enumerate(blocks_of_rows(codes, int(codes.max(initial=-1)) + 1)):
+        if len(rows):
+            yield task, rows
+
+
+def add_task(model: SparseModel, block: Block, settings: Settings, seed: int) -> SparseModel:
+    """The model with one more task, under the kernel and noise that the others taught."""
+    if len(block):
+        selection = choose_points(model.kernel, [block], settings, seed)
+        posteriors, sites, log_evidence = fit_blocks(model.kernel, [block], selection, settings)
+        posterior, site = posteriors[0], sites[0]
+        active, gain = selection.active[0], selection.gain
+    else:
+        posterior, site = prior_only(block.X.shape[1]), Sites(np.zeros(0), np.zeros(0))
+        active, gain, log_evidence = np.zeros(0, dtype=np.intp), np.zeros(0), 0.0
+    task = len(model.posteriors)
+    return replace(
+        model,
+        posteriors=(*model.posteriors, posterior),
+        sites=(*model.sites, site),
+        active=np.concatenate([model.active, model.n_rows + active]),
+        active_task=np.concatenate([model.active_task, np.full(len(active), task)]),
+        gain=np.concatenate([model.gain, gain]),
+        n_rows=model.n_rows + len(block),
+        log_evidence=model.log_evidence + log_evidence,
+    )
+
+
+def absorb_rows(
+    model: SparseModel, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int
+) -> SparseModel:
+    """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
+    posteriors, all_sites = list(model.posteriors), list(model.sites)
+    new_active, new_task = [], []
+    for task, block in blocks.items():
+        before = len(all_sites[task])
+        if posteriors[task].inner is None:
+            posteriors[task], all_sites[task] = absorb_active(
+                model.kernel, posteriors[task], all_sites[task], block
+            )
+            joined = list(range(len(block)))
+        else:
+            posteriors[task], joined, more = absorb_projected(
+                model.kernel, posteriors[task], block
+            )
+            all_sites[task] = Sites(
+                np.append(all_sites[task].mean, more.mean),
+                np.append(all_sites[task].precision, more.precision),
+                all_sites[task].n_silent,
+            )
+        assert len(all_sites[task]) == before + len(joined)
+        new_active.append(model.n_rows + block_rows[task][joined])
+        new_task.append(np.full(len(joined), task))
+    added = np.concatenate(new_active) if new_active else np.zeros(0, dtype=np.intp)
+    return replace(
+        model,
+        posteriors=tuple(posteriors),
+        sites=tuple(all_sites),
+        active=np.concatenate([model.active, added]),
+        active_task=np.concatenate([model.active_task, *new_task]).astype(np.intp),
+        gain=np.concatenate([model.gain, np.full(len(added), np.nan)]),
+        n_rows=model.n_rows + n_rows,
+    )
