@@ -59,4 +59,4 @@ def noise_prior() -> dict[str, Prior]:
 
 def default_n_active(sizes: list[int]) -> int:
     """All rows of small tasks, 200 of large ones, growing slowly with their size."""
-    return int(sum(min(n, max(_ACTIVE_PER_TASK, int(round(4 * np.sqrt(n))))) for n in sizes))
+    return int(sum(min(n, max(_ACTIVE_PER_TASK, round(4 * np.sqrt(n)))) for n in sizes))

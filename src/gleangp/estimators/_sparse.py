@@ -75,8 +75,7 @@ class SparseGPMixin:
         if isinstance(self.n_active, Integral):
             if self.n_active > n_rows:
                 warnings.warn(
-                    f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them "
-                    "are kept.",
+                    f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
                     UserWarning,
                     stacklevel=4,
                 )

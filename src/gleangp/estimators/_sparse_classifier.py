@@ -20,6 +20,7 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.parameters import Parameters
+from gleangp.learning.shared_kernel import Settings
 from gleangp.learning.sparse_model import (
     SparseModel,
     absorb_rows,
@@ -233,10 +234,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         ndarray of shape (n,) or (n, c)
             Positive for the second of two classes; one column per class with more of them.
         """
-        margins = np.column_stack([
-            (mean + model.noise.bias) / np.sqrt(var + model.noise.slope**-2.0)
-            for model, mean, var in self._latent(X, tasks)
-        ])
+        margins = np.column_stack(
+            [
+                (mean + model.noise.bias) / np.sqrt(var + model.noise.slope**-2.0)
+                for model, mean, var in self._latent(X, tasks)
+            ]
+        )
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
@@ -279,9 +282,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             X, names = self._rows_of_new_task(X, task)
             X = self._check_new_rows(X)
             y_codes = self._known_classes(y, len(X))
-            settings = replace(
-                self._settings([len(X)], propagate=self.sites == "ep"), optimize=False
-            )
+            settings = replace(self._settings([len(X)], propagate=self.sites == "ep"), optimize=False)
             seed = int(generator_from(self.random_state).integers(2**31))
             models = [
                 add_task(model, Block(X, signs, model.noise), settings, seed)
@@ -324,7 +325,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             self._store(models)
         return self
 
-    def _first_part(self, X, y, tasks, classes) -> Self:
+    def _first_part(self, X: Any, y: Any, tasks: Any, classes: Any) -> Self:
         if classes is not None:
             missing = np.setdiff1d(np.asarray(classes), np.asarray(y))
             if len(missing):
@@ -355,20 +356,21 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         noise = Probit(bias=float(ndtri(share)))
         return Parameters(kernel, noise, ("bias",) if self.learn_noise else (), priors)
 
-    def _latent(self, X, tasks) -> list[tuple[SparseModel, FloatArray, FloatArray]]:
+    def _latent(self, X: Any, tasks: Any) -> list[tuple[SparseModel, FloatArray, FloatArray]]:
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
         return [(model, *predict_tasks(model, X, codes)) for model in self._models]
 
-    def _log_probabilities(self, X, tasks) -> tuple[FloatArray, FloatArray]:
+    def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""
         parts = [
             (model.noise.log_partition(1.0, mean, var)[0], model.noise.log_partition(-1.0, mean, var)[0])
             for model, mean, var in self._latent(X, tasks)
         ]
-        return tuple(np.column_stack(columns) for columns in zip(*parts, strict=True))
+        log_p, log_q = zip(*parts, strict=True)
+        return np.column_stack(log_p), np.column_stack(log_q)
 
-    def _check_new_rows(self, X) -> FloatArray:
+    def _check_new_rows(self, X: Any) -> FloatArray:
         if X is None:
             return np.zeros((0, self._n_inputs))
         X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
@@ -379,7 +381,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             )
         return X
 
-    def _known_classes(self, y, n_rows: int) -> IntArray:
+    def _known_classes(self, y: Any, n_rows: int) -> IntArray:
         if n_rows == 0:
             return np.zeros(0, dtype=np.intp)
         y = check_class_target(y, n_rows)
@@ -410,6 +412,13 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.n_rounds_ = max(m.n_rounds for m in models)
 
 
-def _fit_one(parameters, X, signs, rows, settings, rng) -> SparseModel:
+def _fit_one(
+    parameters: Parameters,
+    X: FloatArray,
+    signs: FloatArray,
+    rows: list[IntArray],
+    settings: Settings,
+    rng: np.random.Generator,
+) -> SparseModel:
     blocks = [Block(X[r], signs[r], parameters.noise) for r in rows]
     return fit_sparse_model(parameters, blocks, rows, len(X), settings, rng)

@@ -22,6 +22,7 @@ from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.sparse_model import (
+    SparseModel,
     absorb_rows,
     add_task,
     fit_sparse_model,
@@ -193,8 +194,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             parameters = self._parameters(X[labeled], n_tasks)
             variance = self._known_variance(len(X))
             blocks = [
-                Block(X[r], standard[r], self._block_noise(parameters.noise, variance, r))
-                for r in rows
+                Block(X[r], standard[r], self._block_noise(parameters.noise, variance, r)) for r in rows
             ]
             settings = self._settings([len(r) for r in rows])
             rng = generator_from(self.random_state)
@@ -250,9 +250,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             var = var + self._noise_at_new_rows()
         return mean, np.sqrt(var) * scale
 
-    def sample_y(
-        self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0
-    ) -> FloatArray:
+    def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
         """Functions drawn from the posterior at new rows.
 
         Parameters
@@ -338,7 +336,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             self._store(absorb_rows(self._model, blocks, filled, len(X)))
         return self
 
-    def _new_task(self, X, y, task):
+    def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
         if X is None:
             return np.zeros((0, self._n_inputs)), np.zeros(0), self._rows_of_new_task(None, task)[1]
         X, names = self._rows_of_new_task(X, task)
@@ -354,14 +352,15 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
 
     def _parameters(self, X: FloatArray, n_tasks: int) -> Parameters:
         kernel = self._start_kernel(lambda: default_kernel(X, offset=n_tasks > 1))
+        learn: tuple[str, ...] = ()
         priors = self.priors
         if priors is None:
             priors = {**noise_prior(), **(default_priors(kernel) if self.kernel is None else {})}
         if self.noise_variance is not None:
             number = np.ndim(self.noise_variance) == 0
-            noise, learn = Gaussian(float(self.noise_variance) if number else 1.0), ()
+            noise = Gaussian(float(self.noise_variance) if number else 1.0)
         elif has_white(kernel):
-            noise, learn = Gaussian(_NO_OTHER_NOISE), ()
+            noise = Gaussian(_NO_OTHER_NOISE)
         else:
             noise, learn = Gaussian(_NOISE_START), ("variance",)
         return Parameters(kernel, noise, learn, priors)
@@ -389,7 +388,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             )
         return self.noise_.variance
 
-    def _store(self, model) -> None:
+    def _store(self, model: SparseModel) -> None:
         self._model = model
         self._n_inputs = self.n_features_in_ - (self.task is not None)
         self.kernel_ = model.kernel

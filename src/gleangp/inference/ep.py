@@ -27,17 +27,16 @@ class Propagated:
     converged: bool
 
 
-def propagate(
-    kernel, kept: Block, sites: Sites, *, max_sweeps: int = 100, tol: float = 1e-8
-) -> Propagated:
+def propagate(kernel, kept: Block, sites: Sites, *, max_sweeps: int = 100, tol: float = 1e-8) -> Propagated:
     """Sweep over the sites of the active points `kept`, in their order, until they settle. O(d^3) a sweep.
 
     `tol` is on the largest change of a site precision, relative to the largest precision.
     """
     K = kernel(kept.X)
     mean, precision = np.array(sites.mean), np.array(sites.precision)
-    change, sweep, n_silent = np.inf, 0, sites.n_silent
-    for sweep in range(1, max_sweeps + 1):
+    change, n_sweeps, n_silent = np.inf, 0, sites.n_silent
+    while n_sweeps < max_sweeps:
+        n_sweeps += 1
         before = precision.copy()
         n_silent = _sweep(K, kept, mean, precision)
         change = float(np.max(np.abs(precision - before), initial=0.0))
@@ -45,7 +44,7 @@ def propagate(
             break
     settled = Sites(mean, precision, n_silent)
     converged = change <= tol * (1.0 + np.max(precision, initial=0.0))
-    return Propagated(settled, ep_log_evidence(K, kept, settled), sweep, change, converged)
+    return Propagated(settled, ep_log_evidence(K, kept, settled), n_sweeps, change, converged)
 
 
 def ep_log_evidence(K: FloatArray, kept: Block, sites: Sites) -> float:
@@ -67,9 +66,7 @@ def _sweep(K, kept: Block, site_mean, site_precision) -> int:
     n_silent = 0
     for i in range(len(kept)):
         one = np.array([i])
-        cavity_mean, cavity_var = _cavity(
-            mean[one], cov[one, one], site_mean[one], site_precision[one]
-        )
+        cavity_mean, cavity_var = _cavity(mean[one], cov[one, one], site_mean[one], site_precision[one])
         if not cavity_var[0] > 0.0:
             continue  # the others do not support this site on their own: keep it as it is
         noise = kept.noise.at(one)

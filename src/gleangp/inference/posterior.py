@@ -50,9 +50,7 @@ def prior_only(n_features: int) -> TaskPosterior:
     return TaskPosterior(np.zeros((0, n_features)), np.zeros(0), empty, None, 0.0)
 
 
-def predict_latent(
-    kernel, posterior: TaskPosterior, X: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def predict_latent(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and variance (n,) of the latent function; the variance has the kernel's white noise in it."""
     mean = np.zeros(len(X))
     var = np.array(kernel.diag(X), dtype=np.float64)
@@ -84,9 +82,7 @@ def predict_mean(kernel, posterior: TaskPosterior, X: FloatArray) -> FloatArray:
     return mean
 
 
-def predict_latent_cov(
-    kernel, posterior: TaskPosterior, X: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def predict_latent_cov(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean (n,) and joint covariance (n, n) of the latent function, white noise on the diagonal."""
     if len(posterior) == 0:
         return np.zeros(len(X)), kernel(X)
@@ -143,9 +139,7 @@ def _gaussian_evidence(K: FloatArray, sites: Sites) -> tuple[FloatArray, FloatAr
     C = K + np.diag(1.0 / sites.precision)
     chol, _ = cholesky(C)
     weights = solve_cholesky(chol, sites.mean)
-    value = -0.5 * (
-        sites.mean @ weights + log_determinant(chol) + len(sites) * np.log(2.0 * np.pi)
-    )
+    value = -0.5 * (sites.mean @ weights + log_determinant(chol) + len(sites) * np.log(2.0 * np.pi))
     return chol, weights, float(value)
 
 

@@ -18,7 +18,7 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import gaussian_log_evidence, site_log_evidence
-from gleangp.inference.projected import ProjectedSites, projected_bound
+from gleangp.inference.projected import RowSites, projected_evidence
 
 
 class ActiveGaussianEvidence:
@@ -61,18 +61,18 @@ class ProjectedEvidence:
     def __init__(self, blocks: list[Block], bases: list[FloatArray]):
         self.blocks = blocks
         self.bases = bases
-        self._sites: list[ProjectedSites | None] = [None] * len(blocks)
+        self._sites: list[RowSites | None] = [None] * len(blocks)
 
     def __call__(self, kernel, noise_values):
         value, theta_grad, noise_grads = 0.0, np.zeros(kernel.n_dims), []
         for t, (block, Z) in enumerate(zip(self.blocks, self.bases, strict=True)):
             block = replace(block, noise=replace(block.noise, **noise_values))
-            bound = projected_bound(kernel, block, Z, self._sites[t])
+            evidence = projected_evidence(kernel, block, Z, self._sites[t])
             if block.noise.precision_depends_on_mean:
-                self._sites[t] = bound.sites
-            value += bound.value
-            theta_grad += bound.theta_grad
-            noise_grads.append(bound.noise_grad)
+                self._sites[t] = evidence.sites
+            value += evidence.value
+            theta_grad += evidence.theta_grad
+            noise_grads.append(evidence.noise_grad)
         grads = {name: _stack([g[name] for g in noise_grads]) for name in noise_grads[0]}
         return value, theta_grad, grads
 

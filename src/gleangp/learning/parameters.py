@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -25,8 +26,8 @@ class Parameters:
     `noise` carries the present values; `learn_noise` names those that are free.
     """
 
-    kernel: object
-    noise: object
+    kernel: Any
+    noise: Any
     learn_noise: tuple[str, ...] = ()
     priors: Mapping[str, Prior] = field(default_factory=dict)
     noise_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)

@@ -16,8 +16,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from gleangp._typing import IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.ep import propagate
+from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
     TaskPosterior,
     posterior_from_sites,
@@ -248,7 +248,7 @@ def _warm_up(parameters, blocks, settings, rng) -> Parameters:
         n_active=_WARM_UP_PART if exact else min(_WARM_UP_ACTIVE, settings.n_active),
         n_rounds=1,
     )
-    optimum, parameters = _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1)
+    _, parameters = _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1)
     return parameters
 
 

@@ -7,6 +7,7 @@ has learnt more and share everything else with the old one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,8 @@ from gleangp.tasks import blocks_of_rows
 class SparseModel:
     """Kernel, noise and the posterior of every task."""
 
-    kernel: object
-    noise: object  # shared parameters; per-row fields of the training data are not kept
+    kernel: Any
+    noise: Any  # shared parameters; per-row fields of the training data are not kept
     posteriors: tuple[TaskPosterior, ...]  # by task
     sites: tuple[Sites, ...]  # of each task's active points
     active: IntArray  # (d,) training rows in order of inclusion
@@ -117,9 +118,7 @@ def predict_tasks(
     return mean, var
 
 
-def predict_tasks_cov(
-    model: SparseModel, X: FloatArray, codes: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def predict_tasks_cov(model: SparseModel, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
     """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
     mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
     for task, rows in _filled_blocks(codes):
@@ -172,9 +171,7 @@ def absorb_rows(
             )
             joined = list(range(len(block)))
         else:
-            posteriors[task], joined, more = absorb_projected(
-                model.kernel, posteriors[task], block
-            )
+            posteriors[task], joined, more = absorb_projected(model.kernel, posteriors[task], block)
             all_sites[task] = Sites(
                 np.append(all_sites[task].mean, more.mean),
                 np.append(all_sites[task].precision, more.precision),

@@ -18,9 +18,7 @@ from gleangp.noise import NoiseModel
 class Criterion(Protocol):
     """How much a point would tell, from the noise model's moments at its marginal."""
 
-    def key(
-        self, noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray
-    ) -> FloatArray:
+    def key(self, noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
         """Any increasing function of the gain, comparable between points and tasks."""
 
     def gain(self, key: FloatArray) -> FloatArray:

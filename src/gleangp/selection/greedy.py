@@ -138,9 +138,7 @@ class GreedyRun:
         return columns
 
     def _candidate_keys(self) -> FloatArray:
-        keys = self._sum_keys(
-            [self.criterion.key(f.noise, f.y, f.mean, f.var) for f in self.filters]
-        )
+        keys = self._sum_keys([self.criterion.key(f.noise, f.y, f.mean, f.var) for f in self.filters])
         keys[self.is_active] = -np.inf
         return keys
 
@@ -155,9 +153,7 @@ class GreedyRun:
     def _can_bound(self) -> bool:
         first = np.zeros(1, dtype=np.intp)
         return all(
-            self.criterion.key_bound(
-                f.noise.at(first), f.y[:1], f.mean[:1], f.mean[:1], f.var[:1], f.var[:1]
-            )
+            self.criterion.key_bound(f.noise.at(first), f.y[:1], f.mean[:1], f.mean[:1], f.var[:1], f.var[:1])
             is not None
             for f in self.filters
         )

@@ -80,9 +80,7 @@ def merge_runs(
 def _extend_all(runs: list[Run], wanted: list[int], n_jobs: int | None) -> None:
     todo = [t for t, run in enumerate(runs) if wanted[t] > len(run.picks)]
     counts = [wanted[t] - len(runs[t].picks) for t in todo]
-    extended = in_parallel(
-        _extend_one, [(runs[t], c) for t, c in zip(todo, counts, strict=True)], n_jobs
-    )
+    extended = in_parallel(_extend_one, [(runs[t], c) for t, c in zip(todo, counts, strict=True)], n_jobs)
     for t, run in zip(todo, extended, strict=True):
         runs[t] = run
 

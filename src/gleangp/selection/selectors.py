@@ -113,9 +113,7 @@ class ResidualSelector(BaseEstimator):
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The sampled choice."""
         if self.weight not in ("auto", "variance", "gain"):
-            raise ValueError(
-                f"weight={self.weight!r} is not known; use 'auto', 'variance' or 'gain'."
-            )
+            raise ValueError(f"weight={self.weight!r} is not known; use 'auto', 'variance' or 'gain'.")
         by_gain = self.weight == "gain" or (
             self.weight == "auto" and any(b.noise.precision_depends_on_mean for b in blocks)
         )
@@ -128,9 +126,7 @@ class ResidualSelector(BaseEstimator):
             ]
             runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
             return _collect([r.run for r in runs], order)
-        runs = [
-            PivotedRun(kernel, b.X, stream) for b, stream in zip(blocks, streams, strict=True)
-        ]
+        runs = [PivotedRun(kernel, b.X, stream) for b, stream in zip(blocks, streams, strict=True)]
         runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
         counts = np.bincount(order, minlength=len(blocks))
         active = tuple(np.array(r.picks[:c], np.intp) for r, c in zip(runs, counts, strict=True))
@@ -194,6 +190,4 @@ def _collect(runs: list[GreedyRun], order: IntArray) -> Selection:
 
 def _prior_gain(kernel, block: Block) -> FloatArray:
     var = kernel.diag(block.X)
-    return EntropyReduction().gain(
-        EntropyReduction().key(block.noise, block.y, np.zeros(len(block)), var)
-    )
+    return EntropyReduction().gain(EntropyReduction().key(block.noise, block.y, np.zeros(len(block)), var))
