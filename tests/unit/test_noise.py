@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from scipy.special import logsumexp, softmax
 
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
-from gleangp.noise.quadrature import expect
 from gleangp.special import constrain, unconstrain
 
 SOFT_NULL = NullCategory(bias=0.2, gamma_minus=0.7, gamma_plus=0.4, width=1.2, variance=0.3)
@@ -100,66 +99,12 @@ def test_probabilities_sum_to_one(noise, y):
     assert np.all(np.exp(noise.log_prob(y, f)) <= 1.0)
 
 
-@each_pair
-def test_log_prob_derivatives(noise, y):
-    """First and second derivative of log p are those of finite differences."""
-    f = np.linspace(-9.0, 9.0, 37)
-    log_p, first, second = noise.log_prob_derivatives(y, f)
-    assert_allclose(log_p, noise.log_prob(y, f), rtol=1e-12, atol=1e-300)
-    assert_allclose(first, difference(lambda t: noise.log_prob(y, f + t)), rtol=1e-6, atol=1e-8)
-    assert_allclose(
-        second,
-        difference(lambda t: noise.log_prob_derivatives(y, f + t)[1]),
-        rtol=1e-6,
-        atol=1e-8,
-    )
-
-
-@each_pair
-@pytest.mark.parametrize("mean", [-5.0, -0.7, 0.0, 2.0])
-@pytest.mark.parametrize("var", [0.01, 1.0, 9.0, 16.0])
-def test_expected_log_prob_matches_fine_grid(noise, y, mean, var):
-    """E[log p] and its derivatives agree with sums over a fine grid."""
-    u = np.linspace(-10.0, 10.0, 20_001)
-    w = softmax(-0.5 * u**2)
-    log_p, first, second = noise.log_prob_derivatives(y, mean + np.sqrt(var) * u)
-    value, d_mean, d_var = noise.expected_log_prob(y, mean, var)
-    assert_allclose(value, w @ log_p, rtol=1e-6)
-    assert_allclose(d_mean, w @ first, rtol=1e-5, atol=1e-6)
-    assert_allclose(d_var, 0.5 * w @ second, rtol=1e-5, atol=1e-6)
-    absorbed = noise.absorbed_grad(y, mean, var)
-    assert_allclose(absorbed, 0.5 * w @ (second + first**2), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("noise", "y", "std"),
-    [
-        (Probit(), 1.0, 30.0),
-        (Probit(slope=1000.0), -1.0, 1.0),
-        (SOFT_NULL, 0.0, 10.0),
-        (Ordered(variance=1e-4), 1.0, 1.0),
-    ],
-    ids=repr,
-)
-def test_expected_log_prob_beyond_the_finest_grid(noise, y, std):
-    """Where f is spread over very many widths, some digits are lost but not all."""
-    u = np.linspace(-10.0, 10.0, 400_001)
-    w = softmax(-0.5 * u**2)
-    for mean in np.array([-1.0, 0.1, 0.8]) * std:
-        log_p, first, second = noise.log_prob_derivatives(y, mean + std * u)
-        value, d_mean, d_var = noise.expected_log_prob(y, mean, std**2)
-        assert_allclose(value, w @ log_p, rtol=1e-3)
-        assert_allclose(d_mean, w @ first, rtol=1e-3, atol=3e-4)
-        assert_allclose(d_var, 0.5 * w @ second, rtol=3e-3, atol=3e-4)
-
-
 @each_model
 def test_parameter_gradients(noise):
-    """Gradients of log_z and of E[log p] in every parameter are those of finite differences."""
+    """Gradients of log_z in every parameter are those of finite differences."""
     y, mean, var = data(noise)
     of_log_z = noise.log_partition_grad(y, mean, var)
-    of_expectation = noise.expected_log_prob_grad(y, mean, var)
-    assert set(of_log_z) == set(of_expectation) == set(noise.parameters) == set(noise.transforms)
+    assert set(of_log_z) == set(noise.parameters) == set(noise.transforms)
     for name, value in noise.parameters.items():
         for entry in np.ndindex(np.shape(value)):
             column = (..., *entry)
@@ -167,13 +112,7 @@ def test_parameter_gradients(noise):
             def log_z(step, name=name, entry=entry):
                 return perturbed(noise, name, entry, step).log_partition(y, mean, var)[0]
 
-            def expectation(step, name=name, entry=entry):
-                return perturbed(noise, name, entry, step).expected_log_prob(y, mean, var)[0]
-
             assert_allclose(of_log_z[name][column], difference(log_z), rtol=1e-6, atol=1e-8)
-            assert_allclose(
-                of_expectation[name][column], difference(expectation), rtol=1e-4, atol=1e-5
-            )
 
 
 @each_model
@@ -185,40 +124,6 @@ def test_parameters_rebuild_the_model(noise):
         assert_allclose(constrain(transform, unconstrain(transform, value)), value, rtol=1e-12)
 
 
-@each_pair
-def test_absorb_is_convolution(noise, y):
-    """Absorbed variance convolves p(y | f), and adds to the latent variance."""
-    variance = 0.6
-    absorbed = noise.absorb(variance)
-    u, step = np.linspace(-12.0, 12.0, 4001, retstep=True)
-    f = np.linspace(-4.0, 4.0, 9)
-    log_w = noise.log_prob(y, f[:, np.newaxis] + np.sqrt(variance) * u) - 0.5 * u**2
-    convolved = logsumexp(log_w, axis=1) + np.log(step / np.sqrt(2 * np.pi))
-    assert_allclose(absorbed.log_prob(y, f), convolved, rtol=1e-9)
-    for got, expected in zip(
-        absorbed.log_partition(y, f, 0.5), noise.log_partition(y, f, 0.5 + variance), strict=True
-    ):
-        assert_allclose(got, expected, rtol=1e-9, atol=1e-13)
-
-
-@each_model
-def test_absorb_per_row_and_its_gradient(noise):
-    """Per-row variances make per-row models; `absorbed_grad` is the derivative of E[log p]."""
-    y, mean, var = data(noise, n=12)
-    variance = np.linspace(0.1, 2.0, 12)
-    many = noise.absorb(variance)
-    for row in range(12):
-        one = noise.absorb(variance[row])
-        for got, expected in zip(
-            many.at(row).log_partition(y[row], mean[row], var[row]),
-            one.log_partition(y[row], mean[row], var[row]),
-            strict=True,
-        ):
-            assert_allclose(got, expected, rtol=1e-12)
-    slope = difference(lambda t: noise.absorb(variance + t).expected_log_prob(y, mean, var)[0])
-    assert_allclose(many.absorbed_grad(y, mean, var), slope, rtol=1e-4, atol=1e-5)
-
-
 @each_model
 @pytest.mark.parametrize(
     "rows", [slice(3, 9), np.array([7, 0, 7]), np.arange(12) % 3 == 0], ids=["slice", "int", "mask"]
@@ -226,20 +131,15 @@ def test_absorb_per_row_and_its_gradient(noise):
 def test_at_restricts_every_result_to_those_rows(noise, rows):
     """Restricting the model and the data commutes with every function of the contract."""
     y, mean, var = data(noise, n=12)
-    per_row = replace(noise, bias=np.linspace(-1.0, 1.0, 12)).absorb(np.linspace(0.1, 0.5, 12))
+    per_row = replace(noise, bias=np.linspace(-1.0, 1.0, 12))
     part = per_row.at(rows)
     here = y[rows], mean[rows], var[rows]
     assert_allclose(part.precision(*here), per_row.precision(y, mean, var)[rows], rtol=1e-14)
-    assert_allclose(part.absorbed_grad(*here), per_row.absorbed_grad(y, mean, var)[rows], rtol=1e-9)
-    for name in ("log_partition", "expected_log_prob"):
-        for got, full in zip(
-            getattr(part, name)(*here), getattr(per_row, name)(y, mean, var), strict=True
-        ):
-            assert_allclose(got, full[rows], rtol=1e-9, atol=1e-14)
-    for name in ("log_partition_grad", "expected_log_prob_grad"):
-        full = getattr(per_row, name)(y, mean, var)
-        for parameter, got in getattr(part, name)(*here).items():
-            assert_allclose(got, full[parameter][rows], rtol=1e-9, atol=1e-14)
+    for got, full in zip(part.log_partition(*here), per_row.log_partition(y, mean, var), strict=True):
+        assert_allclose(got, full[rows], rtol=1e-9, atol=1e-14)
+    full = per_row.log_partition_grad(y, mean, var)
+    for parameter, got in part.log_partition_grad(*here).items():
+        assert_allclose(got, full[parameter][rows], rtol=1e-9, atol=1e-14)
 
 
 @each_model
@@ -253,47 +153,18 @@ def test_scalars_broadcast(noise):
     """One target for many rows, or one row: results have the broadcast shape."""
     mean, var = np.linspace(-2.0, 2.0, 6).reshape(2, 3), np.array([0.1, 0.5, 2.0])
     many = noise.log_partition(1.0, mean, var)
-    expected = noise.expected_log_prob(1.0, mean, var)
     for i, j in np.ndindex(2, 3):
         one = noise.log_partition(1.0, mean[i, j], var[j])
         assert_allclose([a[i, j] for a in many], one, rtol=1e-13)
-        assert_allclose(
-            [a[i, j] for a in expected],
-            noise.expected_log_prob(1.0, mean[i, j], var[j]),
-            rtol=1e-9,
-            atol=1e-14,
-        )
-    # No latent variance: the expectation is the value.
-    log_p, first, second = noise.log_prob_derivatives(1.0, mean)
-    assert_allclose(
-        noise.expected_log_prob(1.0, mean, np.zeros(3)), (log_p, first, 0.5 * second), rtol=1e-12
-    )
 
 
 def test_many_rows_are_worked_through_in_blocks():
-    """Blocks and chunks leave no seam, with shared and with per-row parameters."""
+    """Blocks leave no seam, with shared and with per-row parameters."""
     n = 40_000
     noise = Probit(bias=0.3)
     y, mean, var = data(noise, n)
-    for model in (noise, noise.absorb(np.linspace(0.1, 3.0, n))):
-        assert_allclose(
-            model.precision(y, mean, var), model.log_partition(y, mean, var)[2], rtol=1e-12
-        )
-        whole = model.expected_log_prob(y, mean, var)
-        rows = np.array([0, 1, n // 2, n - 1])
-        part = model.at(rows).expected_log_prob(y[rows], mean[rows], var[rows])
-        for got, full in zip(part, whole, strict=True):
-            assert_allclose(got, full[rows], rtol=1e-12)
-
-
-def test_quadrature_is_exact_for_low_moments():
-    """The even grid integrates polynomials as a Gauss-Hermite rule would."""
-
-    def powers(noise, y, f, x):
-        return f, f**2, x**4, x**6
-
-    first, second, fourth, sixth = expect(powers, Probit(), 1.0, 2.0, 9.0, 10.0)
-    assert_allclose([first, second, fourth, sixth], [2.0, 13.0, 3.0, 15.0], rtol=1e-9)
+    for model in (noise, replace(noise, slope=np.linspace(0.5, 3.0, n))):
+        assert_allclose(model.precision(y, mean, var), model.log_partition(y, mean, var)[2], rtol=1e-12)
 
 
 @pytest.mark.parametrize("noise", [Probit(), Probit(slope=1e3), Ordered(variance=1e-6)], ids=repr)
@@ -337,15 +208,6 @@ def test_step_null_category_is_the_limit_of_soft_ones():
         step.log_partition(y, mean, var + 0.03), soft.log_partition(y, mean, var), strict=True
     ):
         assert_allclose(got, expected, rtol=1e-11, atol=1e-13)
-    assert step.absorb(0.03) == replace(soft, variance=0.03 + 2.0**-52)
-
-
-def test_null_category_refuses_expectations_of_a_step():
-    """E[log p] of a step function is refused with the way out."""
-    step = NullCategory()
-    for name in ("expected_log_prob", "expected_log_prob_grad", "absorbed_grad"):
-        with pytest.raises(ValueError, match="step function"):
-            getattr(step, name)(0.0, 0.0, 1.0)
 
 
 def test_extreme_gammas():

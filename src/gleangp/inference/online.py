@@ -50,9 +50,8 @@ def absorb_projected(
     m = chol.T @ posterior.weights
     shift = inner @ (inner.T @ m)
     prior_var = signal_diag(kernel, block.X)
-    if has_white(kernel):
-        white = white_diag(kernel, block.X)
-        block = Block(block.X, block.y, block.noise.absorb(white))
+    # White noise is not part of the function: it widens what the noise model sees.
+    white = white_diag(kernel, block.X) if has_white(kernel) else np.zeros(len(block))
     joined, sites = [], []
     for i in range(len(block)):
         k = kernel_columns(kernel, X, block.X[i : i + 1])[:, 0]
@@ -68,7 +67,7 @@ def absorb_projected(
             joined.append(i)
         spread = solve_lower(inner, phi)
         mean = phi @ solve_cholesky(inner, shift)
-        site_mean, site_precision = _site(block, i, mean, spread @ spread)
+        site_mean, site_precision = _site(block, i, mean, spread @ spread, white[i])
         sites.append((site_mean, site_precision))
         inner = rank_one_update(inner, np.sqrt(site_precision) * phi)
         shift = shift + site_precision * site_mean * phi
@@ -78,9 +77,10 @@ def absorb_projected(
     return posterior, joined, Sites(kept[:, 0], kept[:, 1])
 
 
-def _site(block: Block, i: int, mean: float, var: float) -> tuple[float, float]:
+def _site(block: Block, i: int, mean: float, var: float, white: float = 0.0) -> tuple[float, float]:
+    """Site of row i, whose function value has this mean and variance; `white` noise comes on top."""
     one = np.array([i])
-    _, g, nu = block.noise.at(one).log_partition(block.y[one], np.array([mean]), np.array([var]))
+    _, g, nu = block.noise.at(one).log_partition(block.y[one], np.array([mean]), np.array([var + white]))
     g, nu = float(g[0]), float(nu[0])
     if nu < PRECISION_FLOOR:
         g, nu = (g if block.noise.log_concave else 0.0), PRECISION_FLOOR

@@ -12,9 +12,12 @@ a row before its target is seen, Z = E[p(y | f)], and
 All the models here are step-like functions convolved with a Gaussian, p(y | f) = E[s_y(f + e)] with
 e ~ N(0, v). Hence p solves the heat equation, d p / d v = 1/2 d**2 p / d f**2, from which
 
-* d log p / d v = (d2 + d1**2) / 2, where d1 and d2 are the derivatives of log p in f;
 * d log Z / d v = d log Z / d var = (g**2 - nu) / 2;
-* independent Gaussian noise on f is absorbed exactly by adding its variance to v.
+* independent Gaussian noise on f (white noise of the kernel, variance outside a basis) is taken in
+  exactly by adding its variance to `var`.
+
+A model may also have `precision_bound(y, mean_low, mean_high, var_low, var_high)`: a bound of
+nu var / var_high while mean and var stay in the box. Selection speculates only where it does.
 """
 
 from collections.abc import Mapping
@@ -49,11 +52,6 @@ class NoiseModel(Protocol):
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f): the definition of the model."""
 
-    def log_prob_derivatives(
-        self, y: Floats, f: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) and its first and second derivative in f."""
-
     def log_partition(
         self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -66,28 +64,11 @@ class NoiseModel(Protocol):
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu alone: what selection scores with."""
 
-    def expected_log_prob(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """E[log p(y | f)] for f ~ N(mean, var), and its derivatives in mean and in var."""
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """Parameter name -> d log_z / d parameter for every row, in natural units.
 
         A parameter that is a vector (not one entry per row) gets one column per entry.
         """
-
-    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """Parameter name -> d E[log p(y | f)] / d parameter for every row, in natural units."""
-
-    def absorb(self, variance: Floats) -> Self:
-        """The model of y given f when y was made from f + e, e ~ N(0, variance) independently.
-
-        `variance` is a scalar or has one entry per row; the result then has per-row fields.
-        """
-
-    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """d E[log p(y | f)] / d variance of `absorb`, at the present value, for every row."""
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows: per-row fields are indexed, the others kept."""

@@ -1,7 +1,7 @@
 """Gaussian noise, for regression (Lawrence, Platt & Jordan 2005, section 2.3)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -50,13 +50,6 @@ class Gaussian:
         residual = y - f - self.bias
         return -0.5 * (_LOG_TWO_PI + np.log(self.variance) + residual**2 / self.variance)
 
-    def log_prob_derivatives(
-        self, y: Floats, f: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) and its first and second derivative in f."""
-        log_z, g, nu = self.log_partition(y, f, 0.0)
-        return log_z, g, -nu
-
     def log_partition(
         self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -83,31 +76,10 @@ class Gaussian:
         # Selection multiplies by var_high, and var / (var + variance) grows with var.
         return np.reciprocal(var_high + self.variance)
 
-    def expected_log_prob(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
-        log_p, d_mean, precision = self.log_partition(y, mean, np.zeros_like(var))
-        return log_p - 0.5 * precision * var, d_mean, -0.5 * precision
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d variance and d bias, per row."""
         _, g, nu = self.log_partition(y, mean, var)
         return {"variance": 0.5 * (g**2 - nu), "bias": g}
-
-    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d E[log p(y | f)] / d variance and d bias, per row."""
-        _, d_mean, _ = self.expected_log_prob(y, mean, var)
-        return {"variance": self.absorbed_grad(y, mean, var), "bias": d_mean}
-
-    def absorb(self, variance: Floats) -> Self:
-        """The model when Gaussian noise of that variance is added to f."""
-        return replace(self, variance=self.variance + variance)
-
-    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """d E[log p(y | f)] / d absorbed variance, per row."""
-        spread = np.square(y - mean - self.bias) + var
-        return 0.5 * (spread / self.variance - 1.0) / self.variance
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""

@@ -12,7 +12,7 @@ nu (Lawrence, Platt & Jordan 2005, section 4.3) is returned as it is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,11 +20,9 @@ from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
-from gleangp.noise.quadrature import expected_derivatives, expected_parameter_grad
 from gleangp.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
-_SHARPEST = 1e-6  # variance / width**2 below which the model counts as a step function
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +47,12 @@ class NullCategory:
         the kernel.
     variance : float or ndarray of shape (n,)
         Variance of the Gaussian by which the steps were convolved. The default leaves them steps,
-        as in the paper; the white noise of the kernel, once absorbed, softens them.
+        as in the paper, where white noise of the kernel, which adds to the latent variance,
+        softens them.
 
     Notes
     -----
     p(0 | f) is not log-concave: nu is negative where f ~ N(mean, var) spans the null category.
-    `expected_log_prob` and its gradients need a soft step: for variance below 1e-6 width**2, where
-    log p is all but minus infinity inside the null category, they raise `ValueError`. They
-    have six digits up to a latent standard deviation of 20 variance / width, and fewer beyond.
 
     Examples
     --------
@@ -98,16 +94,7 @@ class NullCategory:
             labelled_minus = np.log1p(-self.gamma_minus) + log_ndtr(minus)
             labelled_plus = np.log1p(-self.gamma_plus) + log_ndtr(plus)
         missing = log_weighted_sum_ndtr(self.gamma_minus, minus, self.gamma_plus, plus)
-        return np.select(
-            [np.less(y, 0), np.greater(y, 0)], [labelled_minus, labelled_plus], missing
-        )
-
-    def log_prob_derivatives(
-        self, y: Floats, f: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) and its first and second derivative in f."""
-        log_z, g, nu = self.log_partition(y, f, 0.0)
-        return log_z, g, -nu
+        return np.select([np.less(y, 0), np.greater(y, 0)], [labelled_minus, labelled_plus], missing)
 
     def log_partition(
         self, y: Floats, mean: Floats, var: Floats
@@ -126,12 +113,6 @@ class NullCategory:
         """nu of `log_partition`."""
         return self.log_partition(y, mean, var)[2]
 
-    def expected_log_prob(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
-        return expected_derivatives(self, y, mean, var, self._smoothness())[:3]
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d parameter, per row."""
         log_z, minus, plus = self._sides(y, mean, var)
@@ -144,18 +125,6 @@ class NullCategory:
             "width": -0.5 * (minus_slope + plus_slope) * c,
             "variance": -0.5 * (minus_slope * minus.u + plus_slope * plus.u) * c**2,
         }
-
-    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d E[log p(y | f)] / d parameter, per row."""
-        return expected_parameter_grad(self, y, mean, var, self._smoothness())
-
-    def absorb(self, variance: Floats) -> Self:
-        """The model when Gaussian noise of that variance is added to f."""
-        return replace(self, variance=self.variance + variance)
-
-    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """d E[log p(y | f)] / d absorbed variance, per row."""
-        return expected_derivatives(self, y, mean, var, self._smoothness())[3]
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""
@@ -186,26 +155,10 @@ class NullCategory:
         )
 
     @staticmethod
-    def _gamma_grad(
-        y: Floats, log_z: FloatArray, side: "_Side", gamma: float, label: int
-    ) -> FloatArray:
+    def _gamma_grad(y: Floats, log_z: FloatArray, side: "_Side", gamma: float, label: int) -> FloatArray:
         missing, is_label = np.equal(y, 0), np.equal(y, label)
         if_missing = np.exp(np.where(missing, side.log_phi - log_z, -np.inf))
         return np.where(is_label, -1.0 / (1.0 - gamma), if_missing)
-
-    def _smoothness(self) -> FloatArray:
-        """The scale in f on which log p changes; raises where it is too small to integrate over."""
-        sharpness = np.min(self.variance)
-        if sharpness < _SHARPEST * self.width**2:
-            raise ValueError(
-                f"E[log p(y | f)] of NullCategory(width={self.width}, variance={sharpness:.3g}) is "
-                f"meaningless: with a variance below {_SHARPEST:g} width**2 the model is a step "
-                "function, and log p is -inf in the null category. Use `log_partition`, or give "
-                "the model a variance, for instance by `absorb(white noise of the kernel)`."
-            )
-        # The steps are sqrt(variance) wide; log p of a missing label also turns over, between
-        # them, within variance / width. The factor is for where both happen at once.
-        return 0.7 * np.minimum(np.sqrt(self.variance), self.variance / self.width)
 
 
 class _Side(NamedTuple):

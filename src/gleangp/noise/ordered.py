@@ -5,14 +5,13 @@ category. The paper writes three categories; here there are as many as the width
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
-from gleangp.noise.quadrature import expected_derivatives, expected_parameter_grad
 from gleangp.special import log_diff_ndtr, log_diff_ndtr_derivatives
 
 
@@ -77,13 +76,6 @@ class Ordered:
         """log p(y | f)."""
         return log_diff_ndtr(*self._interval(y, f, 0.0))
 
-    def log_prob_derivatives(
-        self, y: Floats, f: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) and its first and second derivative in f."""
-        log_z, g, nu = self.log_partition(y, f, 0.0)
-        return log_z, g, -nu
-
     def log_partition(
         self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -95,12 +87,6 @@ class Ordered:
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu of `log_partition`."""
         return self.log_partition(y, mean, var)[2]
-
-    def expected_log_prob(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
-        return expected_derivatives(self, y, mean, var, np.sqrt(self.variance))[:3]
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d parameter, per row; that of `widths` has one column per width."""
@@ -116,18 +102,6 @@ class Ordered:
             "widths": np.where(above > 0, d_shift, np.where(above == 0, d_upper, 0.0)),
             "variance": 0.5 * (slope**2 - curvature) / total,
         }
-
-    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d E[log p(y | f)] / d parameter, per row; that of `widths` has one column per width."""
-        return expected_parameter_grad(self, y, mean, var, np.sqrt(self.variance))
-
-    def absorb(self, variance: Floats) -> Self:
-        """The model when Gaussian noise of that variance is added to f."""
-        return replace(self, variance=self.variance + variance)
-
-    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """d E[log p(y | f)] / d absorbed variance, per row."""
-        return expected_derivatives(self, y, mean, var, np.sqrt(self.variance))[3]
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""

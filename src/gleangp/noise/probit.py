@@ -1,7 +1,7 @@
 """Probit noise, for two classes (Lawrence, Platt & Jordan 2005, section 2.4)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,7 +9,6 @@ from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
-from gleangp.noise.quadrature import expected_derivatives
 from gleangp.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
 
 _BLOCK = 1 << 14  # rows at a time, so that working arrays stay in the cache
@@ -54,14 +53,6 @@ class Probit:
         """log Phi(y slope (f + bias))."""
         return log_ndtr(y * (f + self.bias) * self.slope)
 
-    def log_prob_derivatives(
-        self, y: Floats, f: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) and its first and second derivative in f."""
-        y_slope = y * np.asarray(self.slope, dtype=np.float64)
-        log_p, h, curvature = log_ndtr_derivatives((f + self.bias) * y_slope)
-        return log_p, h * y_slope, curvature * (-self.slope * self.slope)
-
     def log_partition(
         self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -100,12 +91,6 @@ class Probit:
         scale = np.where(margin > 0, widest, var_low + self._variance)
         return log_ndtr_curvature(margin / np.sqrt(scale)) / widest
 
-    def expected_log_prob(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """E[log p(y | f)] under N(mean, var), and its derivatives in mean and in var."""
-        return self._expected(y, mean, var)[:3]
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d bias and d slope, per row."""
         total = var + self._variance
@@ -114,28 +99,9 @@ class Probit:
         h = hazard(u)
         return {"bias": h * c, "slope": h * u / total * self.slope**-3.0}
 
-    def expected_log_prob_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d E[log p(y | f)] / d bias and d slope, per row."""
-        _, d_mean, _, d_absorbed = self._expected(y, mean, var)
-        return {"bias": d_mean, "slope": -2.0 * self.slope**-3.0 * d_absorbed}
-
-    def absorb(self, variance: Floats) -> Self:
-        """The model when Gaussian noise of that variance is added to f."""
-        # Below eq. 15 of Lawrence, Platt & Jordan 2005: lambda**-2 adds to the latent variance.
-        return replace(self, slope=1.0 / np.sqrt(self._variance + variance))
-
-    def absorbed_grad(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """d E[log p(y | f)] / d absorbed variance, per row."""
-        return self._expected(y, mean, var)[3]
-
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""
         return restrict(self, rows)
-
-    def _expected(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        return expected_derivatives(self, y, mean, var, width=1.0 / self.slope)
 
     @property
     def _variance(self) -> Floats:
