@@ -7,6 +7,7 @@
     ├── LabelError                    targets that cannot be learnt from            also ValueError
     ├── KernelError                   a kernel that cannot be used as asked         also ValueError
     │   └── NotPositiveDefiniteError  a matrix without a Cholesky factor            also LinAlgError
+    ├── GraphError                    rows or settings that give no graph           also ValueError
     ├── InvarianceError               invariances that do not fit the inputs        also ValueError
     └── ModelFileError                a file that is not a model gleangp can read   also ValueError
 
@@ -19,6 +20,7 @@ from numpy.linalg import LinAlgError
 
 __all__ = [
     "GleanError",
+    "GraphError",
     "InvarianceError",
     "KernelError",
     "LabelError",
@@ -46,6 +48,10 @@ class KernelError(GleanError, ValueError):
 
 class NotPositiveDefiniteError(KernelError, LinAlgError):
     """A matrix that should be positive definite has no Cholesky factor."""
+
+
+class GraphError(GleanError, ValueError):
+    """The rows, or the settings, do not give a graph to choose points from."""
 
 
 class InvarianceError(GleanError, ValueError):

@@ -1,0 +1,1 @@
+"""Graphs over rows: nearest neighbours and the weights of their edges."""
