@@ -1,1 +1,1 @@
-"""Graphs over rows: nearest neighbours and the weights of their edges."""
+"""Graphs over rows: nearest neighbours, the weights of their edges, and Laplacians."""
