@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gleangp.estimators._task_column import TaskColumn
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
+    from gleangp.selection.graph import GraphSelector
     from gleangp.selection.selectors import (
         EntropySelector,
         InformationGainSelector,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArcSine",
     "EntropySelector",
+    "GraphSelector",
     "InformationGainSelector",
     "RandomSelector",
     "ResidualSelector",
@@ -45,6 +47,7 @@ __all__ = [
 _HOME = {
     "ArcSine": "gleangp.kernels.arcsine",
     "EntropySelector": "gleangp.selection.selectors",
+    "GraphSelector": "gleangp.selection.graph",
     "InformationGainSelector": "gleangp.selection.selectors",
     "RandomSelector": "gleangp.selection.selectors",
     "ResidualSelector": "gleangp.selection.selectors",

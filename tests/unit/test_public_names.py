@@ -15,6 +15,7 @@ from gleangp import exceptions
 PUBLIC = [
     "ArcSine",
     "EntropySelector",
+    "GraphSelector",
     "InformationGainSelector",
     "RandomSelector",
     "ResidualSelector",

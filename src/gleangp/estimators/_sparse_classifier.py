@@ -44,7 +44,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 200, else the larger of 200 and four times the root of the number of rows.
-    selector : {"residual", "entropy", "information", "random"} or object, default=None
+    selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
         Which points to keep. None: `ResidualSelector(weight="variance")` for the projected
         posterior, which does not look at labels and so is not misled by wrong ones, and "entropy" for
         `posterior="active"`.
@@ -87,13 +87,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Rows of the training set in order of inclusion; with more than two classes a list of one array
         per class. The following four attributes likewise.
     active_gain_ : ndarray of shape (d,)
-        Nats that each brought when it was included.
+        Score of each when it was included: nats, or with `GraphSelector` its degree.
     site_mean_, site_precision_ : ndarray of shape (d,)
         Gaussian stand-ins of the noise at the active points.
     log_evidence_ : float
         Log evidence (for "projected", the lower bound over all rows); the sum over classes.
     n_rounds_ : int
         Rounds of learning, the most of any class.
+    selection_objective_ : float or None
+        What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
+        own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -410,6 +413,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             setattr(self, attribute, values[0] if binary else values)
         self.log_evidence_ = float(sum(m.log_evidence for m in models))
         self.n_rounds_ = max(m.n_rounds for m in models)
+        self.selection_objective_ = models[0].selection_objective
 
 
 def _fit_one(

@@ -50,7 +50,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 200, else the larger of 200 and four times the root of the number of rows.
-    selector : {"residual", "entropy", "information", "random"} or object, default="residual"
+    selector : {"residual", "entropy", "information", "random", "graph"} or object, default="residual"
         Which points to keep. Residual sampling is the default because it is never far from the best:
         greedy entropy runs to the periphery in many dimensions, uniform sampling misses clusters.
     posterior : {"projected", "active"}, default="projected"
@@ -91,13 +91,16 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     active_ : ndarray of shape (d,)
         Rows of the training set in order of inclusion; rows added later count on from its end.
     active_gain_ : ndarray of shape (d,)
-        Nats that each brought when it was included.
+        Score of each when it was included: nats, or with `GraphSelector` its degree.
     site_mean_, site_precision_ : ndarray of shape (d,)
         Gaussian stand-ins of the noise at the active points.
     log_evidence_ : float
         Log evidence (for "projected", the lower bound over all rows), standardised units.
     n_rounds_ : int
         Rounds of learning.
+    selection_objective_ : float or None
+        What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
+        own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -399,3 +402,4 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.site_precision_ = model.site_precision
         self.log_evidence_ = model.log_evidence
         self.n_rounds_ = model.n_rounds
+        self.selection_objective_ = model.selection_objective

@@ -32,8 +32,9 @@ from gleangp.learning.evidence import (
 )
 from gleangp.learning.parameters import Parameters
 from gleangp.optimize import Optimum, minimize
+from gleangp.selection.base import Chosen, Selection, Selector
 from gleangp.selection.everything import keep_everything
-from gleangp.selection.selectors import Selection, Selector
+from gleangp.selection.selectors import RandomSelector
 
 # With more rows than this, the first parameters are learnt on a random part of them.
 _WARM_UP_ROWS = 1000
@@ -109,6 +110,10 @@ def learn_shared_kernel(
     """
     seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
     n_rows = sum(len(b) for b in blocks)
+    if getattr(settings.selector, "model_free", False):
+        settings = replace(
+            settings, selector=Chosen(choose_points(parameters.kernel, blocks, settings, seed))
+        )
     free = settings.optimize and (parameters.n_kernel + len(parameters.learn_noise)) > 0
     if not free:
         return _finish(parameters, blocks, settings, seed, 0, True, 0.0)
@@ -245,6 +250,7 @@ def _warm_up(parameters, blocks, settings, rng) -> Parameters:
     exact = all(_is_plain(b) for b in part)
     small = replace(
         settings,
+        selector=RandomSelector(),  # others may ask more of a task than its few rows here can give
         n_active=_WARM_UP_PART if exact else min(_WARM_UP_ACTIVE, settings.n_active),
         n_rounds=1,
     )

@@ -43,6 +43,7 @@ class SparseModel:
     n_rounds: int
     converged: bool
     last_change: float
+    selection_objective: float | None = None  # what the choice of points achieved, for selectors with a goal
 
     @property
     def site_mean(self) -> FloatArray:
@@ -102,6 +103,7 @@ def fit_sparse_model(
         fit.n_rounds,
         fit.converged,
         fit.last_change,
+        fit.selection.objective,
     )
 
 
@@ -137,6 +139,7 @@ def _filled_blocks(codes: IntArray):
 def add_task(model: SparseModel, block: Block, settings: Settings, seed: int) -> SparseModel:
     """The model with one more task, under the kernel and noise that the others taught."""
     if len(block):
+        settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
         selection = choose_points(model.kernel, [block], settings, seed)
         posteriors, sites, log_evidence = fit_blocks(model.kernel, [block], selection, settings)
         posterior, site = posteriors[0], sites[0]

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from gleangp.inference.block import Block
+from gleangp.selection.base import Selection
 from gleangp.selection.merge import merge_order
-from gleangp.selection.selectors import Selection
 
 
 def keep_everything(kernel, blocks: list[Block]) -> Selection:

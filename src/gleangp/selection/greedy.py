@@ -24,6 +24,7 @@ from gleangp.inference.filtering import Filter, Sites, mean_steps
 from gleangp.kernels import prepare_columns, signal_diag, white_diag
 from gleangp.linalg import solve_lower
 from gleangp.noise import NoiseModel
+from gleangp.selection.base import best_row
 from gleangp.selection.criteria import Criterion
 
 # Speculation starts when a plain step reads this many numbers of the factor: below, the pool costs
@@ -108,6 +109,18 @@ class GreedyRun:
         keys = self._candidate_keys()
         keys[keys == -np.inf] = 0.0
         return np.maximum(self._in_nats(keys), 0.0)
+
+    def scores(self) -> FloatArray:
+        """Gain of every row in nats; -inf for rows that are active."""
+        return np.where(self.is_active, -np.inf, self.candidate_gains())
+
+    def choose(self, scores: FloatArray) -> int:
+        """The best row; the lowest of several."""
+        return best_row(scores)
+
+    def task_sites(self) -> Sites:
+        """Sites of the picks, of the first output."""
+        return self.sites()[0]
 
     def sites(self, count: int | None = None) -> list[Sites]:
         """Sites of the first `count` picks, per output."""

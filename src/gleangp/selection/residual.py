@@ -16,6 +16,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels import kernel_columns, signal_diag
 from gleangp.linalg import solve_lower
+from gleangp.selection.base import draw_row
 from gleangp.selection.greedy import GreedyRun
 
 _PROPOSALS = 32
@@ -59,16 +60,44 @@ class PivotedRun:
     def extend(self, count: int) -> PivotedRun:
         """Draw `count` more rows, or as many as there are."""
         target = min(len(self.picks) + count, len(self))
-        if target > len(self._rows):
-            rows = np.empty((target, len(self)))
-            rows[: len(self.picks)] = self._rows[: len(self.picks)]
-            self._rows = rows
+        self._reserve(target)
         while len(self.picks) < target:
             if not self.residual.any():
                 self._fill(target - len(self.picks))
             else:
                 self._propose(min(_PROPOSALS, max(1, len(self) // 8)), target - len(self.picks))
         return self
+
+    def scores(self) -> FloatArray:
+        """Unexplained variance of every row; -inf for rows that were taken."""
+        return np.where(self._left, self.residual, -np.inf)
+
+    def choose(self, scores: FloatArray) -> int:
+        """A row drawn in proportion to the scores."""
+        return draw_row(scores, self.rng)
+
+    def force(self, row: int) -> None:
+        """Include a row of the caller's choice."""
+        size = len(self.picks)
+        if size == len(self._rows):
+            self._reserve(max(16, 2 * size))
+        new = self._rows[size : size + 1]
+        new[:] = 0.0
+        if self.residual[row] > 0.0:
+            done = self._rows[:size]
+            new += kernel_columns(self.kernel, self.X[[row]], self.X) - done[:, row] @ done
+            new /= np.sqrt(self.residual[row])
+        self._record(np.array([row]), new)
+
+    def task_sites(self):
+        """None: nothing is filtered."""
+        return None
+
+    def _reserve(self, target: int) -> None:
+        if target > len(self._rows):
+            rows = np.empty((target, len(self)))
+            rows[: len(self.picks)] = self._rows[: len(self.picks)]
+            self._rows = rows
 
     def _propose(self, n_proposals: int, room: int) -> None:
         weight = self.residual / self.residual.sum()
@@ -146,12 +175,26 @@ class SampledRun:
     def extend(self, count: int) -> SampledRun:
         """Draw `count` more rows, or as many as there are."""
         for _ in range(min(count, len(self) - len(self.picks))):
-            gains = self.run.candidate_gains()
-            total = gains.sum()
-            if total > 0.0:
-                row = self.rng.choice(len(self), p=gains / total)
-            else:
-                row = self.rng.choice(np.flatnonzero(~self.run.is_active))
-            self.keys.append(float(total))
-            self.run.force(int(row))
+            scores = self.scores()
+            self._take(self.choose(scores), scores)
         return self
+
+    def scores(self) -> FloatArray:
+        """Gain of every row in nats; -inf for rows that were taken."""
+        return self.run.scores()
+
+    def choose(self, scores: FloatArray) -> int:
+        """A row drawn in proportion to the scores."""
+        return draw_row(scores, self.rng)
+
+    def force(self, row: int) -> None:
+        """Include a row of the caller's choice."""
+        self._take(row, self.scores())
+
+    def task_sites(self):
+        """Sites of the picks."""
+        return self.run.task_sites()
+
+    def _take(self, row: int, scores: FloatArray) -> None:
+        self.keys.append(float(scores[np.isfinite(scores)].sum()))
+        self.run.force(row)

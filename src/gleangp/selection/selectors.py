@@ -6,51 +6,17 @@ A selector chooses; it does not learn. Given the kernel and the blocks of all ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
-
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites
+from gleangp.selection.base import Selection, Selector, draw_row
 from gleangp.selection.criteria import EntropyReduction, InformationGain
+from gleangp.selection.graph import GraphSelector
 from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.merge import merge_runs
 from gleangp.selection.residual import PivotedRun, SampledRun
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Selection:
-    """The active points of every task, and the order in which they came in over all tasks."""
-
-    order: IntArray  # (d,) task of each inclusion
-    active: tuple[IntArray, ...]  # per task: rows of its block, in order of inclusion
-    gain: FloatArray  # (d,) score of each inclusion, nats
-    sites: tuple[Sites, ...] | None = None  # per task, where the selector filtered the points
-
-    def rows(self, block_rows: list[IntArray]) -> IntArray:
-        """Rows of the training set, in order of inclusion over all tasks."""
-        out = np.empty(len(self.order), dtype=np.intp)
-        for task, active in enumerate(self.active):
-            out[self.order == task] = block_rows[task][active]
-        return out
-
-
-class Selector(Protocol):
-    """Chooses the active set."""
-
-    def select(
-        self,
-        kernel,
-        blocks: list[Block],
-        n_active: int,
-        *,
-        rng: np.random.Generator,
-        n_jobs: int | None = None,
-    ) -> Selection:
-        """The `n_active` points over all blocks; at most as many as there are rows."""
 
 
 class EntropySelector(BaseEstimator):
@@ -71,6 +37,10 @@ class EntropySelector(BaseEstimator):
         """The greedy choice; `rng` is not used."""
         return _greedy(EntropyReduction(), kernel, blocks, n_active, n_jobs)
 
+    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+        """One run per block, nothing taken yet."""
+        return _greedy_runs(EntropyReduction(), kernel, blocks)
+
 
 class InformationGainSelector(BaseEstimator):
     """Greedily the point that moves the posterior most, in Kullback-Leibler divergence.
@@ -88,6 +58,10 @@ class InformationGainSelector(BaseEstimator):
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice; `rng` is not used."""
         return _greedy(InformationGain(), kernel, blocks, n_active, n_jobs)
+
+    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+        """One run per block, nothing taken yet."""
+        return _greedy_runs(InformationGain(), kernel, blocks)
 
 
 class ResidualSelector(BaseEstimator):
@@ -112,22 +86,11 @@ class ResidualSelector(BaseEstimator):
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The sampled choice."""
-        if self.weight not in ("auto", "variance", "gain"):
-            raise ValueError(f"weight={self.weight!r} is not known; use 'auto', 'variance' or 'gain'.")
-        by_gain = self.weight == "gain" or (
-            self.weight == "auto" and any(b.noise.precision_depends_on_mean for b in blocks)
-        )
-        streams = rng.spawn(len(blocks))
+        runs = self.start_runs(kernel, blocks, rng)
         draws = rng.random(n_active)
-        if by_gain:
-            runs = [
-                SampledRun(GreedyRun(kernel, b.X, [(b.y, b.noise)], EntropyReduction()), stream)
-                for b, stream in zip(blocks, streams, strict=True)
-            ]
-            runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
-            return _collect([r.run for r in runs], order)
-        runs = [PivotedRun(kernel, b.X, stream) for b, stream in zip(blocks, streams, strict=True)]
         runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
+        if self._by_gain(blocks):
+            return _collect([r.run for r in runs], order)
         counts = np.bincount(order, minlength=len(blocks))
         active = tuple(np.array(r.picks[:c], np.intp) for r, c in zip(runs, counts, strict=True))
         gain = np.empty(n_active)
@@ -136,6 +99,21 @@ class ResidualSelector(BaseEstimator):
             nu = block.noise.at(rows).precision(block.y[rows], np.zeros(len(rows)), var)
             gain[order == task] = EntropyReduction().gain(nu * var)
         return Selection(order, active, gain)
+
+    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+        """One run per block, nothing drawn yet."""
+        streams = rng.spawn(len(blocks))
+        if not self._by_gain(blocks):
+            return [PivotedRun(kernel, b.X, stream) for b, stream in zip(blocks, streams, strict=True)]
+        runs = _greedy_runs(EntropyReduction(), kernel, blocks)
+        return [SampledRun(run, stream) for run, stream in zip(runs, streams, strict=True)]
+
+    def _by_gain(self, blocks: list[Block]) -> bool:
+        if self.weight not in ("auto", "variance", "gain"):
+            raise ValueError(f"weight={self.weight!r} is not known; use 'auto', 'variance' or 'gain'.")
+        return self.weight == "gain" or (
+            self.weight == "auto" and any(b.noise.precision_depends_on_mean for b in blocks)
+        )
 
 
 class RandomSelector(BaseEstimator):
@@ -162,9 +140,41 @@ class RandomSelector(BaseEstimator):
             gain[order == task] = _prior_gain(kernel, block.at(rows))
         return Selection(order, tuple(active), gain)
 
+    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+        """One run per block, nothing drawn yet."""
+        streams = rng.spawn(len(blocks))
+        return [UniformRun(len(b), stream) for b, stream in zip(blocks, streams, strict=True)]
 
-SELECTORS = {
+
+class UniformRun:
+    """A run in which every row left is worth the same; picks are drawn."""
+
+    def __init__(self, n_rows: int, rng: np.random.Generator):
+        self.rng = rng
+        self.picks: list[int] = []
+        self._scores = np.ones(n_rows)
+
+    def scores(self) -> FloatArray:
+        """One for rows left, -inf for rows taken."""
+        return self._scores.copy()
+
+    def choose(self, scores: FloatArray) -> int:
+        """A row drawn in proportion to the scores."""
+        return draw_row(scores, self.rng)
+
+    def force(self, row: int) -> None:
+        """Include a row."""
+        self.picks.append(row)
+        self._scores[row] = -np.inf
+
+    def task_sites(self):
+        """None: nothing is filtered."""
+        return None
+
+
+SELECTORS: dict[str, type[Selector]] = {
     "entropy": EntropySelector,
+    "graph": GraphSelector,
     "information": InformationGainSelector,
     "residual": ResidualSelector,
     "random": RandomSelector,
@@ -172,9 +182,12 @@ SELECTORS = {
 
 
 def _greedy(criterion, kernel, blocks, n_active, n_jobs) -> Selection:
-    runs = [GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion) for b in blocks]
-    runs, order = merge_runs(runs, n_active, n_jobs=n_jobs)
+    runs, order = merge_runs(_greedy_runs(criterion, kernel, blocks), n_active, n_jobs=n_jobs)
     return _collect(runs, order)
+
+
+def _greedy_runs(criterion, kernel, blocks: list[Block]) -> list[GreedyRun]:
+    return [GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion) for b in blocks]
 
 
 def _collect(runs: list[GreedyRun], order: IntArray) -> Selection:

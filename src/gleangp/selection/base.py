@@ -1,0 +1,103 @@
+"""What a selector gives, and what it must offer so that others can build on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.filtering import Sites
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """The active points of every task, and the order in which they came in over all tasks."""
+
+    order: IntArray  # (d,) task of each inclusion
+    active: tuple[IntArray, ...]  # per task: rows of its block, in order of inclusion
+    gain: FloatArray  # (d,) score of each inclusion: nats, or the degree in a graph
+    sites: tuple[Sites, ...] | None = None  # per task, where the selector filtered the points
+    objective: float | None = None  # what the choice achieves, where the selector has a goal of its own
+
+    def rows(self, block_rows: list[IntArray]) -> IntArray:
+        """Rows of the training set, in order of inclusion over all tasks."""
+        out = np.empty(len(self.order), dtype=np.intp)
+        for task, active in enumerate(self.active):
+            out[self.order == task] = block_rows[task][active]
+        return out
+
+
+class Selector(Protocol):
+    """Chooses the active set.
+
+    A selector whose choice depends on neither kernel nor noise may say so with a true attribute
+    `model_free`: it is then asked once per fit and not in every round. One that needs several tasks
+    names in `alone` the selector that serves a task on its own.
+    """
+
+    def select(
+        self,
+        kernel,
+        blocks: list[Block],
+        n_active: int,
+        *,
+        rng: np.random.Generator,
+        n_jobs: int | None = None,
+    ) -> Selection:
+        """The `n_active` points over all blocks; at most as many as there are rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A choice that was made before, as a selector: for blocks and a budget that are still the same."""
+
+    selection: Selection
+
+    def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
+        """The choice."""
+        return self.selection
+
+
+class ScoredRun(Protocol):
+    """A selection within one task whose every pick may be argued with.
+
+    `TaskRelevance` reads the scores, adds its own, lets the run choose by the sum, and has the
+    choice included. `selector.start_runs(kernel, blocks, rng, n_jobs)` gives one run per block.
+    """
+
+    picks: list[int]
+
+    def scores(self) -> FloatArray:
+        """What every row is worth now, (n,), not negative; -inf for rows that were taken."""
+
+    def choose(self, scores: FloatArray) -> int:
+        """The row to take by these scores: the best, or one drawn in proportion to them."""
+
+    def force(self, row: int) -> None:
+        """Include a row."""
+
+    def task_sites(self) -> Sites | None:
+        """Sites of the picks, if the run filtered them."""
+
+
+def keep_rows_in_order(sizes: list[int]) -> Selection:
+    """All rows of all tasks, as they come and without scores: for selectors with nothing to choose."""
+    order = np.repeat(np.arange(len(sizes)), sizes)
+    active = tuple(np.arange(n, dtype=np.intp) for n in sizes)
+    return Selection(order, active, np.full(len(order), np.nan), objective=1.0)
+
+
+def best_row(scores: FloatArray) -> int:
+    """The row of the largest score; the lowest of several."""
+    return int(np.argmax(scores))
+
+
+def draw_row(scores: FloatArray, rng: np.random.Generator) -> int:
+    """A row drawn in proportion to its score; uniformly where nothing left has one."""
+    left = np.isfinite(scores)
+    weights = np.where(left, np.maximum(scores, 0.0), 0.0)
+    total = weights.sum()
+    return int(rng.choice(len(scores), p=weights / total if total > 0.0 else left / left.sum()))
