@@ -40,7 +40,7 @@ def minimize(
     bounds: FloatArray,
     *,
     max_iter: int = 100,
-    tol: float = 1e-6,
+    tol: float = 1e-5,
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
 ) -> Optimum:
@@ -56,7 +56,7 @@ def minimize(
         Lower and upper bound of each parameter, in the units of `start`.
     max_iter : int, default=100
         Iterations of each start.
-    tol : float, default=1e-6
+    tol : float, default=1e-5
         Relative change of the value at which a start has converged.
     n_restarts : int, default=0
         Further starts, drawn uniformly inside the bounds around the first.

@@ -12,7 +12,8 @@ from gleangp.learning.priors import LogNormal, Prior
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10
 _MOST_LENGTH_SCALES = 100
-_ACTIVE_PER_TASK = 200
+_LEAST_ACTIVE = 200
+_ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
 def default_kernel(X: FloatArray, *, offset: bool) -> Kernel:
@@ -57,6 +58,6 @@ def noise_prior() -> dict[str, Prior]:
     return {"noise__variance": LogNormal(0.1, 2.0)}
 
 
-def default_n_active(sizes: list[int]) -> int:
-    """All rows of small tasks, 200 of large ones, growing slowly with their size."""
-    return int(sum(min(n, max(_ACTIVE_PER_TASK, round(4 * np.sqrt(n)))) for n in sizes))
+def default_n_active(sizes: list[int], most: int) -> int:
+    """All rows of tasks up to `most`; of larger ones as many, fewer where n x d numbers grow large."""
+    return sum(min(n, max(_LEAST_ACTIVE, min(most, _ENTRIES // n))) for n in sizes if n)

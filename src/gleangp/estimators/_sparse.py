@@ -49,6 +49,8 @@ def generator_from(random_state) -> np.random.Generator:
 class SparseGPMixin:
     """Settings from constructor parameters; bookkeeping of tasks; warnings."""
 
+    _most_active = 1000  # of a task, by default
+
     def _settings(self, sizes: list[int], **more) -> Settings:
         return Settings(
             selector=self._chosen_selector(),
@@ -71,7 +73,7 @@ class SparseGPMixin:
     def _count_active(self, sizes: list[int]) -> int:
         n_rows = sum(sizes)
         if self.n_active is None:
-            return default_n_active(sizes)
+            return default_n_active(sizes, self._most_active)
         if isinstance(self.n_active, Integral):
             if self.n_active > n_rows:
                 warnings.warn(

@@ -43,7 +43,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         length scale per feature where there are at least ten rows for each, with weak priors.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
-        with up to 200, else the larger of 200 and four times the root of the number of rows.
+        with up to 400, 400 of larger ones (down to 200 where there are more than 20 000 rows).
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
         Which points to keep. None: `ResidualSelector(weight="variance")` for the projected
         posterior, which does not look at labels and so is not misled by wrong ones, and "entropy" for
@@ -126,6 +126,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     ['cold', 'warm']
     """
 
+    _most_active = 400  # sites of all rows are swept over many times
+
     _parameter_constraints: dict = {
         **SHARED_CONSTRAINTS,
         "selector": [*SHARED_CONSTRAINTS["selector"], None],
@@ -190,7 +192,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
             rows = blocks_of_rows(codes, n_tasks)
             settings = self._settings(
-                [len(r) for r in rows], propagate=self.sites == "ep", **self._inner_jobs()
+                [len(r) for r in rows], propagate=self.sites == "ep", n_learning=200, **self._inner_jobs()
             )
             streams = generator_from(self.random_state).spawn(self._n_models)
             jobs = [

@@ -49,7 +49,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         priors; with several tasks a constant is added, the offset of a task.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
-        with up to 200, else the larger of 200 and four times the root of the number of rows.
+        with up to 1000, 1000 of larger ones (down to 200 where there are more than 20 000 rows).
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default="residual"
         Which points to keep. Residual sampling is the default because it is never far from the best:
         greedy entropy runs to the periphery in many dimensions, uniform sampling misses clusters.

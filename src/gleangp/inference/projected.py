@@ -46,6 +46,7 @@ from gleangp.kernels import (
 )
 from gleangp.linalg import (
     cholesky,
+    gram,
     inverse_from_cholesky,
     log_determinant,
     solve_cholesky,
@@ -83,8 +84,9 @@ class Settled:
     q: Coefficients
     evidence: float
     d_unexplained: FloatArray  # (n,) derivative of the evidence in `unexplained`
-    d_white: FloatArray  # (n,) and in the white variance
-    noise_grad: dict[str, FloatArray]  # derivative in the noise parameters, per row, natural units
+    d_white: FloatArray | None  # (n,) and in the white variance, where there is any
+    noise_grad: dict[str, FloatArray]  # derivative in the noise parameters, natural units, to be summed
+    rho_is_half_precision: bool  # d_unexplained = -precision / 2: saves two products
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +118,15 @@ def fit_projection(
     return posterior, settled.evidence, settled.sites
 
 
+def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
+    """sum of unexplained_n / (2 variance_n): what the collapsed bound charges for a small basis."""
+    chol, _ = factor_basis(kernel, Z)
+    Phi = solve_lower(chol, kernel_columns(kernel, Z, block.X))
+    unexplained = np.maximum(signal_diag(kernel, block.X) - np.einsum("dn,dn->n", Phi, Phi), 0.0)
+    variance = block.noise.variance + (white_diag(kernel, block.X) if has_white(kernel) else 0.0)
+    return float(np.sum(0.5 * unexplained / variance))
+
+
 def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | None = None) -> Evidence:
     """The evidence and its gradients, for learning."""
     K_dd = linearize(kernel, Z, Z)
@@ -126,18 +137,27 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
     Phi = solve_lower(chol, K_dn.value)
     settled = _settle(kernel, block, Phi, start)
 
-    m, rho, sites = settled.q.mean, settled.d_unexplained, settled.sites
+    m, sites = settled.q.mean, settled.sites
     P_inv = inverse_from_cholesky(settled.q.inner)
-    weighted = Phi * (-2.0 * rho)
-    inside = weighted @ Phi.T
+    error = sites.shift - sites.precision * (m @ Phi)
+    # chol^-T d/dPhi, with the small matrices multiplied first
+    left = solve_lower(chol, P_inv, transposed=True)
+    weighted = Phi * sites.precision
+    if settled.rho_is_half_precision:
+        inside = settled.q.inner @ settled.q.inner.T
+        inside.flat[:: len(inside) + 1] -= 1.0
+        left -= solve_lower(chol, np.eye(len(chol)), transposed=True)
+        dE_dKdn = -(left @ weighted)
+    else:
+        twice = Phi * (-2.0 * settled.d_unexplained)
+        inside = twice @ Phi.T
+        dE_dKdn = solve_lower(chol, twice, transposed=True)
+        dE_dKdn -= left @ weighted
+    dE_dKdn += np.outer(solve_lower(chol, m, transposed=True), error)
     inside += np.outer(m, m) + P_inv
     inside.flat[:: len(inside) + 1] -= 1.0
-    dE_dPhi = weighted
-    dE_dPhi -= (P_inv @ Phi) * sites.precision
-    dE_dPhi += np.outer(m, sites.shift - sites.precision * (m @ Phi))
-    dE_dKdn = solve_lower(chol, dE_dPhi, transposed=True)
-    half = solve_lower(chol, inside, transposed=True)
-    dE_dKdd = -0.5 * solve_lower(chol, half.T, transposed=True)
+    half = solve_lower(chol, np.ascontiguousarray(inside), transposed=True)
+    dE_dKdd = -0.5 * solve_lower(chol, np.ascontiguousarray(half.T), transposed=True)
     dE_dKdd.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(dE_dKdd))  # the nugget moves too
 
     theta_grad = K_dd.theta_vjp(dE_dKdd) + K_dn.theta_vjp(dE_dKdn)
@@ -163,7 +183,7 @@ def _signal_diag_vjp(kernel, X: FloatArray, dE_ddiag: FloatArray) -> FloatArray:
 
 
 def _coefficients(Phi: FloatArray, sites: RowSites) -> Coefficients:
-    P = (Phi * sites.precision) @ Phi.T
+    P = gram(Phi * np.sqrt(sites.precision))
     P.flat[:: len(P) + 1] += 1.0
     inner, _ = cholesky(P)
     return Coefficients(solve_cholesky(inner, Phi @ sites.shift), inner)
@@ -193,12 +213,19 @@ def _collapse(block: Block, Phi, unexplained, white) -> Settled:
         - (Phi @ sites.shift) @ q.mean
         + precision @ unexplained
     )
-    w = solve_lower(q.inner, Phi)
-    var = unexplained + np.einsum("dn,dn->n", w, w)
     error = residual - q.mean @ Phi
-    d_variance = 0.5 * precision * (precision * (error**2 + var) - 1.0)
+    if np.ndim(white) == 0 and np.ndim(block.noise.variance) == 0:
+        # sum over rows of phi^T P^-1 phi = tr(P^-1 (P - I)) / precision
+        inverse = solve_lower(q.inner, np.eye(len(q.mean)))
+        spread = np.sum(unexplained) + (len(q.mean) - np.sum(inverse**2)) / precision[0]
+        d_variance = 0.5 * precision[:1] * (precision[0] * (error @ error + spread) - n)
+        d_white = None
+    else:
+        w = solve_lower(q.inner, Phi)
+        var = unexplained + np.einsum("dn,dn->n", w, w)
+        d_white = d_variance = 0.5 * precision * (precision * (error**2 + var) - 1.0)
     grads = {"variance": d_variance, "bias": precision * error}
-    return Settled(sites, q, float(evidence), -0.5 * precision, d_variance, grads)
+    return Settled(sites, q, float(evidence), -0.5 * precision, d_white, grads, True)
 
 
 def _propagate(block: Block, Phi, spread, start: RowSites | None) -> Settled:
@@ -229,7 +256,7 @@ def _propagate(block: Block, Phi, spread, start: RowSites | None) -> Settled:
         last_move, last_evidence = move, evidence
     d_spread = 0.5 * (g * g - nu)
     grads = block.noise.log_partition_grad(block.y, cavity_mean, cavity_var + spread)
-    return Settled(sites, q, evidence, d_spread, d_spread, grads)
+    return Settled(sites, q, evidence, d_spread, d_spread, grads, False)
 
 
 def _wanted_sites(g, nu, cavity_mean, cavity_var) -> RowSites:

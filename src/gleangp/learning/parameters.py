@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class Parameters:
     priors: Mapping[str, Prior] = field(default_factory=dict)
     noise_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def n_kernel(self) -> int:
         """Number of free kernel parameters."""
         return self.kernel.n_dims
@@ -84,7 +85,7 @@ class Parameters:
         value, gradient, at = 0.0, np.zeros(len(z)), 0
         if not self.priors:
             return value, gradient
-        for name, size in self._layout():
+        for name, size in self._layout:
             prior = self.priors.get(name)
             part = slice(at, at + size)
             if prior is not None:
@@ -100,12 +101,10 @@ class Parameters:
         kernel, values = self.unpack(z)
         return replace(self, kernel=kernel, noise=replace(self.noise, **values))
 
-    def _layout(self):
-        for h in self.kernel.hyperparameters:
-            if not h.fixed:
-                yield h.name, h.n_elements
-        for name in self.learn_noise:
-            yield f"noise__{name}", np.size(self.noise.parameters[name])
+    @cached_property
+    def _layout(self) -> list[tuple[str, int]]:
+        free = [(h.name, h.n_elements) for h in self.kernel.hyperparameters if not h.fixed]
+        return free + [(f"noise__{n}", np.size(self.noise.parameters[n])) for n in self.learn_noise]
 
     def _bounds_of(self, name: str) -> tuple[float, float]:
         transform = self.noise.transforms[name]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from gleangp._typing import IntArray
@@ -36,10 +37,14 @@ from gleangp.selection.base import Chosen, Selection, Selector
 from gleangp.selection.everything import keep_everything
 from gleangp.selection.selectors import RandomSelector
 
-# With more rows than this, the first parameters are learnt on a random part of them.
-_WARM_UP_ROWS = 1000
-_WARM_UP_PART = 500
-_WARM_UP_ACTIVE = 150
+# With many rows, the first parameters are learnt on random parts of them: some tasks, and of each not
+# more rows than leave room for four tasks.
+_FIRST_PART = 400
+_SECOND_PART = 800
+_LITTLE = 10.0
+# Nats per row that the basis may leave unexplained for the collapsed bound to be a guide to the
+# parameters. A looser bound is raised by calling noise what the basis cannot express.
+_TIGHT = 0.1
 
 
 def no_report(round_: int, value: float) -> None:
@@ -53,6 +58,7 @@ class Settings:
     selector: Selector
     n_active: int
     posterior: str = "projected"  # or "active"
+    n_learning: int = 300  # most basis points of a task while learning: steps cost their square
     optimize: bool = True
     n_rounds: int = 5
     max_iter: int = 100
@@ -114,26 +120,71 @@ def learn_shared_kernel(
         settings = replace(
             settings, selector=Chosen(choose_points(parameters.kernel, blocks, settings, seed))
         )
-    free = settings.optimize and (parameters.n_kernel + len(parameters.learn_noise)) > 0
-    if not free:
-        return _finish(parameters, blocks, settings, seed, 0, True, 0.0)
-    if settings.posterior == "projected" and n_rows > _WARM_UP_ROWS:
-        parameters = _warm_up(parameters, blocks, settings, rng)
-    best, best_value, value, change = parameters, -np.inf, -np.inf, np.inf
-    converged, n_rounds = False, 0
-    one_round = _is_exact(blocks, settings)
-    for n_rounds in range(1, settings.n_rounds + 1):
+    exact = _is_exact(blocks, settings)
+    if not (settings.optimize and (parameters.n_kernel or parameters.learn_noise)):
+        return _finish(parameters, blocks, None, settings, seed, _Course(0, True, 0.0))
+    if settings.posterior == "projected" or exact:
+        for part in (_FIRST_PART, _SECOND_PART):
+            if n_rows > 2 * part:
+                parameters = _learn_on_part(parameters, blocks, part, settings, rng)
+        return _climb(parameters, blocks, settings, seed, rng)
+    return _alternate(parameters, blocks, settings, seed, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """How the rounds went."""
+
+    n_rounds: int
+    converged: bool
+    last_change: float
+
+
+def _climb(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
+    """Rounds whose evidence is that of all rows, so that it can only rise.
+
+    A new selection is taken only if it raises the evidence at the parameters learnt so far. Where the
+    basis is too small for the bound to guide, the parameters learnt exactly on a part are kept.
+    """
+    n_rows = sum(len(b) for b in blocks)
+    value, change, selection, n_rounds, settled = -np.inf, np.inf, None, 0, False
+    while n_rounds < settings.n_rounds and not settled:
+        blocks = _with_noise(blocks, parameters)
+        candidate = choose_points(parameters.kernel, blocks, settings, seed)
+        evidence = _evidence(parameters.kernel, blocks, candidate, settings)
+        if n_rows > 2 * _FIRST_PART and n_rounds == 0 and evidence.slack(parameters.kernel) > _TIGHT * n_rows:
+            return _finish(parameters, blocks, candidate, settings, seed, _Course(1, True, 0.0))
+        if n_rounds > 0 and _value_at(parameters, evidence) <= value + settings.tol * n_rows:
+            settled = True
+            break
+        n_rounds += 1
+        selection = candidate
+        optimum = _maximize(parameters, evidence, settings, rng, settings.n_restarts if n_rounds == 1 else 0)
+        parameters = parameters.with_values(optimum.theta)
+        change, value = -optimum.value - value, -optimum.value
+        settings.report(n_rounds, value)
+        settled = optimum.converged and isinstance(evidence, ActiveGaussianEvidence)
+    # Rounds that ran out while each still gained a little are not worth a warning.
+    settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
+    course = _Course(n_rounds, settled and optimum.converged, change)
+    return _finish(parameters, blocks, selection, settings, seed, course)
+
+
+def _alternate(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
+    """Rounds of LPJ05 algorithm 2: each sees the evidence of its own active points; the best is kept."""
+    n_rows = sum(len(b) for b in blocks)
+    best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
+    while n_rounds < settings.n_rounds and not settled:
+        n_rounds += 1
         optimum, parameters = _learn_once(parameters, blocks, settings, seed, rng, n_rounds)
-        change = -optimum.value - value
-        value = -optimum.value
+        change, value = -optimum.value - value, -optimum.value
         settings.report(n_rounds, value)
         if value > best_value:
             best, best_value = parameters, value
-        converged = optimum.converged and (one_round or abs(change) <= settings.tol * n_rows)
-        if converged or (n_rounds > 1 and change < 0.0):
-            converged = True
-            break
-    return _finish(best, blocks, settings, seed, n_rounds, converged, change)
+        settled = optimum.converged and change <= settings.tol * n_rows
+    settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
+    course = _Course(n_rounds, settled and optimum.converged, change)
+    return _finish(best, blocks, None, settings, seed, course)
 
 
 def fit_blocks(
@@ -170,9 +221,11 @@ def choose_points(kernel, blocks, settings: Settings, seed: int) -> Selection:
 
 
 def _learn_once(parameters, blocks, settings, seed, rng, round_) -> tuple[Optimum, Parameters]:
+    """Select, then learn: kernel and noise together, or one after the other where sites are held."""
     blocks = _with_noise(blocks, parameters)
     n_restarts = settings.n_restarts if round_ == 1 else 0
-    evidence = _evidence(parameters.kernel, blocks, settings, seed)
+    selection = choose_points(parameters.kernel, blocks, settings, seed)
+    evidence = _evidence(parameters.kernel, blocks, selection, settings)
     if not isinstance(evidence, ActiveSiteEvidence):
         optimum = _maximize(parameters, evidence, settings, rng, n_restarts)
         return optimum, parameters.with_values(optimum.theta)
@@ -206,23 +259,31 @@ def _learn_noise(parameters, blocks, settings, seed) -> Parameters:
     return replace(noise_only.with_values(optimum.theta), kernel=parameters.kernel)
 
 
-def _evidence(kernel, blocks, settings, seed):
+def _evidence(kernel, blocks, selection: Selection, settings):
+    """The objective of a round, for given active points."""
     if _is_exact(blocks, settings):
-        return ActiveGaussianEvidence(blocks)
-    selection = choose_points(kernel, blocks, settings, seed)
+        return ActiveGaussianEvidence(kernel, blocks)
     kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
     if settings.posterior == "projected":
-        return ProjectedEvidence(blocks, [b.X for b in kept])
+        return ProjectedEvidence(blocks, [b.X[: settings.n_learning] for b in kept])
     if not blocks[0].noise.precision_depends_on_mean:
-        return ActiveGaussianEvidence(kept)
+        return ActiveGaussianEvidence(kernel, kept)
     sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
     return ActiveSiteEvidence([k.X for k in kept], sites)
 
 
+def _value_at(parameters, evidence) -> float:
+    """Objective (evidence and priors) at the present parameters."""
+    z = parameters.start()
+    return evidence(parameters.kernel, parameters.noise_values(z))[0] + parameters.log_prior(z)[0]
+
+
 def _maximize(parameters, evidence, settings, rng, n_restarts) -> Optimum:
+    kernel = clone(parameters.kernel)  # one copy for the whole search: clones cost as much as small tasks
+
     def objective(z):
-        kernel, noise_values = parameters.unpack(z)
-        value, theta_grad, noise_grads = evidence(kernel, noise_values)
+        kernel.theta = z[: parameters.n_kernel]
+        value, theta_grad, noise_grads = evidence(kernel, parameters.noise_values(z))
         noise_grad = parameters.noise_gradient(z, noise_grads)
         log_prior, prior_grad = parameters.log_prior(z)
         return -(value + log_prior), -(np.concatenate([theta_grad, noise_grad]) + prior_grad)
@@ -237,33 +298,42 @@ def _maximize(parameters, evidence, settings, rng, n_restarts) -> Optimum:
     )
 
 
-def _warm_up(parameters, blocks, settings, rng) -> Parameters:
-    """Parameters learnt on a random part of the rows of all tasks."""
-    n_rows = sum(len(b) for b in blocks)
-    chosen = np.sort(rng.choice(n_rows, size=_WARM_UP_PART, replace=False))
-    edges = np.cumsum([0] + [len(b) for b in blocks])
-    part = [
-        b.at(chosen[(chosen >= lo) & (chosen < hi)] - lo)
-        for b, lo, hi in zip(_with_noise(blocks, parameters), edges[:-1], edges[1:], strict=True)
-    ]
-    part = [b for b in part if len(b)]
-    exact = all(_is_plain(b) for b in part)
-    small = replace(
-        settings,
-        selector=RandomSelector(),  # others may ask more of a task than its few rows here can give
-        n_active=_WARM_UP_PART if exact else min(_WARM_UP_ACTIVE, settings.n_active),
-        n_rounds=1,
-    )
-    _, parameters = _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1)
-    return parameters
+def _learn_on_part(parameters, blocks, n_part, settings, rng) -> Parameters:
+    """Parameters learnt on a random part of the rows: exactly for Gaussian noise, else on a small basis."""
+    part = _some_rows(_with_noise(blocks, parameters), n_part, rng)
+    gaussian = not any(b.noise.precision_depends_on_mean for b in part)
+    n_active = sum(len(b) for b in part) if gaussian else min(settings.n_active, n_part // 2)
+    # Other selectors may ask more of a task than its few rows here can give.
+    small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
+    return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1)[1]
 
 
-def _finish(parameters, blocks, settings, seed, n_rounds, converged, change) -> SharedKernelFit:
+def _some_rows(blocks: list[Block], n_part: int, rng) -> list[Block]:
+    most = n_part if len(blocks) == 1 else n_part // 4
+    part, left = [], n_part
+    for t in rng.permutation(len(blocks)):
+        take = min(len(blocks[t]), most, left)
+        part.append(blocks[t].at(np.sort(rng.choice(len(blocks[t]), size=take, replace=False))))
+        left -= take
+        if left == 0:
+            break
+    return part
+
+
+def _finish(parameters, blocks, selection, settings, seed, course: _Course) -> SharedKernelFit:
     blocks = _with_noise(blocks, parameters)
-    selection = choose_points(parameters.kernel, blocks, settings, seed)
+    if selection is None:
+        selection = choose_points(parameters.kernel, blocks, settings, seed)
     posteriors, sites, log_evidence = fit_blocks(parameters.kernel, blocks, selection, settings)
     return SharedKernelFit(
-        parameters, selection, posteriors, sites, log_evidence, n_rounds, converged, change
+        parameters,
+        selection,
+        posteriors,
+        sites,
+        log_evidence,
+        course.n_rounds,
+        course.converged,
+        course.last_change,
     )
 
 

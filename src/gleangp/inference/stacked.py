@@ -1,0 +1,92 @@
+"""Exact evidence of many small tasks at once.
+
+Tasks are put into stacks of nearly equal size and padded with rows that are independent of everything:
+a padded row has covariance zero with all others, variance one and target zero, so it adds nothing to
+the log evidence but a known constant. Kernel matrices and contractions are then array operations over
+the whole stack, and only LAPACK is called task by task.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.block import Block
+from gleangp.kernels.stacked import StackLinearization, linearize_stack
+
+_LARGEST_TASK = 256  # rows; larger tasks keep LAPACK busy on their own
+_STACK_ENTRIES = 400_000  # of the kernel matrices of one stack: they stay in the cache
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+
+
+class Stack:
+    """Blocks of nearly equal size with Gaussian noise, padded to one array."""
+
+    def __init__(self, blocks: list[Block]):
+        n = max(len(b) for b in blocks)
+        T, p = len(blocks), blocks[0].X.shape[1]
+        self.blocks = blocks
+        self.X = np.empty((T, n, p))
+        self.y = np.zeros((T, n))
+        self.real = np.zeros((T, n), dtype=bool)
+        for t, block in enumerate(blocks):
+            self.X[t, : len(block)] = block.X
+            self.X[t, len(block) :] = block.X[0]
+            self.y[t, : len(block)] = block.y - block.noise.bias
+            self.real[t, : len(block)] = True
+        self.padded = not self.real.all()
+        self.pairs = self.real[:, :, None] & self.real[:, None, :]
+
+    def log_evidence(
+        self, K: StackLinearization, variances: list[FloatArray | float]
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Sum of log N(y | 0, K + variance), its gradient in theta, and in every row's variance."""
+        T, n = self.y.shape
+        C = np.array(np.broadcast_to(K.value, (T, n, n)))
+        if self.padded:
+            C[~self.pairs] = 0.0
+        diagonal = np.einsum("tii->ti", C)  # a view that can be written to
+        for t, variance in enumerate(variances):
+            diagonal[t, self.real[t]] += variance
+        if self.padded:
+            diagonal[~self.real] = 1.0
+        log_det = 0.0
+        for t in range(T):
+            # The symmetric matrix is its own transpose: LAPACK's columns are our rows.
+            chol, info = lapack.dpotrf(C[t].T, lower=1, clean=0, overwrite_a=1)
+            if info:
+                raise NotPositiveDefiniteError(f"the covariance of a task of {n} rows has no Cholesky factor")
+            log_det += 2.0 * float(np.log(chol.diagonal()).sum())
+            lapack.dpotri(chol, lower=1, overwrite_c=1)
+        # dpotri leaves the lower triangle of the inverse in LAPACK's order: the upper one of C.
+        inverse = np.triu(C)
+        inverse += np.triu(C, 1).transpose(0, 2, 1)
+        weights = np.einsum("tij,tj->ti", inverse, self.y)
+        value = -0.5 * (float(np.sum(weights * self.y)) + log_det + self.real.sum() * _LOG_TWO_PI)
+        dL_dK = weights[:, :, None] * weights[:, None, :]
+        dL_dK -= inverse
+        dL_dK *= 0.5
+        if self.padded:
+            dL_dK[~self.pairs] = 0.0
+        return value, K.theta_vjp(dL_dK), np.einsum("tii->ti", dL_dK)[self.real]
+
+
+def stack_blocks(kernel, blocks: list[Block]) -> tuple[list[Stack], list[Block]]:
+    """Stacks of small blocks, and the blocks that are better left alone."""
+    small = sorted((b for b in blocks if 0 < len(b) <= _LARGEST_TASK), key=len)
+    alone = [b for b in blocks if len(b) > _LARGEST_TASK]
+    if len(small) < 4 or linearize_stack(kernel, small[0].X[None]) is None:
+        return [], [b for b in blocks if len(b)]
+    stacks, start = [], 0
+    while start < len(small):
+        # Padding costs cubically: a stack holds sizes up to a fifth larger than its smallest.
+        limit = max(len(small[start]) + 4, int(1.2 * len(small[start])))
+        most = max(1, _STACK_ENTRIES // limit**2)
+        stop = start
+        while stop < len(small) and len(small[stop]) <= limit and stop - start < most:
+            stop += 1
+        stacks.append(Stack(small[start:stop]))
+        start = stop
+    return stacks, alone

@@ -1,0 +1,145 @@
+"""Kernel matrices of many small tasks at once.
+
+A fit over hundreds of tasks of a few dozen rows spends its time in Python, not in arithmetic. Here the
+rows of T tasks stand in one array (T, n, p), and one call gives all T matrices and contracts all
+their derivatives. Only kernels built of the parts below can be stacked; the others are evaluated
+task by task.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+
+import numpy as np
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Kernel,
+    Product,
+    Sum,
+    WhiteKernel,
+)
+
+from gleangp._typing import FloatArray
+from gleangp.kernels.gradients import is_free, rule_for
+from gleangp.kernels.scaled_inputs import ScaledInputs
+
+# Beyond this squared norm (in length scales) the matrix product loses digits; see `stationary`.
+_LARGEST_SQUARE = 2.0**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackLinearization:
+    """Matrices of all tasks (white included), and dL/dtheta from symmetric dL/dK of all tasks."""
+
+    value: FloatArray  # broadcasts to (T, n, n)
+    theta_vjp: Callable[[FloatArray], FloatArray]  # (T, n, n), symmetric -> (q,)
+
+
+@singledispatch
+def linearize_stack(kernel: Kernel, X: FloatArray) -> StackLinearization | None:
+    """K(X_t) of every task and its derivative, or None where the kernel has no rule for it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel.
+    X : ndarray of shape (T, n, p)
+        Rows of T tasks of equal size.
+
+    Returns
+    -------
+    StackLinearization or None
+        With ``.value`` and ``.theta_vjp``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> X = np.arange(6.0).reshape(3, 2, 1)
+    >>> linearize_stack(2.0 * RBF(), X).value.shape
+    (3, 2, 2)
+    """
+    return None
+
+
+@rule_for(linearize_stack, RBF)
+def _(kernel, X):
+    scale = np.asarray(kernel.length_scale, dtype=float)
+    U = (X - X.mean(axis=(0, 1))) / scale
+    norms = np.einsum("tik,tik->ti", U, U)
+    if norms.max(initial=0.0) > _LARGEST_SQUARE:
+        return None
+    exponent = U @ U.transpose(0, 2, 1)
+    exponent -= 0.5 * (norms[:, :, None] + norms[:, None, :])
+    np.minimum(exponent, 0.0, out=exponent)
+    K = np.exp(exponent)
+    if scale.size > 1:
+
+        def theta_vjp(dL_dK):
+            W = dL_dK * K
+            pulled = W.sum(axis=2)[:, :, None] * U - W @ U
+            return 2.0 * np.einsum("tik,tik->k", pulled, U)
+    else:
+
+        def theta_vjp(dL_dK):
+            return np.array([-2.0 * np.einsum("tij,tij,tij->", dL_dK, K, exponent)])
+
+    return StackLinearization(K, theta_vjp if is_free(kernel.length_scale_bounds) else _nothing)
+
+
+@rule_for(linearize_stack, ConstantKernel)
+def _(kernel, X):
+    c = kernel.constant_value
+    free = is_free(kernel.constant_value_bounds)
+    value = np.full((1, 1, 1), c)
+    return StackLinearization(value, (lambda G: np.array([c * G.sum()])) if free else _nothing)
+
+
+@rule_for(linearize_stack, WhiteKernel)
+def _(kernel, X):
+    s = kernel.noise_level
+    free = is_free(kernel.noise_level_bounds)
+    value = s * np.eye(X.shape[1])[None]
+    return StackLinearization(value, (lambda G: np.array([s * np.einsum("tii->", G)])) if free else _nothing)
+
+
+@rule_for(linearize_stack, DotProduct)
+def _(kernel, X):
+    square = kernel.sigma_0**2
+    free = is_free(kernel.sigma_0_bounds)
+    value = X @ X.transpose(0, 2, 1) + square
+    return StackLinearization(value, (lambda G: np.array([2.0 * square * G.sum()])) if free else _nothing)
+
+
+@rule_for(linearize_stack, Sum)
+def _(kernel, X):
+    k1, k2 = linearize_stack(kernel.k1, X), linearize_stack(kernel.k2, X)
+    if k1 is None or k2 is None:
+        return None
+    return StackLinearization(
+        k1.value + k2.value, lambda G: np.concatenate([k1.theta_vjp(G), k2.theta_vjp(G)])
+    )
+
+
+@rule_for(linearize_stack, Product)
+def _(kernel, X):
+    k1, k2 = linearize_stack(kernel.k1, X), linearize_stack(kernel.k2, X)
+    if k1 is None or k2 is None:
+        return None
+    return StackLinearization(
+        k1.value * k2.value,
+        lambda G: np.concatenate([k1.theta_vjp(G * k2.value), k2.theta_vjp(G * k1.value)]),
+    )
+
+
+@rule_for(linearize_stack, ScaledInputs)
+def _(kernel, X):
+    if is_free(kernel.scales_bounds):
+        return None
+    return linearize_stack(kernel.kernel, X * np.asarray(kernel.scales, dtype=float))
+
+
+def _nothing(dL_dK):
+    return np.empty(0)
