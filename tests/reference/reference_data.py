@@ -25,9 +25,7 @@ def load(name: str) -> dict[str, Any]:
     """The content of a reference file such as "kernels.json"; skips the test where it is absent."""
     path = folder() / name
     if not path.is_file():
-        pytest.skip(
-            f"no reference numbers: {path} not found (set GLEANGP_REFERENCE to their folder)"
-        )
+        pytest.skip(f"no reference numbers: {path} not found (set GLEANGP_REFERENCE to their folder)")
     with path.open(encoding="utf-8") as file:
         return json.load(file)
 
@@ -42,3 +40,8 @@ def entry_names(name: str) -> list[str]:
         return []
     with path.open(encoding="utf-8") as file:
         return list(json.load(file))
+
+
+def entry_names_with(name: str, output: str) -> list[str]:
+    """Names of the entries of a file whose outputs include the one named; empty where it is absent."""
+    return [entry for entry in entry_names(name) if output in load(name)[entry]["outputs"]]
