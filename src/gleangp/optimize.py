@@ -89,14 +89,14 @@ def minimize(
 
 def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
     best = Optimum(start, np.inf, False, 0, "not evaluated")
-    ceiling = None
+    ceiling = reason = None
 
     def guarded(theta):
-        nonlocal best, ceiling
+        nonlocal best, ceiling, reason
         try:
             value, gradient = objective(theta)
-        except NotPositiveDefiniteError:
-            value, gradient = np.inf, np.zeros_like(theta)
+        except NotPositiveDefiniteError as error:
+            value, gradient, reason = np.inf, np.zeros_like(theta), error
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             if ceiling is None:  # the start itself is infeasible: a flat floor would end the run
                 return 1e25, np.zeros_like(theta)
@@ -120,8 +120,8 @@ def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
     if not np.isfinite(best.value):
         raise NotPositiveDefiniteError(
             f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
-            " nor near it. Check the kernel's initial parameters, or add noise."
-        )
+            f" nor near it: {reason or 'it overflows'}\nCheck the kernel and its initial parameters."
+        ) from reason
     # An "abnormal" line search at the floor of rounding error has still converged.
     converged = bool(result.success) or "ABNORMAL" in str(result.message).upper()
     return Optimum(best.theta, float(best.value), converged, int(result.nfev), str(result.message))

@@ -38,7 +38,8 @@ class TargetUnits:
         if self.shared:
             mean, scale = self.mean[0], self.scale[0]
         else:
-            mean, scale = (np.mean(y), _spread(y)) if len(y) else (0.0, 1.0)
+            mean = np.mean(y) if len(y) else np.median(self.mean)
+            scale = _spread(y, otherwise=float(np.median(self.scale)))  # one row has no spread
         return TargetUnits(np.append(self.mean, mean), np.append(self.scale, scale), self.shared)
 
 
@@ -48,22 +49,27 @@ def natural_units(n_tasks: int) -> TargetUnits:
 
 
 def standard_units(y: FloatArray, blocks: list[IntArray]) -> TargetUnits:
-    """Units that standardise labelled targets `y`, of which each block is one task's rows."""
+    """Units that standardise targets `y`; each block is the labelled rows of one task."""
     filled = [y[rows] for rows in blocks if len(rows)]
+    labelled = np.concatenate(filled)
     means = np.array([np.mean(part) for part in filled])
     sizes = np.array([len(part) for part in filled])
     deviations = np.concatenate([part - m for part, m in zip(filled, means, strict=True)])
     n_tasks = len(blocks)
     if n_tasks == 1 or (sizes == 1).all():
-        return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, _spread(y)), shared=True)
+        return _shared_units(n_tasks, labelled, _spread(labelled))
     within = _spread(deviations, centred=True)
     if _share_units(filled, means, within):
-        return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, within), shared=True)
-    mean, scale = np.zeros(n_tasks), np.full(n_tasks, within)
+        return _shared_units(n_tasks, labelled, within)
+    mean, scale = np.full(n_tasks, np.median(means)), np.full(n_tasks, within)
     for task, rows in enumerate(blocks):
         if len(rows):
-            mean[task], scale[task] = np.mean(y[rows]), _spread(y[rows])
+            mean[task], scale[task] = np.mean(y[rows]), _spread(y[rows], otherwise=within)
     return TargetUnits(mean, scale, shared=False)
+
+
+def _shared_units(n_tasks: int, y: FloatArray, scale: float) -> TargetUnits:
+    return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, scale), shared=True)
 
 
 def _share_units(filled, means, within) -> bool:
@@ -73,8 +79,10 @@ def _share_units(filled, means, within) -> bool:
     return bool(alike and np.std(means) <= _OWN_UNITS * within)
 
 
-def _spread(y: FloatArray, *, centred: bool = False) -> float:
-    """Standard deviation; 1 for targets that are constant up to rounding."""
+def _spread(y: FloatArray, *, centred: bool = False, otherwise: float = 1.0) -> float:
+    """Standard deviation; `otherwise` for targets that are constant up to rounding, or none."""
+    if len(y) == 0:
+        return otherwise
     spread = float(np.sqrt(np.mean(y**2)) if centred else np.std(y))
     tiny = 10.0 * np.finfo(float).eps * float(np.max(np.abs(y), initial=0.0))
-    return spread if spread > tiny else 1.0
+    return spread if spread > tiny else otherwise

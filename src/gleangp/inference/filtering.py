@@ -22,10 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.noise import NoiseModel
 
 PRECISION_FLOOR = 2.0**-52
+# How far below zero rounding can take a variance, relative to the largest prior variance.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +66,7 @@ class Filter:
         self.noise = noise
         self.mean = np.zeros(len(y))
         self.var = np.array(prior_var, dtype=np.float64)
+        self._least_var = -_ROUNDING * float(np.max(self.var, initial=0.0))
         self.rows = np.empty((0, len(y)))
         self.size = 0
         self.history: list[Inclusion] = []
@@ -79,6 +83,7 @@ class Filter:
         """A filter over some of the rows, in the same state but with no history."""
         part = Filter(self.y[index], self.noise.at(index), self.var[index])
         part.mean = self.mean[index]
+        part._least_var = self._least_var
         part.rows = self.rows[: self.size, index]
         part.size = self.size
         return part
@@ -110,6 +115,13 @@ class Filter:
         self.var -= np.einsum("kn,kn->n", new_rows, new_rows)
         self.mean += mean_steps(inclusions) @ new_rows
         self.history += inclusions
+        if not np.min(self.var, initial=0.0) >= self._least_var:
+            row = int(np.argmin(self.var))
+            raise NotPositiveDefiniteError(
+                f"the covariance matrix of {len(self.y)} rows is not positive definite: {self.size} of "
+                f"them leave row {row} a variance of {self.var[row]:.3g}. Use a kernel that is a "
+                "covariance function."
+            )
 
     def sites(self, count: int | None = None) -> Sites:
         """The sites of the first `count` absorbed points (all of them by default)."""
