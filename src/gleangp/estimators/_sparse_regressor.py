@@ -85,7 +85,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     kernel_ : Kernel
         With the learnt parameters.
     noise_ : gleangp.noise.Gaussian
-        The fitted noise, in units of the standardised target.
+        The fitted noise, in units of the standardised target; with a known variance per row, all of them.
     tasks_ : ndarray or None
         Names of the tasks.
     active_ : ndarray of shape (d,)
@@ -298,7 +298,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             labeled = np.flatnonzero(~np.isnan(y))
             units = self._units.with_task(y[labeled])
             codes = np.full(len(labeled), len(names) - 1)
-            block = Block(X[labeled], units.to_standard(y[labeled], codes), self.noise_)
+            noise = Gaussian(self._noise_at_new_rows())
+            block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
             settings = replace(self._settings([len(labeled)]), optimize=False)
             seed = int(generator_from(self.random_state).integers(2**31))
             model = add_task(self._model, block, settings, seed)
@@ -335,7 +336,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             standard = self._units.to_standard(y, codes)
             rows = [r[labeled[r]] for r in blocks_of_rows(codes, len(self._model.posteriors))]
             filled = {t: r for t, r in enumerate(rows) if len(r)}
-            blocks = {t: Block(X[r], standard[r], self.noise_) for t, r in filled.items()}
+            noise = Gaussian(self._noise_at_new_rows())
+            blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
             self._store(absorb_rows(self._model, blocks, filled, len(X)))
         return self
 
@@ -361,7 +363,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             priors = {**noise_prior(), **(default_priors(kernel) if self.kernel is None else {})}
         if self.noise_variance is not None:
             number = np.ndim(self.noise_variance) == 0
-            noise = Gaussian(float(self.noise_variance) if number else 1.0)
+            noise = Gaussian(float(self.noise_variance) if number else np.asarray(self.noise_variance, float))
         elif has_white(kernel):
             noise = Gaussian(_NO_OTHER_NOISE)
         else:
@@ -386,8 +388,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     def _noise_at_new_rows(self) -> float:
         if np.ndim(self.noise_variance):
             raise ValueError(
-                "include_noise=True, but noise_variance was given per training row, so the noise of "
-                "new rows is not known. Leave include_noise=False and add it yourself."
+                "noise_variance was given per training row, so the noise of new rows is not known. Fit "
+                "again with the new rows; in predict, leave include_noise=False and add it yourself."
             )
         return self.noise_.variance
 

@@ -42,6 +42,11 @@ class Sites:
     def __len__(self) -> int:
         return len(self.mean)
 
+    def followed_by(self, more: Sites) -> Sites:
+        """These sites, then those of more points."""
+        mean, precision = np.append(self.mean, more.mean), np.append(self.precision, more.precision)
+        return Sites(mean, precision, self.n_silent + more.n_silent)
+
 
 class Inclusion(NamedTuple):
     """A row that was absorbed: its marginal just before, and the moments of its noise there."""

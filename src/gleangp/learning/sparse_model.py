@@ -165,31 +165,26 @@ def absorb_rows(
 ) -> SparseModel:
     """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
     posteriors, all_sites = list(model.posteriors), list(model.sites)
-    new_active, new_task = [], []
+    active, active_task, gain = [model.active], [model.active_task], [model.gain]
+    log_evidence = model.log_evidence
     for task, block in blocks.items():
-        before = len(all_sites[task])
         if posteriors[task].inner is None:
-            posteriors[task], all_sites[task] = absorb_active(
-                model.kernel, posteriors[task], all_sites[task], block
-            )
-            joined = list(range(len(block)))
+            new = absorb_active(model.kernel, posteriors[task], all_sites[task], block)
         else:
-            posteriors[task], joined, more = absorb_projected(model.kernel, posteriors[task], block)
-            all_sites[task] = Sites(
-                np.append(all_sites[task].mean, more.mean),
-                np.append(all_sites[task].precision, more.precision),
-                all_sites[task].n_silent,
-            )
-        assert len(all_sites[task]) == before + len(joined)
-        new_active.append(model.n_rows + block_rows[task][joined])
-        new_task.append(np.full(len(joined), task))
-    added = np.concatenate(new_active) if new_active else np.zeros(0, dtype=np.intp)
+            new = absorb_projected(model.kernel, posteriors[task], block)
+        posteriors[task] = new.posterior
+        all_sites[task] = all_sites[task].followed_by(new.sites)
+        active.append(model.n_rows + block_rows[task][new.active])
+        active_task.append(np.full(len(new.active), task, dtype=np.intp))
+        gain.append(new.gain)
+        log_evidence += new.log_evidence
     return replace(
         model,
         posteriors=tuple(posteriors),
         sites=tuple(all_sites),
-        active=np.concatenate([model.active, added]),
-        active_task=np.concatenate([model.active_task, *new_task]).astype(np.intp),
-        gain=np.concatenate([model.gain, np.full(len(added), np.nan)]),
+        active=np.concatenate(active),
+        active_task=np.concatenate(active_task),
+        gain=np.concatenate(gain),
         n_rows=model.n_rows + n_rows,
+        log_evidence=log_evidence,
     )

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
+from gleangp.kernels import white_diag
 from gleangp.selection.base import Selection, Selector, draw_row
 from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.graph import GraphSelector
@@ -95,7 +96,7 @@ class ResidualSelector(BaseEstimator):
         active = tuple(np.array(r.picks[:c], np.intp) for r, c in zip(runs, counts, strict=True))
         gain = np.empty(n_active)
         for task, (run, block, rows) in enumerate(zip(runs, blocks, active, strict=True)):
-            var = np.array(run.residuals[: len(rows)])
+            var = np.array(run.residuals[: len(rows)]) + white_diag(kernel, block.X[rows])
             nu = block.noise.at(rows).precision(block.y[rows], np.zeros(len(rows)), var)
             gain[order == task] = EntropyReduction().gain(nu * var)
         return Selection(order, active, gain)
