@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from gleangp.estimators._task_column import TaskColumn
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
+    from gleangp.selection.descriptors import LabelRelevance, PosteriorRelevance
     from gleangp.selection.graph import GraphSelector
+    from gleangp.selection.relevance import TaskRelevance
     from gleangp.selection.selectors import (
         EntropySelector,
         InformationGainSelector,
@@ -31,12 +33,15 @@ __all__ = [
     "EntropySelector",
     "GraphSelector",
     "InformationGainSelector",
+    "LabelRelevance",
+    "PosteriorRelevance",
     "RandomSelector",
     "ResidualSelector",
     "ScaledInputs",
     "SparseGPClassifier",
     "SparseGPRegressor",
     "TaskColumn",
+    "TaskRelevance",
     "__version__",
     "exceptions",
     "stack_outputs",
@@ -49,12 +54,15 @@ _HOME = {
     "EntropySelector": "gleangp.selection.selectors",
     "GraphSelector": "gleangp.selection.graph",
     "InformationGainSelector": "gleangp.selection.selectors",
+    "LabelRelevance": "gleangp.selection.descriptors",
+    "PosteriorRelevance": "gleangp.selection.descriptors",
     "RandomSelector": "gleangp.selection.selectors",
     "ResidualSelector": "gleangp.selection.selectors",
     "ScaledInputs": "gleangp.kernels.scaled_inputs",
     "SparseGPClassifier": "gleangp.estimators._sparse_classifier",
     "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",
+    "TaskRelevance": "gleangp.selection.relevance",
     "exceptions": "gleangp.exceptions",
     "stack_outputs": "gleangp.tasks",
     "unstack_outputs": "gleangp.tasks",

@@ -116,6 +116,8 @@ def learn_shared_kernel(
     """
     seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
     n_rows = sum(len(b) for b in blocks)
+    if hasattr(settings.selector, "check_tasks"):
+        settings.selector.check_tasks(len(blocks))
     if getattr(settings.selector, "model_free", False):
         settings = replace(
             settings, selector=Chosen(choose_points(parameters.kernel, blocks, settings, seed))

@@ -35,7 +35,8 @@ class Selector(Protocol):
 
     A selector whose choice depends on neither kernel nor noise may say so with a true attribute
     `model_free`: it is then asked once per fit and not in every round. One that needs several tasks
-    names in `alone` the selector that serves a task on its own.
+    refuses a single one in `check_tasks(n_tasks)`, which is asked even where all rows are kept and
+    nothing is chosen, and names in `alone` the selector that serves a task on its own.
     """
 
     def select(

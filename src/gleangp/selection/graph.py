@@ -72,14 +72,14 @@ class GraphSelector(BaseEstimator):
         if n_active >= sum(len(b) for b in blocks):
             return keep_rows_in_order([len(b) for b in blocks])
         runs = self.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
-        graphs = [run.W for run in runs]
         runs, order = merge_runs(runs, n_active)
         counts = np.bincount(order, minlength=len(runs))
         active, gain = [], np.empty(len(order))
         for task, (run, count) in enumerate(zip(runs, counts, strict=True)):
             active.append(np.array(run.picks[:count], dtype=np.intp))
             gain[order == task] = run.keys[:count]
-        return Selection(order, tuple(active), gain, objective=mean_connectivity(graphs, active))
+        objective = mean_connectivity([run.W for run in runs], active)
+        return Selection(order, tuple(active), gain, objective=objective)
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing taken yet."""
@@ -87,6 +87,10 @@ class GraphSelector(BaseEstimator):
             GraphRun(self._graph(block.X, _where(task, len(blocks)), n_jobs), self.objective)
             for task, block in enumerate(blocks)
         ]
+
+    def achieved(self, runs) -> float:
+        """Eq. 10 for all picks of these runs together."""
+        return mean_connectivity([run.W for run in runs], [run.picks for run in runs])
 
     def connectivity(self, X, kept) -> float:
         """Mean over the rows left out of their strongest link to a kept one (Zhu & Sun 2013, eq. 10).
