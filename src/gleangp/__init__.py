@@ -12,6 +12,7 @@ from gleangp._version import __version__
 
 if TYPE_CHECKING:
     from gleangp import exceptions
+    from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
     from gleangp.estimators._sparse_classifier import SparseGPClassifier
     from gleangp.estimators._sparse_regressor import SparseGPRegressor
     from gleangp.estimators._task_column import TaskColumn
@@ -38,6 +39,7 @@ __all__ = [
     "RandomSelector",
     "ResidualSelector",
     "ScaledInputs",
+    "SharedLatentGPClassifier",
     "SparseGPClassifier",
     "SparseGPRegressor",
     "TaskColumn",
@@ -59,6 +61,7 @@ _HOME = {
     "RandomSelector": "gleangp.selection.selectors",
     "ResidualSelector": "gleangp.selection.selectors",
     "ScaledInputs": "gleangp.kernels.scaled_inputs",
+    "SharedLatentGPClassifier": "gleangp.estimators._shared_latent_classifier",
     "SparseGPClassifier": "gleangp.estimators._sparse_classifier",
     "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",

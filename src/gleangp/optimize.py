@@ -17,6 +17,7 @@ from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
+Report = Callable[[int, float], None]
 
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
@@ -32,6 +33,8 @@ class Optimum:
     converged: bool
     n_evaluations: int
     message: str
+    n_iterations: int = 0
+    last_change: float = 0.0  # of the value, in the last iteration
 
 
 def minimize(
@@ -43,6 +46,7 @@ def minimize(
     tol: float = 1e-5,
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
+    report: Report | None = None,
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
 
@@ -62,6 +66,8 @@ def minimize(
         Further starts, drawn uniformly inside the bounds around the first.
     rng : numpy.random.Generator, optional
         Needed with restarts.
+    report : callable, optional
+        Called with the number and the value of every iteration.
 
     Returns
     -------
@@ -83,11 +89,11 @@ def minimize(
         low = np.maximum(bounds[:, 0], start - _RESTART_REACH)
         high = np.minimum(bounds[:, 1], start + _RESTART_REACH)
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
-    runs = [_minimize_from(objective, s, bounds, max_iter, tol) for s in starts]
+    runs = [_minimize_from(objective, s, bounds, max_iter, tol, report) for s in starts]
     return min(runs, key=lambda run: run.value)
 
 
-def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
+def _minimize_from(objective, start, bounds, max_iter, tol, report=None) -> Optimum:
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
 
@@ -106,6 +112,13 @@ def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
         ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))
         return value, gradient
 
+    values: list[float] = []
+
+    def after_iteration(intermediate_result):
+        values.append(float(intermediate_result.fun))
+        if report is not None:
+            report(len(values), values[-1])
+
     if len(start) == 0:
         value, _ = objective(start)
         return Optimum(start, value, True, 1, "nothing to optimise")
@@ -115,6 +128,7 @@ def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
+        callback=after_iteration,
         options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
     )
     if not np.isfinite(best.value):
@@ -124,4 +138,12 @@ def _minimize_from(objective, start, bounds, max_iter, tol) -> Optimum:
         ) from reason
     # An "abnormal" line search at the floor of rounding error has still converged.
     converged = bool(result.success) or "ABNORMAL" in str(result.message).upper()
-    return Optimum(best.theta, float(best.value), converged, int(result.nfev), str(result.message))
+    return Optimum(
+        best.theta,
+        float(best.value),
+        converged,
+        int(result.nfev),
+        str(result.message),
+        n_iterations=len(values),
+        last_change=abs(values[-1] - values[-2]) if len(values) > 1 else 0.0,
+    )

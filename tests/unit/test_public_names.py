@@ -22,6 +22,7 @@ PUBLIC = [
     "RandomSelector",
     "ResidualSelector",
     "ScaledInputs",
+    "SharedLatentGPClassifier",
     "SparseGPClassifier",
     "SparseGPRegressor",
     "TaskColumn",

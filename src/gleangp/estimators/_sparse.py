@@ -13,11 +13,9 @@ from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp.estimators._defaults import default_n_active
-from gleangp.exceptions import TaskError
 from gleangp.learning.shared_kernel import Settings, no_report
 from gleangp.learning.sparse_model import SparseModel
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
-from gleangp.tasks import append_task, take_task_column
 
 SHARED_CONSTRAINTS = {
     "kernel": [Kernel, None],
@@ -107,22 +105,3 @@ class SparseGPMixin:
                 RuntimeWarning,
                 stacklevel=4,
             )
-
-    def _rows_of_new_task(self, X, task):
-        """Inputs of `add_task` without the task column, and the task names with the new one."""
-        if self.tasks_ is None:
-            raise TaskError(
-                f"this {type(self).__name__} was fitted without tasks, so {task!r} cannot be added. "
-                "Fit with tasks first."
-            )
-        names = append_task(self.tasks_, task)
-        has_column = hasattr(X, "columns") and self.task in list(X.columns)
-        if self.task is not None and (has_column or np.shape(X)[1:] == (self.n_features_in_,)):
-            X, given = take_task_column(X, self.task)
-            if any(g != task for g in given):
-                other = next(g for g in given if g != task)
-                raise TaskError(
-                    f"add_task was asked to add {task!r}, but its rows say {other!r} in the task "
-                    "column. Give the rows of one task, or leave the column out."
-                )
-        return X, names

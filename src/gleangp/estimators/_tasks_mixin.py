@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
-from gleangp.tasks import encode_tasks, lookup_tasks, take_task_column
+from gleangp.tasks import append_task, encode_tasks, lookup_tasks, take_task_column
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_on_failure"]
 
@@ -66,6 +66,7 @@ class TaskMixin:
 
     task: str | int | None
     tasks_: np.ndarray | None
+    n_features_in_: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # Requested at class level, so that users of metadata routing only switch it on. Set here,
@@ -136,6 +137,25 @@ class TaskMixin:
                 f"this {name} was fitted without tasks, and now tasks= is given. Leave it out, or "
                 "fit with tasks."
             )
+
+    def _rows_of_new_task(self, X: Any, task: Any) -> tuple[Any, np.ndarray]:
+        """Inputs of `add_task` without the task column, and the task names with the new one."""
+        if self.tasks_ is None:
+            raise TaskError(
+                f"this {type(self).__name__} was fitted without tasks, so {task!r} cannot be added. "
+                "Fit with tasks first."
+            )
+        names = append_task(self.tasks_, task)
+        has_column = hasattr(X, "columns") and self.task in list(X.columns)
+        if self.task is not None and (has_column or np.shape(X)[1:] == (self.n_features_in_,)):
+            X, given = take_task_column(X, self.task)
+            if any(g != task for g in given):
+                other = next(g for g in given if g != task)
+                raise TaskError(
+                    f"add_task was asked to add {task!r}, but its rows say {other!r} in the task "
+                    "column. Give the rows of one task, or leave the column out."
+                )
+        return X, names
 
 
 class TaskRegressorMixin(TaskMixin, RegressorMixin):

@@ -36,6 +36,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import TaskPosterior
+from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.kernels import (
     has_white,
     kernel_columns,
@@ -56,16 +57,6 @@ from gleangp.linalg import (
 # Added to K_dd, relative to its mean diagonal: smooth kernels at many points are singular in float64.
 # It acts as if the basis values were known up to 1e-4 of their standard deviation.
 NUGGET = 1e-8
-_MAX_SWEEPS = 60
-_TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowSites:
-    """Sites of all rows, in natural form."""
-
-    precision: FloatArray  # (n,)
-    shift: FloatArray  # (n,) precision * site mean
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,50 +220,14 @@ def _collapse(block: Block, Phi, unexplained, white) -> Settled:
 
 
 def _propagate(block: Block, Phi, spread, start: RowSites | None) -> Settled:
-    """Expectation propagation, all sites at once; `spread` (n,) is the variance of e_n and white noise.
+    """Expectation propagation, all sites at once; `spread` (n,) is the variance of e_n and white noise."""
 
-    A full step to the sites that the cavities ask for can overshoot: where the precisions swing, the
-    length of the swings gives the step that damps them. Marginalising e_n widens the cavity by `spread`.
-    """
-    n = len(block)
-    sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
-    step, last_move, last_evidence = 1.0, None, np.inf
-    for _ in range(_MAX_SWEEPS):
+    def marginals(sites: RowSites) -> Marginals:
         q = _coefficients(Phi, sites)
         w = solve_lower(q.inner, Phi)
-        var = np.einsum("dn,dn->n", w, w)
-        cavity_var = var / (1.0 - sites.precision * var)
-        cavity_mean = cavity_var * ((q.mean @ Phi) / var - sites.shift)
-        log_z, g, nu = block.noise.log_partition(block.y, cavity_mean, cavity_var + spread)
-        evidence = _ep_evidence(sites, q, Phi, cavity_mean, cavity_var, log_z)
-        if abs(evidence - last_evidence) <= _TOLERANCE * (1.0 + abs(evidence)):
-            break
-        target = _wanted_sites(g, nu, cavity_mean, cavity_var)
-        move = target.precision - sites.precision
-        if last_move is not None:
-            kept = float(move @ last_move) / max(float(last_move @ last_move), 1e-300)
-            step = min(max(step / max(1.0 - kept, 0.5), 0.25), 1.0)
-        sites = RowSites(sites.precision + step * move, sites.shift + step * (target.shift - sites.shift))
-        last_move, last_evidence = move, evidence
-    d_spread = 0.5 * (g * g - nu)
-    grads = block.noise.log_partition_grad(block.y, cavity_mean, cavity_var + spread)
-    return Settled(sites, q, evidence, d_spread, d_spread, grads, False)
+        return Marginals(q.mean @ Phi, np.einsum("dn,dn->n", w, w), log_determinant(q.inner), q)
 
-
-def _wanted_sites(g, nu, cavity_mean, cavity_var) -> RowSites:
-    """Sites that match the moments of every row; a row that would widen the posterior says nothing."""
-    left = 1.0 - nu * cavity_var
-    speaks = nu > 0.0
-    precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
-    shift = np.divide(g + nu * cavity_mean, left, out=np.zeros_like(nu), where=speaks)
-    return RowSites(precision, shift)
-
-
-def _ep_evidence(sites: RowSites, q: Coefficients, Phi, cavity_mean, cavity_var, log_z) -> float:
-    """log Z of EP: every site is scaled to give its row the right log_z under its cavity."""
-    grown = 1.0 + sites.precision * cavity_var
-    exponent = (
-        sites.shift**2 * cavity_var + 2.0 * sites.shift * cavity_mean - sites.precision * cavity_mean**2
-    )
-    local = np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown)
-    return float(local + 0.5 * ((Phi @ sites.shift) @ q.mean - log_determinant(q.inner)))
+    swept = sweep_rows(block, marginals, spread, start)
+    d_spread = 0.5 * (swept.g * swept.g - swept.nu)
+    grads = block.noise.log_partition_grad(block.y, swept.cavity_mean, swept.cavity_var)
+    return Settled(swept.sites, swept.marginals.state, swept.evidence, d_spread, d_spread, grads, False)

@@ -1,0 +1,233 @@
+"""What the shared-latent-space estimators have in common: parameters, the transformer, bookkeeping."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from gleangp._compat import Interval, StrOptions
+from gleangp.estimators._defaults import default_priors
+from gleangp.estimators._sparse import generator_from
+from gleangp.exceptions import LabelError
+from gleangp.kernels import has_white
+from gleangp.learning.latent_model import (
+    Labels,
+    LatentModel,
+    Settings,
+    fit_latent_model,
+    fit_new_task,
+    locate,
+    reconstruct,
+    relevance,
+)
+from gleangp.learning.parameters import Parameters
+from gleangp.tasks import take_task_column
+
+SHARED_CONSTRAINTS = {
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "kernel": [Kernel, None],
+    "ard": ["boolean"],
+    "back_constraint": [StrOptions({"mlp"}), None],
+    "hidden_units": [Interval(Integral, 1, None, closed="left")],
+    "n_observed": [Interval(Integral, 1, None, closed="left"), None],
+    "label_weight": [Interval(Real, 0, None, closed="left")],
+    "weight_decay": [Interval(Real, 0, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "n_init": [Interval(Integral, 1, None, closed="left")],
+    "task": [str, Integral, None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+_WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
+_REPORT_EVERY = 10
+
+
+def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
+    """RBF and a bias, both started where positions of unit variance want them (UQD07 eq. 2)."""
+    length_scale = np.ones(n_components) if ard and n_components > 1 else 1.0
+    return ConstantKernel(1.0, (1e-3, 1e3)) * RBF(length_scale, (0.03, 30.0)) + ConstantKernel(
+        0.1, (1e-6, 1e2)
+    )
+
+
+class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Learning from coded labels, and the way to the latent space and back."""
+
+    def transform(self, X):
+        """Latent positions of rows of any task.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs, with the task column if the estimator names one (its values play no part).
+
+        Returns
+        -------
+        ndarray or frame of shape (n, n_components)
+            A frame after ``set_output(transform="pandas")``.
+        """
+        check_is_fitted(self)
+        return locate(self._model, self._inputs(X))
+
+    def inverse_transform(self, Z, return_std=False):
+        """Features at latent positions: the mean of the map to the observations.
+
+        Parameters
+        ----------
+        Z : frame or array-like of shape (n, n_components)
+            Latent positions.
+        return_std : bool, default=False
+            Return the standard deviation of every feature too: of the map, its noise, and the
+            components of the features that the map leaves out.
+
+        Returns
+        -------
+        X : ndarray of shape (n, p)
+            Without the task column.
+        std : ndarray of shape (n, p)
+            Only if asked for.
+        """
+        check_is_fitted(self)
+        Z = check_array(Z, dtype=np.float64, estimator=self, input_name="Z")
+        n_components = self._model.positions.shape[1]
+        if Z.shape[1] != n_components:
+            raise ValueError(
+                f"Z has {Z.shape[1]} columns, but the latent space of this {type(self).__name__} has "
+                f"{n_components} dimensions. Give positions as transform returns them."
+            )
+        mean, var = reconstruct(self._model, Z)
+        return (mean, np.sqrt(var)) if return_std else mean
+
+    @property
+    def _n_features_out(self):
+        return self._model.positions.shape[1]
+
+    def _inputs(self, X):
+        """Rows without the task column; their tasks play no part."""
+        if self.task is None:
+            return validate_data(self, X, dtype=np.float64, reset=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        X, _ = take_task_column(X, self.task)
+        return check_array(X, dtype=np.float64, estimator=self, input_name="X")
+
+    def _learn(self, X, labels: list[Labels]) -> None:
+        self._check_dimensions(X)
+        model = fit_latent_model(X, labels, self._settings(), generator_from(self.random_state))
+        self.embedding_ = model.positions
+        self.n_iter_ = model.n_iterations
+        self.objective_ = model.objective
+        self.kernel_ = model.observation_map.kernel
+        self._n_inputs = X.shape[1]
+        self._store(model)
+        self._warn_about(model)
+
+    def _learn_new_task(self, X, targets) -> None:
+        model, _ = fit_new_task(self._model, X, targets, self._settings())
+        self._store(model)
+
+    def _store(self, model: LatentModel) -> None:
+        self._model = model
+        self.label_kernels_ = [m.kernel for m in model.label_maps]
+        self.relevance_ = relevance(model, _length_scales([self.kernel_, *self.label_kernels_]))
+
+    def _settings(self) -> Settings:
+        kernel = latent_kernel(self.n_components, ard=self.ard) if self.kernel is None else clone(self.kernel)
+        noisy = kernel if has_white(kernel) else kernel + WhiteKernel(*_WHITE)
+        probit = self._probit()
+        label_kernel = kernel if probit else noisy
+        return Settings(
+            observation_kernel=noisy,
+            label_parameters=Parameters(label_kernel, None, (), default_priors(label_kernel)),
+            probit=probit,
+            n_components=self.n_components,
+            n_scores=20 if self.n_observed is None else self.n_observed,
+            n_hidden=None if self.back_constraint is None else self.hidden_units,
+            label_weight=float(self.label_weight),
+            weight_decay=float(self.weight_decay),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            n_init=self.n_init,
+            report=self._report if self.verbose else None,
+        )
+
+    def _report(self, iteration: int, value: float) -> None:
+        if iteration % _REPORT_EVERY == 1:
+            print(f"[{type(self).__name__}] iteration {iteration}: objective {value:.3f}")
+
+    def _check_dimensions(self, X) -> None:
+        n_features = X.shape[1]
+        if self.n_components > n_features:
+            raise ValueError(
+                f"n_components={self.n_components} is more than the number of features, "
+                f"n_features={n_features}. Ask for at most as many dimensions as there are features."
+            )
+        if len(X) < 2:
+            raise ValueError(
+                f"X has n_samples={len(X)}, and a latent space needs at least two rows. Give more rows."
+            )
+        if np.ptp(X, axis=0).max() == 0.0:
+            raise ValueError(
+                f"all {n_features} features are constant over the {len(X)} rows, so there is nothing that "
+                "latent positions could explain. Give features that vary."
+            )
+
+    def _warn_about(self, model: LatentModel) -> None:
+        name = type(self).__name__
+        if not model.converged:
+            warnings.warn(
+                f"{name} stopped after max_iter={self.max_iter} iterations while the objective still "
+                f"changed by {model.last_change:.3g} nats per observed number in one (tol={self.tol}). "
+                "Raise max_iter for a better optimum, or tol to stop earlier.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if model.jitter > 0.0:
+            warnings.warn(
+                f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was "
+                "added to its diagonal. Rows may be repeated; a WhiteKernel with a larger lower bound "
+                "makes the model well-posed.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def _new_rows(self, X, task):
+        """Checked rows of a new task, and the task names with it."""
+        X, names = self._rows_of_new_task(X, task)
+        X = check_array(X, dtype=np.float64, estimator=self, input_name="X")
+        if X.shape[1] != self._n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self._n_inputs} features as input."
+            )
+        return X, names
+
+    def _check_rows(self, n_labeled: int, task) -> None:
+        if n_labeled < 2:
+            of_task = "y" if task is None else f"task {task!r}"
+            raise LabelError(
+                f"{of_task} has {n_labeled} labeled rows (n_samples={n_labeled}), and a label mapping is "
+                "learnt from at least two. Give more rows of it, or leave it out."
+            )
+
+    def _task_name(self, code: int):
+        return None if self.tasks_ is None else self.tasks_[code].item()
+
+
+
+def _length_scales(kernels: list[Kernel]) -> list[np.ndarray]:
+    """All length scales of the kernels, or one of size one where there is none."""
+    scales = [
+        np.asarray(value, dtype=float)
+        for kernel in kernels
+        for name, value in kernel.get_params().items()
+        if name.split("__")[-1] == "length_scale"
+    ]
+    return scales or [np.ones(())]

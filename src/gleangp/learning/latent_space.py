@@ -1,0 +1,225 @@
+"""A latent space that all tasks share: positions from which observations and labels are explained.
+
+Urtasun, Quattoni & Darrell 2007, eq. 9. With X the latent positions of all rows, Y their observations and
+Z_p the labels of task p, we minimise over the positions (or the weights of the back-constraint) and
+the parameters of every mapping's kernel
+
+    -log p(Y | X, beta) - label_weight sum_p log p(Z_p | X_p, gamma_p)
+        + 0.005 |X|^2 + weight_decay / 2 |weights|^2 - sum_p log prior(gamma_p).
+
+Departures. The printed sums of log parameters are left out: they are unbounded below (the bias goes to
+0), and a prior 1 / beta is flat in the logarithms in which we optimise. The weak pull of X to the
+origin settles the scale that positions and length scales would otherwise trade; the weak log-normal
+priors on gamma matter only to tasks of a few rows. The paper's conjugate gradients are L-BFGS-B here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.learning.back_constraint import Perceptron, start_perceptron
+from gleangp.learning.latent_terms import Term
+from gleangp.learning.parameters import Parameters
+from gleangp.linalg import cholesky, solve_cholesky
+from gleangp.optimize import Optimum, minimize
+
+PULL = 0.01  # inverse prior variance of the positions
+_RIDGE = 0.1  # per row, of the discriminants that start the positions
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """A mapping's part of the objective, its kernel's parameters, and how much it counts."""
+
+    term: Term
+    parameters: Parameters
+    weight: float = 1.0
+
+
+class FreePositions:
+    """Latent positions that are optimised themselves."""
+
+    def __init__(self, start: FloatArray):
+        self._shape = start.shape
+        self.start = start.ravel()
+
+    def positions(self, z: FloatArray) -> FloatArray:
+        """(n, q)."""
+        return z.reshape(self._shape)
+
+    def pull_back(self, z: FloatArray, dL_dX: FloatArray) -> tuple[float, FloatArray]:
+        """Penalty on z, and the gradient of all in z."""
+        return 0.0, dL_dX.ravel()
+
+
+class ConstrainedPositions:
+    """Latent positions that a perceptron reads off the observations (UQD07 eqs. 6 and 7)."""
+
+    def __init__(self, start: Perceptron, inputs: FloatArray, weight_decay: float):
+        self.start = start.pack()
+        self._shape = start
+        self._inputs = inputs
+        self._decay = weight_decay
+        self._at: tuple = ()
+
+    def perceptron(self, z: FloatArray) -> Perceptron:
+        """The perceptron with these weights."""
+        return self._shape.unpack(z)
+
+    def positions(self, z: FloatArray) -> FloatArray:
+        """(n, q); what the way back needs is kept."""
+        perceptron = self.perceptron(z)
+        activations = perceptron.activations(self._inputs)
+        self._at = perceptron, activations
+        return activations @ perceptron.output + perceptron.output_offset
+
+    def pull_back(self, z: FloatArray, dL_dX: FloatArray) -> tuple[float, FloatArray]:
+        """Penalty on z, and the gradient of all in z; for the z last given to `positions`."""
+        perceptron, activations = self._at
+        gradient = perceptron.backward(self._inputs, activations, dL_dX)
+        return 0.5 * self._decay * float(z @ z), gradient + self._decay * z
+
+
+class LatentObjective:
+    """The objective and its exact gradient in one vector: positions first, then every mapping's theta."""
+
+    def __init__(self, positions: FreePositions | ConstrainedPositions, parts: Sequence[Weighted]):
+        self.layout = positions
+        self.parts = parts
+        sizes = [len(positions.start), *(part.parameters.n_kernel for part in parts)]
+        self._edges = np.cumsum(sizes)
+
+    def start(self) -> FloatArray:
+        """Where to begin."""
+        return np.concatenate([self.layout.start, *(part.parameters.start() for part in self.parts)])
+
+    def bounds(self) -> FloatArray:
+        """Of the kernels' parameters; positions and weights are free."""
+        free = np.tile([-np.inf, np.inf], (len(self.layout.start), 1))
+        return np.vstack([free, *(part.parameters.bounds() for part in self.parts)])
+
+    def split(self, z: FloatArray) -> list[FloatArray]:
+        """Positions' part and the theta of every mapping."""
+        return np.split(z, self._edges[:-1])
+
+    def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
+        """Value and gradient."""
+        own, *thetas = self.split(z)
+        X = self.layout.positions(own)
+        value, dL_dX, gradients = 0.5 * PULL * float(np.vdot(X, X)), PULL * X, []
+        for part, theta in zip(self.parts, thetas, strict=True):
+            log_prior, prior_gradient = part.parameters.log_prior(theta)
+            value -= log_prior
+            if part.weight == 0.0:  # its kernel is fitted afterwards
+                gradients.append(-prior_gradient)
+                continue
+            v, g_theta, g_X = part.term(part.parameters.unpack(theta)[0], X)
+            value += part.weight * v
+            dL_dX += part.weight * g_X
+            gradients.append(part.weight * g_theta - prior_gradient)
+        penalty, first = self.layout.pull_back(own, dL_dX)
+        return value + penalty, np.concatenate([first, *gradients])
+
+
+@dataclass(frozen=True, eq=False)
+class LatentFit:
+    """Where the optimisation ended."""
+
+    positions: FloatArray  # (n, q)
+    perceptron: Perceptron | None
+    kernels: tuple  # of the observations, then of every task
+    optimum: Optimum  # in nats per observed number
+    objective: float
+
+
+def learn_positions(
+    inputs: FloatArray,
+    start: FloatArray,
+    parts: Sequence[Weighted],
+    *,
+    n_hidden: int | None,
+    weight_decay: float,
+    max_iter: int,
+    tol: float,
+    rng: np.random.Generator,
+    report: Callable[[int, float], None] | None = None,
+    perceptron: Perceptron | None = None,
+) -> LatentFit:
+    """Minimise the objective from `start` (n, q).
+
+    Parameters
+    ----------
+    inputs : ndarray of shape (n, k)
+        What the back-constraint sees of the rows.
+    start : ndarray of shape (n, q)
+        Positions to begin with; a perceptron is fitted to them.
+    parts : sequence of Weighted
+        The mappings, that to the observations first.
+    n_hidden : int or None
+        Hidden units of the back-constraint; None: positions are free.
+    weight_decay, max_iter, tol, rng, report
+        As in the estimators; `rng` draws the hidden units.
+    perceptron : Perceptron, optional
+        Where to begin instead, if the back-constraint has been learnt before.
+    """
+    if n_hidden is None:
+        layout: FreePositions | ConstrainedPositions = FreePositions(start)
+    else:
+        first = start_perceptron(inputs, start, n_hidden, rng) if perceptron is None else perceptron
+        layout = ConstrainedPositions(first, inputs, weight_decay)
+    objective = LatentObjective(layout, parts)
+    # In nats per observed number, so that `tol` means the same for any number of rows.
+    size = parts[0].term.targets.size
+
+    def per_number(z):
+        value, gradient = objective(z)
+        return value / size, gradient / size
+
+    optimum = minimize(
+        per_number, objective.start(), objective.bounds(), max_iter=max_iter, tol=tol, report=report
+    )
+    own, *thetas = objective.split(optimum.theta)
+    kernels = tuple(part.parameters.unpack(t)[0] for part, t in zip(parts, thetas, strict=True))
+    learnt = layout.perceptron(own) if isinstance(layout, ConstrainedPositions) else None
+    return LatentFit(layout.positions(own).copy(), learnt, kernels, optimum, size * optimum.value)
+
+
+def fit_kernel(part: Weighted, positions: FloatArray, *, max_iter: int = 100) -> Weighted:
+    """A mapping's kernel at fixed positions: how a new task is learnt (UQD07 section 3.2)."""
+    parameters = part.parameters
+
+    def objective(theta):
+        value, gradient, _ = part.term(parameters.unpack(theta)[0], positions)
+        log_prior, prior_gradient = parameters.log_prior(theta)
+        return value - log_prior, gradient - prior_gradient
+
+    optimum = minimize(objective, parameters.start(), parameters.bounds(), max_iter=max_iter)
+    return replace(part, parameters=replace(parameters, kernel=parameters.unpack(optimum.theta)[0]))
+
+
+def start_positions(inputs: FloatArray, terms: Sequence[Term], n_components: int) -> FloatArray:
+    """Positions to begin with: ridge discriminants of all tasks' labels, then principal components.
+
+    More discriminants than dimensions are reduced to their own leading components. Every dimension
+    has unit variance.
+    """
+    A = np.column_stack([inputs, np.ones(len(inputs))])
+    found = []
+    for term in terms:
+        B = A[term.rows]
+        normal = B.T @ B
+        normal.flat[:: len(normal) + 1] += _RIDGE * len(B)
+        found.append(A @ solve_cholesky(cholesky(normal)[0], B.T @ term.targets))
+    X = np.column_stack(found) if found else np.zeros((len(A), 0))
+    X = X - X.mean(axis=0)
+    X = X[:, X.std(axis=0) > 1e-9]
+    if X.shape[1] > n_components:
+        left, singular, _ = np.linalg.svd(X, full_matrices=False)
+        X = (left * singular)[:, :n_components]
+    X = np.column_stack([X, inputs])[:, :n_components]
+    spread = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(spread > 1e-12, spread, 1.0)

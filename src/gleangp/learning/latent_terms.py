@@ -1,0 +1,153 @@
+"""What each mapping from the latent space contributes to the objective: minus its log evidence.
+
+A term is called with the mapping's kernel and the positions of all rows; it gives the value and its
+gradients in theta and in the positions. `fit_map` gives the fitted mapping, which is what predicts.
+
+* `GaussianTerm`: columns of targets that share one covariance, the noise being the kernel's white
+  variance (Urtasun, Quattoni & Darrell 2007, eqs. 1 and 3).
+* `ProbitTerm`: columns of signs with probit noise (what the paper leaves as future work). The evidence
+  is that of expectation propagation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.dense_ep import DensePosterior, propagate_dense
+from gleangp.kernels import kernel_columns, linearize
+from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+from gleangp.noise import Probit
+
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+_CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mapping:
+    """A fitted mapping from latent positions to the columns of its targets.
+
+    mean = k(x)' weights, var = k(x, x) - |chol^-1 k(x)|^2 + |inner^-1 chol^-1 k(x)|^2, where columns may
+    share their factors.
+    """
+
+    kernel: Any
+    points: FloatArray  # (d, q)
+    weights: FloatArray  # (d, S)
+    factors: tuple[tuple[FloatArray, FloatArray | None], ...]  # (chol, inner) of each column, or one for all
+    jitter: float  # added to the diagonal of what a factor factorises
+
+    def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (n, S); the variance has the kernel's white noise in it."""
+        mean, var = np.empty((len(X), self.weights.shape[1])), np.empty((len(X), self.weights.shape[1]))
+        prior = self.kernel.diag(X)
+        step = max(1, _CHUNK_ENTRIES // len(self.points))
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
+            K = kernel_columns(self.kernel, self.points, X[part])
+            mean[part] = K.T @ self.weights
+            reductions = [_reduction(K, *factor) for factor in self.factors]
+            var[part] = prior[part, None] - np.column_stack(reductions)
+        return mean, np.maximum(var, 0.0)
+
+    def predict_mean(self, X: FloatArray) -> FloatArray:
+        """Mean (n, S) alone."""
+        mean = np.empty((len(X), self.weights.shape[1]))
+        step = max(1, _CHUNK_ENTRIES // len(self.points))
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
+            mean[part] = kernel_columns(self.kernel, X[part], self.points) @ self.weights
+        return mean
+
+
+class Term(Protocol):
+    """One mapping's part of the objective."""
+
+    targets: FloatArray  # (n, S)
+    rows: IntArray  # (n,) of the training set
+
+    def __call__(self, kernel, positions: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Minus the log evidence, its gradient in theta (t,) and in all positions (N, q)."""
+
+    def fit_map(self, kernel, positions: FloatArray) -> Mapping:
+        """The mapping at these positions."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GaussianTerm:
+    """Targets with Gaussian noise; exact."""
+
+    targets: FloatArray
+    rows: IntArray
+
+    def __call__(self, kernel, positions):
+        """UQD07 eq. 4, with the constant."""
+        n, n_columns = self.targets.shape
+        K = linearize(kernel, positions[self.rows])
+        chol, _ = cholesky(K.value)
+        weights = solve_cholesky(chol, self.targets)
+        value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
+        dL_dK = inverse_from_cholesky(chol)
+        dL_dK *= 0.5 * n_columns
+        dL_dK -= (0.5 * weights) @ weights.T
+        gradient = np.zeros_like(positions)
+        gradient[self.rows] = K.input_vjp(dL_dK)
+        return float(value), K.theta_vjp(dL_dK), gradient
+
+    def fit_map(self, kernel, positions):
+        """UQD07 eq. 8 for every column, all with one factor."""
+        X = positions[self.rows]
+        chol, jitter = cholesky(kernel(X))
+        return Mapping(kernel, X, solve_cholesky(chol, self.targets), ((chol, None),), jitter)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbitTerm:
+    """Signs -1 / +1 with probit noise, each column by expectation propagation on the same covariance.
+
+    `warm` keeps the sites from call to call: they start the next propagation, and do not change its end.
+    """
+
+    targets: FloatArray
+    rows: IntArray
+    warm: dict = field(default_factory=dict)
+
+    def __call__(self, kernel, positions):
+        """The explicit derivative is that of log N(site means | 0, K + 1 / site precisions)."""
+        K = linearize(kernel, positions[self.rows])
+        value, dL_dK = 0.0, np.zeros(K.value.shape)
+        for posterior in self._posteriors(K.value, positions):
+            value -= posterior.evidence
+            dL_dK -= posterior.d_covariance()
+        gradient = np.zeros_like(positions)
+        gradient[self.rows] = K.input_vjp(dL_dK)
+        return value, K.theta_vjp(dL_dK), gradient
+
+    def fit_map(self, kernel, positions):
+        """One factor for every column: their sites differ."""
+        X = positions[self.rows]
+        posteriors = self._posteriors(kernel(X), positions)
+        weights = np.column_stack([p.weights for p in posteriors])
+        return Mapping(kernel, X, weights, tuple((p.chol, None) for p in posteriors), 0.0)
+
+    def _posteriors(self, K, positions) -> list[DensePosterior]:
+        out = []
+        for c, signs in enumerate(np.ascontiguousarray(self.targets.T)):
+            block = Block(positions[self.rows], signs, Probit())
+            out.append(propagate_dense(K, block, self.warm.get(c)))
+            self.warm[c] = out[-1].sites
+        return out
+
+
+def _reduction(K: FloatArray, chol: FloatArray, inner: FloatArray | None) -> FloatArray:
+    """What the data take off the prior variance (n,), from the covariances K (d, n)."""
+    v = solve_lower(chol, K)
+    reduction = np.einsum("dn,dn->n", v, v)
+    if inner is not None:
+        w = solve_lower(inner, v)
+        reduction -= np.einsum("dn,dn->n", w, w)
+    return reduction

@@ -1,0 +1,15 @@
+"""scikit-learn's own checks of the shared-latent-space estimators."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gleangp import SharedLatentGPClassifier
+
+
+@parametrize_with_checks(
+    [
+        SharedLatentGPClassifier(hidden_units=5, tol=1e-1),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    """Every check passes."""
+    check(estimator)
