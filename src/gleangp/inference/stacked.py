@@ -17,7 +17,7 @@ from gleangp.inference.block import Block
 from gleangp.kernels.stacked import StackLinearization, linearize_stack
 
 _LARGEST_TASK = 256  # rows; larger tasks keep LAPACK busy on their own
-_STACK_ENTRIES = 400_000  # of the kernel matrices of one stack: they stay in the cache
+_STACK_ENTRIES = 100_000  # of the kernel matrices of one stack: they stay in the cache
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
@@ -36,40 +36,43 @@ class Stack:
             self.X[t, len(block) :] = block.X[0]
             self.y[t, : len(block)] = block.y - block.noise.bias
             self.real[t, : len(block)] = True
-        self.padded = not self.real.all()
-        self.pairs = self.real[:, :, None] & self.real[:, None, :]
+        self.padding = None if self.real.all() else ~(self.real[:, :, None] & self.real[:, None, :])
+        # Reused by every evaluation: asking the system for fresh memory costs as much as the arithmetic.
+        self._C = np.empty((T, n, n))
+        self._dL_dK = np.empty((T, n, n))
+        self._upper = np.triu(np.ones((n, n)), 1) + 0.5 * np.eye(n)
 
     def log_evidence(
         self, K: StackLinearization, variances: list[FloatArray | float]
     ) -> tuple[float, FloatArray, FloatArray]:
         """Sum of log N(y | 0, K + variance), its gradient in theta, and in every row's variance."""
         T, n = self.y.shape
-        C = np.array(np.broadcast_to(K.value, (T, n, n)))
-        if self.padded:
-            C[~self.pairs] = 0.0
+        C = self._C
+        np.copyto(C, K.value)
+        if self.padding is not None:
+            C[self.padding] = 0.0
         diagonal = np.einsum("tii->ti", C)  # a view that can be written to
         for t, variance in enumerate(variances):
             diagonal[t, self.real[t]] += variance
-        if self.padded:
+        if self.padding is not None:
             diagonal[~self.real] = 1.0
-        log_det = 0.0
+        weights = np.empty((T, n))
         for t in range(T):
-            # The symmetric matrix is its own transpose: LAPACK's columns are our rows.
+            # The symmetric matrix is its own transpose: LAPACK's lower triangle is our upper one.
             chol, info = lapack.dpotrf(C[t].T, lower=1, clean=0, overwrite_a=1)
             if info:
                 raise NotPositiveDefiniteError(f"the covariance of a task of {n} rows has no Cholesky factor")
-            log_det += 2.0 * float(np.log(chol.diagonal()).sum())
-            lapack.dpotri(chol, lower=1, overwrite_c=1)
-        # dpotri leaves the lower triangle of the inverse in LAPACK's order: the upper one of C.
-        inverse = np.triu(C)
-        inverse += np.triu(C, 1).transpose(0, 2, 1)
-        weights = np.einsum("tij,tj->ti", inverse, self.y)
+            weights[t] = lapack.dpotrs(chol, self.y[t], lower=1)[0]
+        log_det = 2.0 * float(np.log(diagonal).sum())
+        for t in range(T):
+            lapack.dpotri(C[t].T, lower=1, overwrite_c=1)
         value = -0.5 * (float(np.sum(weights * self.y)) + log_det + self.real.sum() * _LOG_TWO_PI)
-        dL_dK = weights[:, :, None] * weights[:, None, :]
-        dL_dK -= inverse
-        dL_dK *= 0.5
-        if self.padded:
-            dL_dK[~self.pairs] = 0.0
+        # dL/dK = (w w^T - C^-1) / 2, folded onto the upper triangle, where LAPACK left the inverse.
+        dL_dK = np.multiply(weights[:, :, None], weights[:, None, :], out=self._dL_dK)
+        dL_dK -= C
+        dL_dK *= self._upper
+        if self.padding is not None:
+            dL_dK[self.padding] = 0.0
         return value, K.theta_vjp(dL_dK), np.einsum("tii->ti", dL_dK)[self.real]
 
 

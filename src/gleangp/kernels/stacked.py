@@ -31,10 +31,13 @@ _LARGEST_SQUARE = 2.0**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackLinearization:
-    """Matrices of all tasks (white included), and dL/dtheta from symmetric dL/dK of all tasks."""
+    """Matrices of all tasks (white included), and dL/dtheta from dL/dK of all tasks.
+
+    dL/dK need not be symmetric: it may be folded onto one triangle.
+    """
 
     value: FloatArray  # broadcasts to (T, n, n)
-    theta_vjp: Callable[[FloatArray], FloatArray]  # (T, n, n), symmetric -> (q,)
+    theta_vjp: Callable[[FloatArray], FloatArray]  # (T, n, n) -> (q,)
 
 
 @singledispatch
@@ -79,8 +82,9 @@ def _(kernel, X):
 
         def theta_vjp(dL_dK):
             W = dL_dK * K
-            pulled = W.sum(axis=2)[:, :, None] * U - W @ U
-            return 2.0 * np.einsum("tik,tik->k", pulled, U)
+            ends = W.sum(axis=2) + W.sum(axis=1)
+            pulled = ends[:, :, None] * U - 2.0 * (W @ U)
+            return np.einsum("tik,tik->k", pulled, U)
     else:
 
         def theta_vjp(dL_dK):

@@ -21,8 +21,8 @@ from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
     TaskPosterior,
+    log_evidence_of_sites,
     posterior_from_sites,
-    site_log_evidence,
     training_marginals,
 )
 from gleangp.inference.projected import fit_projection
@@ -127,7 +127,7 @@ def learn_shared_kernel(
         return _finish(parameters, blocks, None, settings, seed, _Course(0, True, 0.0))
     if settings.posterior == "projected" or exact:
         for part in (_FIRST_PART, _SECOND_PART):
-            if n_rows > 2 * part:
+            if n_rows > (4 if exact and part == _SECOND_PART else 2) * part:
                 parameters = _learn_on_part(parameters, blocks, part, settings, rng)
         return _climb(parameters, blocks, settings, seed, rng)
     return _alternate(parameters, blocks, settings, seed, rng)
@@ -207,6 +207,8 @@ def fit_blocks(
         else:
             sites, value = _active_sites(kernel, kept, selection, t, settings)
             posterior = posterior_from_sites(kernel, kept.X, sites)
+            if value is None:
+                value = log_evidence_of_sites(posterior, sites)
         posteriors.append(posterior)
         all_sites.append(sites)
         log_evidence += value
@@ -340,7 +342,7 @@ def _finish(parameters, blocks, selection, settings, seed, course: _Course) -> S
 
 
 def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings):
-    """Sites of a task's active points, and their log evidence."""
+    """Sites of a task's active points, and their log evidence where finding them gave it."""
     if len(kept) == 0:
         return Sites(np.zeros(0), np.zeros(0)), 0.0
     if not kept.noise.precision_depends_on_mean:
@@ -351,7 +353,7 @@ def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings
         if settings.propagate:
             propagated = propagate(kernel, kept, sites)
             return propagated.sites, propagated.log_evidence
-    return sites, site_log_evidence(kernel, kept.X, sites)[0]
+    return sites, None
 
 
 def _with_noise(blocks: list[Block], parameters: Parameters) -> list[Block]:
