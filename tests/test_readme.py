@@ -16,7 +16,7 @@ def names():
     blocks = re.findall(
         r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     scope: dict = {}
     history = []
     for number, block in enumerate(blocks):
@@ -54,3 +54,10 @@ def test_new_task(names):
     """Five rows are enough for the new school."""
     np.testing.assert_allclose(names[3]["mean"], np.sqrt([2.0, 6.0]) + 2.0, atol=0.15)
     assert "a new school" in names[3]["pupils"].tasks_
+
+
+def test_model_file(names):
+    """The loaded model predicts the same numbers."""
+    scope = names[4]
+    loaded = scope["load"](scope["path"])
+    np.testing.assert_array_equal(loaded.predict(scope["new_rows"]), names[3]["mean"])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gleangp.estimators._sparse_classifier import SparseGPClassifier
     from gleangp.estimators._sparse_regressor import SparseGPRegressor
     from gleangp.estimators._task_column import TaskColumn
+    from gleangp.io import load, save
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
     from gleangp.selection.descriptors import LabelRelevance, PosteriorRelevance
@@ -46,6 +47,8 @@ __all__ = [
     "TaskRelevance",
     "__version__",
     "exceptions",
+    "load",
+    "save",
     "stack_outputs",
     "unstack_outputs",
 ]
@@ -67,6 +70,8 @@ _HOME = {
     "TaskColumn": "gleangp.estimators._task_column",
     "TaskRelevance": "gleangp.selection.relevance",
     "exceptions": "gleangp.exceptions",
+    "load": "gleangp.io",
+    "save": "gleangp.io",
     "stack_outputs": "gleangp.tasks",
     "unstack_outputs": "gleangp.tasks",
 }

@@ -29,6 +29,8 @@ PUBLIC = [
     "TaskRelevance",
     "__version__",
     "exceptions",
+    "load",
+    "save",
     "stack_outputs",
     "unstack_outputs",
 ]

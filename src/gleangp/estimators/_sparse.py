@@ -48,6 +48,7 @@ class SparseGPMixin:
     """Settings from constructor parameters; bookkeeping of tasks; warnings."""
 
     _most_active = 1000  # of a task, by default
+    _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
 
     def _settings(self, sizes: list[int], **more) -> Settings:
         return Settings(
@@ -105,3 +106,26 @@ class SparseGPMixin:
                 RuntimeWarning,
                 stacklevel=4,
             )
+
+    def _check_state(self) -> None:
+        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
+        fitted = set(vars(self)) - set(self.get_params(deep=False))
+        if not fitted:
+            return
+        missing = {*self._fitted_parts, "tasks_", "n_features_in_", "_n_inputs"} - fitted
+        if missing:
+            raise ValueError(f"no {min(missing)}.")
+        models = self._models if "_models" in fitted else [self._model]
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        for model in models:
+            if not isinstance(model, SparseModel) or len(model.posteriors) != n_tasks:
+                raise ValueError(f"no fitted model for the {n_tasks} tasks.")
+            if model.posteriors[0].X.shape[1] != self._n_inputs:
+                raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")
+        if self.n_features_in_ != self._n_inputs + (self.task is not None):
+            raise ValueError(f"n_features_in_={self.n_features_in_!r} with {self._n_inputs} inputs.")
+        if "classes_" in fitted and len(models) != self._n_models:
+            raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")
+        if "_units" in fitted and len(self._units.mean) != n_tasks:
+            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
+        self._store(self._models if "_models" in fitted else self._model)

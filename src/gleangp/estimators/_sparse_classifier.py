@@ -135,6 +135,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         "learn_noise": ["boolean"],
     }
 
+    _fitted_parts = ("_models", "classes_")
+
     def __init__(
         self,
         kernel: Any = None,

@@ -137,6 +137,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
     }
 
+    _fitted_parts = ("_model", "_units")
+
     def __init__(
         self,
         kernel: Any = None,

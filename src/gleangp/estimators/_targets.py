@@ -33,6 +33,11 @@ class TargetUnits:
         """To the user's units."""
         return mean * self.scale[codes] + self.mean[codes]
 
+    def _check_state(self) -> None:
+        """Raise if the shapes do not fit together (a damaged model file)."""
+        if self.mean.ndim != 1 or self.scale.shape != self.mean.shape:
+            raise ValueError(f"target units of shapes {self.mean.shape} and {self.scale.shape}.")
+
     def with_task(self, y: FloatArray) -> TargetUnits:
         """Units with one more task: the shared ones, or the new task's own."""
         if self.shared:

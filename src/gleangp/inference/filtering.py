@@ -47,6 +47,11 @@ class Sites:
         mean, precision = np.append(self.mean, more.mean), np.append(self.precision, more.precision)
         return Sites(mean, precision, self.n_silent + more.n_silent)
 
+    def _check_state(self) -> None:
+        """Raise if the shapes do not fit together (a damaged model file)."""
+        if self.mean.ndim != 1 or self.precision.shape != self.mean.shape:
+            raise ValueError(f"sites of shapes {self.mean.shape} and {self.precision.shape}.")
+
 
 class Inclusion(NamedTuple):
     """A row that was absorbed: its marginal just before, and the moments of its noise there."""

@@ -43,6 +43,14 @@ class TaskPosterior:
     def __len__(self) -> int:
         return len(self.X)
 
+    def _check_state(self) -> None:
+        """Raise if the shapes do not fit together (a damaged model file)."""
+        d = len(self.weights)
+        shapes = [(d, *self.X.shape[1:]), (d,), (d, d), (d, d)]
+        found = [self.X, self.weights, self.chol, self.chol if self.inner is None else self.inner]
+        if self.X.ndim != 2 or [a.shape for a in found] != shapes:
+            raise ValueError(f"a posterior of shapes {[a.shape for a in found]}.")
+
 
 def prior_only(n_features: int) -> TaskPosterior:
     """The posterior of a task that has no labelled row: the prior."""

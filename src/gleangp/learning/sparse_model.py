@@ -65,6 +65,21 @@ class SparseModel:
         """Active points whose noise had no Gaussian stand-in (see `inference.filtering`)."""
         return sum(s.n_silent for s in self.sites)
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        n_tasks, d = len(self.posteriors), len(self.active)
+        parts = [*self.posteriors, *self.sites]
+        kinds = [TaskPosterior] * n_tasks + [Sites] * n_tasks
+        if n_tasks == 0 or [type(p) for p in parts] != kinds:
+            raise ValueError("a sparse model whose posteriors and sites are not one for each task.")
+        if len({p.X.shape[1] for p in self.posteriors}) != 1:
+            raise ValueError("a sparse model whose tasks have different numbers of features.")
+        if any(a.shape != (d,) for a in (self.active, self.active_task, self.gain)):
+            raise ValueError("a sparse model whose active points have no task or no gain.")
+        counts = np.bincount(self.active_task, minlength=n_tasks)
+        if counts.tolist() != [len(s) for s in self.sites]:
+            raise ValueError("a sparse model whose active points are not those of its sites.")
+
     def _aligned(self, by_task: list[FloatArray]) -> FloatArray:
         out = np.empty(len(self.active))
         for task, values in enumerate(by_task):

@@ -1,0 +1,87 @@
+"""The zip of a model file: `model.json` and `arrays/<number>.npy`, stored without compression.
+
+The reader trusts nothing. Members are stored, not compressed, so that what a file unpacks to is no larger
+than the file. Sizes are compared with what is there before anything is allocated, names must be those the
+writer gives, and arrays are of plain numbers, booleans or text.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import zipfile
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gleangp.exceptions import ModelFileError
+
+_MANIFEST = "model.json"
+_ARRAY_NAME = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy")
+_PLAIN_KINDS = "biufU"
+_LONGEST_AXIS = 2**31
+_DATE = (1980, 1, 1, 0, 0, 0)  # of every member: equal models give equal files
+
+
+def write_container(file: BinaryIO, manifest: dict[str, Any], arrays: list[np.ndarray]) -> None:
+    """Write the zip; arrays are numbered from 0."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        text = json.dumps(manifest, allow_nan=False, separators=(",", ":"))
+        archive.writestr(zipfile.ZipInfo(_MANIFEST, _DATE), text.encode())
+        for number, array in enumerate(arrays):
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.asarray(array), version=(1, 0), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"arrays/{number}.npy", _DATE), buffer.getvalue())
+
+
+def read_container(file: BinaryIO) -> tuple[Any, list[np.ndarray]]:
+    """The manifest and the arrays, in the order of their numbers."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    with zipfile.ZipFile(file) as archive:
+        members = _checked_members(archive, size)
+        manifest = json.loads(archive.read(members.pop(_MANIFEST)).decode(), parse_constant=_no_constant)
+        if len(members) != sum(f"arrays/{number}.npy" in members for number in range(len(members))):
+            raise ModelFileError("an array is missing: numbers have gaps.")
+        arrays = [_array(archive.read(members[f"arrays/{i}.npy"])) for i in range(len(members))]
+    return manifest, arrays
+
+
+def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    members: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        if info.filename != _MANIFEST and not _ARRAY_NAME.fullmatch(info.filename):
+            raise ModelFileError(f"it has a member {info.filename!r}, which no model file has.")
+        if info.filename in members:
+            raise ModelFileError(f"it has the member {info.filename!r} twice.")
+        if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+            raise ModelFileError(f"its member {info.filename!r} is compressed; model files are not.")
+        members[info.filename] = info
+    if _MANIFEST not in members:
+        raise ModelFileError(f"it has no member {_MANIFEST!r}.")
+    if sum(info.file_size for info in members.values()) > size:
+        raise ModelFileError("its members declare more bytes than the file has.")
+    return members
+
+
+def _array(data: bytes) -> np.ndarray:
+    """The array of a `.npy` file, without asking NumPy to allocate what the header says."""
+    buffer = io.BytesIO(data)
+    if np.lib.format.read_magic(buffer) != (1, 0):
+        raise ModelFileError("an array has another version of the .npy format than 1.0.")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
+    if dtype.kind not in _PLAIN_KINDS or dtype.itemsize == 0 or dtype.hasobject or dtype.subdtype:
+        raise ModelFileError(f"an array has the type {dtype}; numbers, booleans or text are expected.")
+    if any(not 0 <= axis <= _LONGEST_AXIS for axis in shape):
+        raise ModelFileError(f"an array has the shape {shape}.")
+    start = buffer.tell()
+    if math.prod(shape) * dtype.itemsize != len(data) - start:
+        raise ModelFileError(f"an array declares the shape {shape}, but has {len(data) - start} bytes.")
+    flat = np.frombuffer(data, dtype=dtype, offset=start)
+    return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
+
+
+def _no_constant(name: str) -> float:
+    raise ModelFileError(f"its JSON has the number {name}, which JSON does not have.")

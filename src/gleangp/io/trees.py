@@ -1,0 +1,161 @@
+"""Objects as JSON: plain values as they are, everything else as a tag with what it needs.
+
+======================  ==================================================
+None, bool, int, str    themselves; a finite float too
+other float             ``{"float": "nan"}``, "inf" or "-inf"
+list                    a JSON list
+tuple, dict             ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``
+NumPy scalar            ``{"scalar": [type, value]}``
+array                   ``{"array": number of the .npy}``
+array of objects        ``{"objects": [shape, [...]]}``
+a listed class          ``{"object": number in the list of objects}``
+======================  ==================================================
+
+Objects are kept in one list in which each refers to earlier ones only: an object that is shared is stored
+once and shared again after loading, and no cycle can be written down.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gleangp.exceptions import ModelFileError
+from gleangp.io.classes import put_together, take_apart
+
+_SCALAR_KINDS = "biufU"
+_DEEPEST = 60  # levels of nesting; models have about ten
+_MOST_OBJECT_ITEMS = 10_000_000
+
+
+class Encoder:
+    """Collects the objects and arrays of a model."""
+
+    def __init__(self) -> None:
+        self.objects: list[dict[str, Any]] = []
+        self.arrays: list[np.ndarray] = []
+        self._numbers: dict[int, dict[str, int]] = {}  # id -> reference
+        self._alive: list[Any] = []  # ids stay unique while these are referred to
+
+    def encode(self, value: Any, where: str) -> Any:
+        """The value as JSON; `where` says which part of the model it is, for errors."""
+        if value is None or isinstance(value, bool | int):
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, list):
+            return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, tuple) and type(value) is tuple:
+            return {"tuple": [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
+        if isinstance(value, dict):
+            pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
+            return {"dict": pairs}
+        if isinstance(value, np.generic) and value.dtype.kind in _SCALAR_KINDS:
+            return {"scalar": [value.dtype.str, self.encode(value.item(), where)]}
+        return self._shared(value, where)
+
+    def _shared(self, value: Any, where: str) -> dict[str, Any]:
+        """What is stored once, however often it is referred to."""
+        if id(value) in self._numbers:
+            return self._numbers[id(value)]
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind == "O":
+                items = [self.encode(item, where) for item in value.ravel()]
+                return {"objects": [list(value.shape), items]}
+            if value.dtype.kind not in _SCALAR_KINDS:
+                raise ModelFileError(f"cannot save {where}: an array of {value.dtype}.")
+            reference = {"array": len(self.arrays)}
+            self.arrays.append(value)
+        else:
+            parts = take_apart(value)
+            if parts is None:
+                raise ModelFileError(_not_storable(value, where))
+            name, state = parts
+            encoded = {key: self.encode(item, f"{where}.{key}") for key, item in state.items()}
+            reference = {"object": len(self.objects)}
+            self.objects.append({"class": name, "state": encoded})
+        self._numbers[id(value)] = reference
+        self._alive.append(value)
+        return reference
+
+
+def _not_storable(value: Any, where: str) -> str:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return (
+            f"cannot save {where}, a {kind}. Set an int or None, for example set_params(random_state=None)."
+        )
+    return (
+        f"cannot save {where}, a {kind}: model files hold gleangp's and scikit-learn's own kernels and "
+        "gleangp's estimators, and no code. For other objects use pickle or joblib."
+    )
+
+
+class Decoder:
+    """Builds the objects of a model again."""
+
+    def __init__(self, objects: Any, arrays: list[np.ndarray]) -> None:
+        self._arrays = arrays
+        self._objects: list[Any] = []
+        if not isinstance(objects, list):
+            raise ModelFileError("its list of objects is not a list.")
+        for description in objects:
+            if not isinstance(description, dict) or set(description) != {"class", "state"}:
+                raise ModelFileError("an object in it has no class or no state.")
+            name, state = description["class"], description["state"]
+            if not isinstance(name, str) or not isinstance(state, dict):
+                raise ModelFileError("an object in it has no class or no state.")
+            decoded = {key: self.decode(item) for key, item in state.items()}
+            self._objects.append(put_together(name, decoded))
+
+    def decode(self, tree: Any, depth: int = 0) -> Any:
+        """The value of a JSON tree."""
+        if depth > _DEEPEST:
+            raise ModelFileError(f"it is nested deeper than {_DEEPEST} levels.")
+        if tree is None or isinstance(tree, bool | int | float | str):
+            return tree
+        if isinstance(tree, list):
+            return [self.decode(item, depth + 1) for item in tree]
+        if len(tree) != 1:
+            raise ModelFileError(f"a value in it has the tags {sorted(tree)[:5]}; one is expected.")
+        (tag, content), *_ = tree.items()
+        if tag == "tuple":
+            return tuple(self.decode(item, depth + 1) for item in content)
+        if tag == "dict":
+            return {self.decode(k, depth + 1): self.decode(v, depth + 1) for k, v in content}
+        if tag == "float":
+            if content not in ("nan", "inf", "-inf"):
+                raise ModelFileError(f"a number in it is {content!r}.")
+            return float(content)
+        if tag == "scalar":
+            return self._scalar(*content)
+        if tag == "objects":
+            return self._object_array(*content, depth=depth)
+        if tag == "array":
+            return self._arrays[_index(content, len(self._arrays))]
+        if tag == "object":
+            return self._objects[_index(content, len(self._objects))]
+        raise ModelFileError(f"a value in it has the unknown tag {tag!r}.")
+
+    def _scalar(self, kind: Any, value: Any) -> Any:
+        dtype = np.dtype(str(kind))
+        if dtype.kind not in _SCALAR_KINDS or dtype.itemsize > 4 * 10_000 or dtype.shape:
+            raise ModelFileError(f"a number in it has the type {kind!r}.")
+        return dtype.type(self.decode(value))
+
+    def _object_array(self, shape: Any, items: Any, *, depth: int) -> np.ndarray:
+        if math.prod(shape) != len(items) or len(items) > _MOST_OBJECT_ITEMS:
+            raise ModelFileError(f"an array of {len(items)} values has the shape {shape}.")
+        flat = np.empty(len(items), dtype=object)
+        flat[:] = [self.decode(item, depth + 1) for item in items]
+        return flat.reshape(shape)
+
+
+def _index(number: Any, count: int) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+        raise ModelFileError(f"it refers to part {number!r} of {count}.")
+    return number

@@ -1,0 +1,482 @@
+"""Model files: what is loaded is what was saved; anything damaged is a ModelFileError."""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.gaussian_process import kernels as sk
+
+import gleangp
+from gleangp import (
+    ArcSine,
+    ResidualSelector,
+    ScaledInputs,
+    SparseGPClassifier,
+    SparseGPRegressor,
+    TaskColumn,
+    load,
+    save,
+)
+from gleangp.exceptions import ModelFileError
+from gleangp.io import classes, replacing
+from gleangp.learning.priors import Gamma, LogNormal
+from gleangp.noise import Gaussian
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three tasks of two inputs: inputs, numbers, three classes, task names."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (45, 2))
+    tasks = np.repeat(["a", "b", "ü <script>"], 15)
+    y = np.sin(X[:, 0]) + (tasks == "b")
+    return X, y, np.where(y < 0, "low", np.where(y < 0.8, "mid", "high")), tasks
+
+
+@pytest.fixture(scope="module")
+def regressor(data):
+    """A regressor of three tasks."""
+    X, y, _, tasks = data
+    return SparseGPRegressor(n_active=0.3, random_state=0).fit(X, y, tasks=tasks)
+
+
+def save_bytes(model, tmp_path):
+    """The file as bytes."""
+    save(model, tmp_path / "model.glean")
+    return (tmp_path / "model.glean").read_bytes()
+
+
+def load_bytes(data):
+    """The model of a file in memory."""
+    return load(io.BytesIO(data))
+
+
+def rewritten(data, change):
+    """The file with its manifest changed and everything else, checksums included, right."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for info in old.infolist():
+            content = old.read(info)
+            if info.filename == "model.json":
+                manifest = json.loads(content)
+                changed = change(manifest)
+                content = json.dumps(changed if isinstance(changed, list) else manifest).encode()
+            new.writestr(info.filename, content)
+    return out.getvalue()
+
+
+def test_regressor_round_trip(regressor, data, tmp_path):
+    """Predictions, deviations and attributes are equal to the last bit; learning goes on."""
+    X, y, _, tasks = data
+    loaded = load_bytes(save_bytes(regressor, tmp_path))
+    for a, b in zip(
+        loaded.predict(X, tasks=tasks, return_std=True),
+        regressor.predict(X, tasks=tasks, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    assert set(vars(loaded)) == set(vars(regressor))
+    assert loaded.kernel_ == regressor.kernel_
+    assert loaded.noise_ == regressor.noise_
+    np.testing.assert_array_equal(loaded.active_, regressor.active_)
+    loaded.add_task(X[:5], y[:5], task="new")
+    loaded.partial_fit(X[5:9], y[5:9], tasks=["new"] * 4)
+    assert np.isfinite(loaded.predict(X[:2], tasks=["new", "a"])).all()
+    assert repr(clone(loaded)) == repr(regressor)
+
+
+@pytest.mark.parametrize("classes_kept", [["low", "mid"], ["low", "mid", "high"]], ids=["two", "three"])
+@pytest.mark.parametrize("posterior", ["active", "projected"])
+def test_classifier_round_trip(data, tmp_path, classes_kept, posterior):
+    """Probabilities are equal to the last bit, for two classes and for three."""
+    X, _, y, tasks = data
+    keep = np.isin(y, classes_kept)
+    model = SparseGPClassifier(n_active=10, posterior=posterior, n_rounds=1, optimizer=None, random_state=0)
+    model.fit(X[keep], y[keep], tasks=tasks[keep])
+    loaded = load_bytes(save_bytes(model, tmp_path))
+    np.testing.assert_array_equal(loaded.predict_proba(X, tasks=tasks), model.predict_proba(X, tasks=tasks))
+    np.testing.assert_array_equal(loaded.predict(X, tasks=tasks), model.predict(X, tasks=tasks))
+
+
+def test_frames_and_task_columns(data, tmp_path):
+    """Feature names, object arrays of task names and the wrapped estimator of TaskColumn survive."""
+    pd = pytest.importorskip("pandas")
+    X, y, _, tasks = data
+    frame = pd.DataFrame(X, columns=["east", "north"]).assign(school=tasks)
+    for model in (
+        SparseGPRegressor(task="school", optimizer=None),
+        TaskColumn(SparseGPRegressor(optimizer=None), task="school"),
+    ):
+        model.fit(frame, y)
+        loaded = load_bytes(save_bytes(model, tmp_path))
+        np.testing.assert_array_equal(loaded.predict(frame), model.predict(frame))
+        assert list(loaded.feature_names_in_) == ["east", "north", "school"]
+
+
+KERNELS = [
+    sk.ConstantKernel(2.0, "fixed") * sk.RBF([1.0, 2.0], (1e-2, 1e2)) + sk.WhiteKernel(0.1),
+    sk.Matern(0.7, nu=np.inf) ** 2,
+    sk.RationalQuadratic() + sk.ExpSineSquared(1.2, 3.4) * sk.DotProduct(0.3),
+    sk.PairwiseKernel(metric="laplacian", gamma=0.4),
+    sk.CompoundKernel([sk.RBF(1.0), sk.RBF(2.0)]),
+    ScaledInputs(ArcSine() + 0.1 * sk.DotProduct(), scales=[1.0, 0.5], scales_bounds="fixed"),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: type(k).__name__)
+def test_kernels(kernel, tmp_path):
+    """Every kernel comes back equal, bounds and fixed parameters included."""
+    model = SparseGPRegressor(kernel, priors={"k": LogNormal(np.array([1.0, 2.0])), "l": Gamma(2.0)})
+    loaded = load_bytes(save_bytes(model, tmp_path))
+    assert loaded.kernel == kernel
+    for a, b in zip(loaded.kernel.hyperparameters, kernel.hyperparameters, strict=True):
+        assert a.fixed == b.fixed
+        assert np.array_equal(a.bounds, b.bounds)
+    assert loaded.priors["l"] == Gamma(2.0)
+    np.testing.assert_array_equal(loaded.priors["k"].median, [1.0, 2.0])
+
+
+def test_every_listed_class_is_there():
+    """Each name of the list is a kernel, a dataclass or an estimator that can be found."""
+    for name in classes.KNOWN:
+        assert classes.find_class(name).__name__ == name
+
+
+def test_every_public_estimator_is_listed():
+    """An estimator that is public can be saved."""
+    for name in gleangp.__all__:
+        value = getattr(gleangp, name)
+        if isinstance(value, type) and issubclass(value, BaseEstimator | sk.Kernel):
+            assert classes.find_class(name) is value
+    for name in ("save", "__version__", "exceptions", "print"):
+        with pytest.raises(ModelFileError, match="not a part of a model"):
+            classes.find_class(name)
+
+
+def test_parameters_of_all_kinds(tmp_path):
+    """Plain values keep their type: NumPy scalars, infinities, tuples, dicts, objects."""
+    priors = {"a": (1, 2.5, None), "b": [float("inf"), float("-inf")], 3: np.int32(4), "s": np.bool_(True)}
+    model = SparseGPRegressor(priors=priors, selector=ResidualSelector("variance"), n_active=np.int64(3))
+    loaded = load_bytes(save_bytes(model, tmp_path))
+    assert loaded.priors == priors
+    assert type(loaded.priors[3]) is np.int32
+    assert type(loaded.n_active) is np.int64
+    assert loaded.selector.weight == "variance"
+
+
+def test_equal_models_give_equal_files(regressor, tmp_path):
+    """The same bytes, today and tomorrow; an existing file is replaced."""
+    assert save_bytes(regressor, tmp_path) == save_bytes(pickle.loads(pickle.dumps(regressor)), tmp_path)
+
+
+def test_what_cannot_be_saved(tmp_path):
+    """Code and foreign objects are refused with their place in the model, and no file is left."""
+    path = tmp_path / "model.glean"
+
+    class Mine(sk.RBF):
+        pass
+
+    for model, message in (
+        (SparseGPRegressor(Mine()), r"cannot save SparseGPRegressor\.parameters\['kernel'\], a .*Mine"),
+        (SparseGPRegressor(random_state=np.random.default_rng(0)), r"Set an int or None"),
+        (SparseGPRegressor(priors={"a": print}), r"and no code"),
+        (sk.RBF, r"not an estimator of gleangp"),
+        ("text", r"not an estimator of gleangp"),
+    ):
+        with pytest.raises(ModelFileError, match=message):
+            save(model, path)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_folder(regressor, tmp_path):
+    """A folder that is not there is said so, as is a file."""
+    with pytest.raises(FileNotFoundError, match=r"is not a folder"):
+        save(regressor, tmp_path / "no" / "model.glean")
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "no.glean")
+
+
+def test_writing_is_all_or_nothing(tmp_path):
+    """An error while writing leaves the old file and no other; permissions stay."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+        temporary.write_text("half" * (1 // 0))
+    assert path.read_text() == "old"
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+CHANGES = {
+    "newer format": (lambda m: m.update(format_version=2), r"version 2.*Install a newer gleangp"),
+    "no version": (lambda m: m.pop("format_version"), r"version None"),
+    "other format": (lambda m: m.update(format="x"), r"not a gleangp model"),
+    "list": (lambda m: [m], r"not a gleangp model"),
+    "no objects": (lambda m: m.__delitem__("objects"), r"not a list"),
+    "class of Python": (lambda m: m["objects"][0].update({"class": "Popen"}), r"'Popen', which is not"),
+    "dotted class": (lambda m: m["objects"][0].update({"class": "os.system"}), r"'os.system'"),
+    "number too large": (lambda m: m.update(model={"object": 999}), r"part 999"),
+    "boolean number": (lambda m: m.update(model={"object": True}), r"part True"),
+    "negative number": (lambda m: m.update(model={"array": -1}), r"part -1"),
+    "not an estimator": (lambda m: m.update(model=3), r"holds a int"),
+    "two tags": (lambda m: m.update(model={"tuple": [], "dict": []}), r"tags \['dict', 'tuple'\]"),
+    "unknown tag": (lambda m: m.update(model={"eval": "1"}), r"unknown tag 'eval'"),
+    "odd float": (lambda m: m.update(model={"float": "1e5"}), r"'1e5'"),
+    "odd scalar": (lambda m: m.update(model={"scalar": ["O", 1]}), r"type 'O'"),
+    "huge scalar": (lambda m: m.update(model={"scalar": ["<U99999999", "a"]}), r"type '<U99999999'"),
+    "short objects": (lambda m: m.update(model={"objects": [[10**9], [1]]}), r"shape \[1000000000\]"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_manifest(name, regressor, tmp_path):
+    """A manifest that says something else is refused with the reason."""
+    change, message = CHANGES[name]
+    data = rewritten(save_bytes(regressor, tmp_path), change)
+    with pytest.raises(ModelFileError, match=message):
+        load_bytes(data)
+
+
+def test_deep_nesting(regressor, tmp_path):
+    """Neither JSON nor the tree can exhaust the stack."""
+    data = save_bytes(regressor, tmp_path)
+    for depth in (100, 100_000):
+        nested = b"[" * depth + b"]" * depth
+        out = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+            for info in old.infolist():
+                content = old.read(info)
+                if info.filename == "model.json":
+                    content = content.replace(b'"model":', b'"model":' + nested + b',"was":')
+                new.writestr(info.filename, content)
+        with pytest.raises(ModelFileError, match=r"nested deeper|recursion"):
+            load_bytes(out.getvalue())
+
+
+def zip_of(members, **options):
+    """A zip with these members."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content, **options)
+    return out.getvalue()
+
+
+def npy(header, data=b""):
+    """A `.npy` file with a header of one's own."""
+    text = header.encode().ljust(118 - 10 + 10) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+CONTAINERS = {
+    "path tricks": (zip_of([("../../evil", b"x")]), r"'\.\./\.\./evil', which no model file has"),
+    "absolute path": (zip_of([("/etc/passwd", b"x")]), r"which no model file has"),
+    "pickle": (zip_of([("model.pkl", b"x")]), r"which no model file has"),
+    "empty": (zip_of([]), r"no member 'model.json'"),
+    "bomb": (
+        zip_of([("model.json", b" " * 10_000_000)], compress_type=zipfile.ZIP_DEFLATED),
+        r"compressed; model files are not",
+    ),
+    "gap": (zip_of([("model.json", b"{}"), ("arrays/1.npy", b"")]), r"numbers have gaps"),
+    "not JSON": (zip_of([("model.json", b"{")]), r"cannot read"),
+    "not UTF-8": (zip_of([("model.json", b"\xff")]), r"cannot read"),
+    "NaN in JSON": (zip_of([("model.json", b"NaN")]), r"the number NaN"),
+    "long number": (zip_of([("model.json", b"1" * 100_000)]), r"cannot read"),
+    "object array": (
+        zip_of(
+            [
+                ("model.json", b"{}"),
+                ("arrays/0.npy", npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"\0" * 8)),
+            ]
+        ),
+        r"the type object",
+    ),
+    "oversized array": (
+        zip_of(
+            [
+                ("model.json", b"{}"),
+                ("arrays/0.npy", npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({10**15},), }}")),
+            ]
+        ),
+        r"an array has the shape|declares the shape",
+    ),
+    "wrong size": (
+        zip_of(
+            [
+                ("model.json", b"{}"),
+                ("arrays/0.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }", b"\0" * 8)),
+            ]
+        ),
+        r"declares the shape \(3,\), but has 8 bytes",
+    ),
+    "nothing": (b"", r"not a zip file"),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_bad_containers(name):
+    """A zip that no writer of ours made is refused with the reason."""
+    data, message = CONTAINERS[name]
+    with pytest.raises(ModelFileError, match=message):
+        load_bytes(data)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_member_twice():
+    """Which of two members of one name counts is not left to chance."""
+    with pytest.raises(ModelFileError, match="twice"):
+        load_bytes(zip_of([("model.json", b"{}"), ("model.json", b"{}")]))
+
+
+def test_wrong_shapes(regressor, tmp_path):
+    """Arrays exchanged within a file, checksums right, do not make a model."""
+    n_refused = 0
+
+    def swap(manifest):
+        text = json.dumps(manifest)
+        for i in range(3):
+            text = text.replace(f'{{"array": {i}}}', f'{{"array": {i + 3}}}', 1)
+        manifest["objects"] = json.loads(text)["objects"]
+
+    with pytest.raises(ModelFileError):
+        load_bytes(rewritten(save_bytes(regressor, tmp_path), swap))
+    data = save_bytes(regressor, tmp_path)
+    manifest = json.loads(zipfile.ZipFile(io.BytesIO(data)).read("model.json"))
+    for number in range(len(manifest["objects"])):
+        cls = classes.find_class(manifest["objects"][number]["class"])
+        if cls.__name__ in ("TaskPosterior", "Sites", "SparseModel", "TargetUnits"):
+            for key in (f.name for f in fields(cls) if f.default is MISSING):
+
+                def drop(m, number=number, key=key):
+                    del m["objects"][number]["state"][key]
+
+                with pytest.raises(ModelFileError):
+                    load_bytes(rewritten(data, drop))
+                n_refused += 1
+    assert n_refused > 20
+
+
+def damaged(data, rng):
+    """The bytes with one kind of damage, drawn at random."""
+    kind = rng.integers(6)
+    data = bytearray(data)
+    at = int(rng.integers(len(data)))
+    if kind == 0:
+        return bytes(data[:at])
+    if kind == 1:
+        data[at] ^= 1 << int(rng.integers(8))
+    elif kind == 2:
+        stop = min(len(data), at + int(rng.integers(1, 200)))
+        data[at:stop] = rng.bytes(stop - at)
+    elif kind == 3:
+        del data[at : at + int(rng.integers(1, 200))]
+    elif kind == 4:
+        data[at:at] = rng.bytes(int(rng.integers(1, 200)))
+    else:
+        other = int(rng.integers(len(data)))
+        data[at : at + 50], data[other : other + 50] = data[other : other + 50], data[at : at + 50]
+    return bytes(data)
+
+
+def mutated(data, rng):
+    """The file with one leaf or branch of its manifest replaced, checksums right."""
+    values = [None, True, -1, 10**30, 1e300, "x", [], {}, {"array": 0}, {"object": 0}, {"tuple": [1]}]
+
+    def change(manifest):
+        node, key = manifest, None
+        for _ in range(12):
+            keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+            if not keys:
+                break
+            parent, key = node, keys[int(rng.integers(len(keys)))]
+            node = parent[key]
+            if not isinstance(node, dict | list) or not node or rng.random() < 0.1:
+                break
+        if rng.random() < 0.3 and isinstance(parent, dict):
+            del parent[key]
+        else:
+            parent[key] = values[int(rng.integers(len(values)))]
+
+    return rewritten(data, change)
+
+
+def fuzz(data, rounds, seed):
+    """Load damaged files; count those refused. Anything but a model or a ModelFileError fails."""
+    rng = np.random.default_rng(seed)
+    refused = 0
+    for i in range(rounds):
+        broken = damaged(data, rng) if i % 3 else mutated(data, rng)
+        try:
+            load_bytes(broken)
+        except ModelFileError:
+            refused += 1
+    return refused
+
+
+def test_damaged_files(regressor, tmp_path):
+    """Files damaged at random are refused, or are as good as new."""
+    assert fuzz(save_bytes(regressor, tmp_path), 400, seed=0) > 300
+
+
+@pytest.mark.slow
+def test_ten_thousand_damaged_files(regressor, tmp_path):
+    """No crash, no hang, no growth of memory in 10 000 damaged files."""
+    resource = pytest.importorskip("resource")
+    data = save_bytes(regressor, tmp_path)
+    fuzz(data, 200, seed=1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert fuzz(data, 10_000, seed=2) > 8_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
+def test_random_bytes_are_refused():
+    """Noise is no model."""
+    rng = np.random.default_rng(3)
+    for size in (1, 10, 100, 10_000):
+        with pytest.raises(ModelFileError):
+            load_bytes(rng.bytes(size))
+        with pytest.raises(ModelFileError):
+            load_bytes(b"PK\x03\x04" + rng.bytes(size))
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.glean")), ids=lambda p: p.stem)
+def test_kept_files_load_for_ever(path):
+    """A model written by an earlier version loads and predicts what it predicted then."""
+    model = load(path)
+    expected = json.loads(path.with_suffix(".json").read_text())
+    X, tasks = np.array(expected["X"]), expected["tasks"]
+    assert gleangp.__version__ >= expected["gleangp"]
+    if "proba" in expected:
+        np.testing.assert_allclose(model.predict_proba(X, tasks=tasks), expected["proba"], rtol=1e-9)
+    else:
+        mean, std = model.predict(X, tasks=tasks, return_std=True)
+        np.testing.assert_allclose(mean, expected["mean"], rtol=1e-9)
+        np.testing.assert_allclose(std, expected["std"], rtol=1e-7)
+
+
+def test_files_are_kept():
+    """There is something to load in the test above."""
+    assert len(list(GOLDEN.glob("*.glean"))) >= 2
+
+
+def test_noise_is_not_confused(tmp_path):
+    """Noise models with an array per row keep it."""
+    model = SparseGPRegressor(noise_variance=np.array([0.1, 0.2, 0.3]), kernel=sk.RBF(), optimizer=None)
+    model.fit(np.arange(3.0)[:, None], [0.0, 1.0, 0.5])
+    loaded = load_bytes(save_bytes(model, tmp_path))
+    np.testing.assert_array_equal(loaded.noise_variance, [0.1, 0.2, 0.3])
+    assert isinstance(loaded.noise_, Gaussian)
+    assert os.path.getsize(tmp_path / "model.glean") < 20_000
