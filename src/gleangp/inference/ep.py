@@ -48,7 +48,7 @@ def propagate(kernel, kept: Block, sites: Sites, *, max_sweeps: int = 100, tol: 
 
 
 def ep_log_evidence(K: FloatArray, kept: Block, sites: Sites) -> float:
-    """EP's approximation to log p(y_I), from the sites and their cavities (Minka 2001, eq. 3.71 f.)."""
+    """EP's approximation to log p(y_I), from the sites and their cavities (Minka 2001)."""
     C = K + np.diag(1.0 / sites.precision)
     chol, _ = cholesky(C)
     z = solve_lower(chol, sites.mean)
