@@ -12,6 +12,8 @@ from gleangp._version import __version__
 
 if TYPE_CHECKING:
     from gleangp import exceptions
+    from gleangp.constraints import DifferenceOrder, Order
+    from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
     from gleangp.estimators._sparse_classifier import SparseGPClassifier
     from gleangp.estimators._sparse_regressor import SparseGPRegressor
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArcSine",
+    "DifferenceOrder",
     "EntropySelector",
     "GraphSelector",
+    "HierarchicalGPRegressor",
     "InformationGainSelector",
     "LabelRelevance",
+    "Order",
     "PosteriorRelevance",
     "RandomSelector",
     "ResidualSelector",
@@ -56,10 +61,13 @@ __all__ = [
 # Public name -> module that defines it; a module is its own home.
 _HOME = {
     "ArcSine": "gleangp.kernels.arcsine",
+    "DifferenceOrder": "gleangp.constraints",
     "EntropySelector": "gleangp.selection.selectors",
     "GraphSelector": "gleangp.selection.graph",
+    "HierarchicalGPRegressor": "gleangp.estimators._hierarchical",
     "InformationGainSelector": "gleangp.selection.selectors",
     "LabelRelevance": "gleangp.selection.descriptors",
+    "Order": "gleangp.constraints",
     "PosteriorRelevance": "gleangp.selection.descriptors",
     "RandomSelector": "gleangp.selection.selectors",
     "ResidualSelector": "gleangp.selection.selectors",

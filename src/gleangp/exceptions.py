@@ -7,6 +7,7 @@
     ├── LabelError                    targets that cannot be learnt from            also ValueError
     ├── KernelError                   a kernel that cannot be used as asked         also ValueError
     │   └── NotPositiveDefiniteError  a matrix without a Cholesky factor            also LinAlgError
+    ├── ConstraintError               constraints that cannot be understood         also ValueError
     ├── GraphError                    rows or settings that give no graph           also ValueError
     ├── InvarianceError               invariances that do not fit the inputs        also ValueError
     └── ModelFileError                a file that is not a model gleangp can read   also ValueError
@@ -19,6 +20,7 @@ Predicting before `fit` raises scikit-learn's own `NotFittedError`.
 from numpy.linalg import LinAlgError
 
 __all__ = [
+    "ConstraintError",
     "GleanError",
     "GraphError",
     "InvarianceError",
@@ -48,6 +50,10 @@ class KernelError(GleanError, ValueError):
 
 class NotPositiveDefiniteError(KernelError, LinAlgError):
     """A matrix that should be positive definite has no Cholesky factor."""
+
+
+class ConstraintError(GleanError, ValueError):
+    """Order constraints name rows that are not there, or that cannot be compared."""
 
 
 class GraphError(GleanError, ValueError):

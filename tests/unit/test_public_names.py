@@ -14,10 +14,13 @@ from gleangp import exceptions
 
 PUBLIC = [
     "ArcSine",
+    "DifferenceOrder",
     "EntropySelector",
     "GraphSelector",
+    "HierarchicalGPRegressor",
     "InformationGainSelector",
     "LabelRelevance",
+    "Order",
     "PosteriorRelevance",
     "RandomSelector",
     "ResidualSelector",

@@ -1,0 +1,174 @@
+"""Order constraints: what is known of the function besides labels.
+
+`Order` says that one row's value exceeds another's, `DifferenceOrder` that one difference exceeds
+another; both are meant with noise, so they may contradict each other. Rows are numbers of rows of the X
+that is given to `fit`, labelled or not. Arrays stand for many constraints at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import ConstraintError
+
+__all__ = ["DifferenceOrder", "Order"]
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The function at row i exceeds that at row j by at least `margin`.
+
+    Parameters
+    ----------
+    i, j : int or array-like of int
+        Rows of X.
+    margin : float or array-like, default=0.0
+        Least difference, in units of y. A margin that is the exact difference pushes beyond it: give
+        the order alone, or half of the difference.
+
+    Examples
+    --------
+    >>> from gleangp import Order
+    >>> Order(3, 8)
+    Order(i=3, j=8, margin=0.0)
+    >>> Order([3, 4], [8, 8], margin=[0.5, 1.0]).margin
+    [0.5, 1.0]
+    """
+
+    i: Any
+    j: Any
+    margin: Any = 0.0
+
+    def _terms(self) -> tuple[tuple[str, float], ...]:
+        return (("i", 1.0), ("j", -1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class DifferenceOrder:
+    """The difference between rows i and j is at least that between rows k and l: f_i - f_j >= f_k - f_l.
+
+    Parameters
+    ----------
+    i, j, k, l : int or array-like of int
+        Rows of X; j and k may be the same.
+
+    Examples
+    --------
+    >>> from gleangp import DifferenceOrder
+    >>> DifferenceOrder(0, 4, 4, 9)
+    DifferenceOrder(i=0, j=4, k=4, l=9)
+    """
+
+    i: Any
+    j: Any
+    k: Any
+    l: Any  # noqa: E741 the four points have the names of consecutive letters
+
+    def _terms(self) -> tuple[tuple[str, float], ...]:
+        return (("i", 1.0), ("j", -1.0), ("k", -1.0), ("l", 1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedConstraints:
+    """All constraints as rows of a matrix: coefficients @ f >= margin."""
+
+    coefficients: csr_array  # (c, n)
+    margin: FloatArray  # (c,)
+    task: IntArray  # (c,) code of the task that each is about
+
+
+def encode_constraints(constraints: Any, codes: IntArray) -> EncodedConstraints:
+    """Check constraints against the rows, whose tasks are `codes` (n,), and make one matrix of them.
+
+    Examples
+    --------
+    >>> encoded = encode_constraints([Order(0, 2)], np.array([0, 1, 0]))
+    >>> encoded.coefficients.toarray(), encoded.task
+    (array([[ 1.,  0., -1.]]), array([0]))
+    """
+    if isinstance(constraints, Order | DifferenceOrder):
+        constraints = [constraints]
+    if not isinstance(constraints, Iterable):
+        raise ConstraintError(
+            f"constraints are {constraints!r}; a list of Order and DifferenceOrder is expected."
+        )
+    parts = [_rows_of(constraint, codes) for constraint in constraints]
+    if not parts:
+        return EncodedConstraints(csr_array((0, len(codes))), np.zeros(0), np.zeros(0, dtype=np.intp))
+    coefficients = _stacked([(rows, signs) for rows, signs, _ in parts], len(codes))
+    task = np.concatenate([codes[rows[:, 0]] for rows, _, _ in parts])
+    return EncodedConstraints(coefficients, np.concatenate([margin for _, _, margin in parts]), task)
+
+
+def _rows_of(constraint: Any, codes: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Row numbers (c, k) and their signs (k,), and margins (c,)."""
+    if not isinstance(constraint, Order | DifferenceOrder):
+        raise ConstraintError(
+            f"a constraint is {constraint!r}. Use Order(i, j, margin) or DifferenceOrder(i, j, k, l)."
+        )
+    kind, terms = type(constraint).__name__, constraint._terms()
+    columns = [_row_numbers(constraint, name, len(codes)) for name, _ in terms]
+    margin = np.atleast_1d(np.asarray(getattr(constraint, "margin", 0.0), dtype=np.float64))
+    if not np.isfinite(margin).all():
+        bad = margin[~np.isfinite(margin)][0]
+        raise ConstraintError(f"a margin of {kind} is {bad}; finite numbers are expected.")
+    try:
+        *columns, margin = np.broadcast_arrays(*columns, margin)
+    except ValueError:
+        sizes = [len(column) for column in (*columns, margin)]
+        raise ConstraintError(
+            f"the arrays of one {kind} have the lengths {sizes}; give them one length."
+        ) from None
+    rows = np.column_stack(columns).astype(np.intp)
+    signs = np.array([sign for _, sign in terms])
+    _check_rows(rows, signs, codes)
+    return rows, signs, np.array(margin)
+
+
+def _check_rows(rows: IntArray, signs: FloatArray, codes: IntArray) -> None:
+    across = np.flatnonzero((codes[rows] != codes[rows[:, :1]]).any(axis=1))
+    if len(across):
+        raise ConstraintError(
+            f"a constraint names the rows {rows[across[0]].tolist()}, which are of different tasks. "
+            "Functions of different tasks are not compared; constrain rows of one task."
+        )
+    same = rows[:, :, None] == rows[:, None, :]
+    idle = np.flatnonzero(((same * signs).sum(axis=2) == 0.0).all(axis=1))
+    if len(idle):
+        raise ConstraintError(
+            f"a constraint on the rows {rows[idle[0]].tolist()} says nothing: its terms cancel. "
+            "Name different rows."
+        )
+
+
+def _row_numbers(constraint: Any, name: str, n_rows: int) -> np.ndarray:
+    given = np.atleast_1d(np.asarray(getattr(constraint, name)))
+    kind = type(constraint).__name__
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise ConstraintError(
+            f"{name} of {kind} is {getattr(constraint, name)!r}; a row number of X, or an array of them, "
+            "is expected."
+        )
+    outside = given[(given < 0) | (given >= n_rows)]
+    if len(outside):
+        raise ConstraintError(
+            f"{name} of {kind} names row {int(outside[0])}, but X has the rows 0 to {n_rows - 1}."
+        )
+    return given
+
+
+def _stacked(parts: list[tuple[IntArray, FloatArray]], n_rows: int) -> csr_array:
+    at, rows, signs, done = [], [], [], 0
+    for columns, sign in parts:
+        at.append(np.repeat(done + np.arange(len(columns)), len(sign)))
+        rows.append(columns.ravel())
+        signs.append(np.tile(sign, len(columns)))
+        done += len(columns)
+    entries = (np.concatenate(signs), (np.concatenate(at), np.concatenate(rows)))
+    return csr_array(coo_array(entries, shape=(done, n_rows)))  # entries of one place add up

@@ -1,0 +1,447 @@
+"""`HierarchicalGPRegressor`: every task its own kernel, one prior, unlabelled rows, order constraints."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from gleangp._compat import Interval, StrOptions, fit_context
+from gleangp._typing import FloatArray, IntArray
+from gleangp.constraints import EncodedConstraints, encode_constraints
+from gleangp.estimators._sparse import SparseGPMixin, generator_from
+from gleangp.estimators._targets import natural_units, standard_units
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.exceptions import KernelError
+from gleangp.inference.task_rows import TaskRows
+from gleangp.kernels import ScaledInputs, has_white
+from gleangp.labels import check_regression_target
+from gleangp.learning.hierarchical_model import (
+    HierarchicalModel,
+    add_task,
+    fit_hierarchical_model,
+    predict_hierarchy,
+    predict_hierarchy_cov,
+)
+from gleangp.learning.hierarchical_rows import GraphSettings, task_rows
+from gleangp.tasks import blocks_of_rows
+
+# Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
+_NO_OTHER_NOISE = 1e-6
+
+
+class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
+    """Gaussian-process regression in which every task has its own kernel, under a prior they share.
+
+    The logarithms of the kernel parameters of all tasks have a common Gaussian prior, which is learnt.
+    Rows without a target (NaN) shape the function through a neighbour graph, and statements about the
+    order of values at any rows can be added (`Order`, `DifferenceOrder`).
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance function; its parameters are where the prior mean starts, its bounds are those of the
+        prior mean. None: linear plus `RBF`, each with a variance of its own. A `WhiteKernel`
+        in it gives every task its own noise, and there is no other then.
+    prior_cov : float or array-like of shape (q, q), default=None
+        Covariance of the log-parameters between tasks. None: learnt. 0: all tasks share one kernel;
+        a large number: tasks do not help each other.
+    n_neighbors : int or None, default=5
+        Neighbours in the graph of each task that has unlabelled rows. None: these rows are left out.
+    n_landmarks : int, default=500
+        Most unlabelled rows of a task that carry its graph; a larger graph is condensed on them.
+    theta_uncertainty : bool, default=False
+        Whether predictions average over the posterior of each task's kernel parameters instead of
+        taking the most probable ones. Wider, and better calibrated, where a task has few labels.
+    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+        None keeps the kernel as it is given, for all tasks.
+    n_rounds : int, default=50
+        Most updates of the prior covariance.
+    normalize_X : bool, default=True
+        Standardise the inputs inside, over the rows of all tasks; kernel parameters are then in these
+        units, and the graph sees all features alike.
+    normalize_y : bool, default=True
+        Standardise the targets inside: tasks are scaled together unless they are in different units.
+    noise_variance : float, default=None
+        Variance of the labels in all tasks, in units of the standardised target. None: learnt.
+    task : str or int, default=None
+        Name or position of the column of X that holds the task.
+    n_jobs : int, default=None
+        Threads for large tasks.
+    random_state : int, RandomState, Generator or None, default=None
+        For the choice of landmarks, and for `sample_y`.
+    verbose : int, default=0
+        Print how learning ended.
+
+    Attributes
+    ----------
+    kernels_ : dict
+        Task -> kernel with its parameters; the one key is None in a model without tasks.
+    kernel_ : Kernel
+        At the prior mean: what a task without rows has.
+    prior_mean_ : ndarray of shape (q,)
+        Mean of the log-parameters over tasks, in the order of `kernel_.theta`.
+    prior_cov_ : ndarray of shape (q, q)
+        Their covariance.
+    theta_cov_ : dict
+        Task -> posterior covariance of its log-parameters.
+    alpha_ : dict
+        Task -> weight of its graph; 0.0 for a task without unlabelled rows.
+    noise_variance_ : float
+        Of the labels, in units of the standardised target.
+    constraint_noise_ : float or None
+        Standard deviation of the noise of each term of an order constraint, same units.
+    log_evidence_ : float
+        Log evidence of the labels and constraints of all tasks, kernel parameters integrated out by
+        Laplace's approximation, standardised units.
+    tasks_ : ndarray or None
+        Names of the tasks.
+    n_rounds_ : int
+        Updates of the prior covariance.
+    n_features_in_ : int
+        Features seen in `fit`, the task column included.
+    feature_names_in_ : ndarray
+        Their names, where X had string names.
+
+    See Also
+    --------
+    SparseGPRegressor : Tasks that share one kernel, with few active points.
+
+    Notes
+    -----
+    Tasks share kernel parameters, not function values: with two labels per task little can be learnt
+    about a task, however many tasks there are.
+
+    A fit costs O(sum over tasks of n^3), n being the labelled rows of a task, the constrained ones and
+    up to `n_landmarks` others if it has unlabelled rows. Small tasks are evaluated together.
+
+    References
+    ----------
+    Zhang & Yeung 2009.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import HierarchicalGPRegressor, Order
+    >>> X = np.tile(np.linspace(0, 6, 12), 2)[:, None]
+    >>> tasks = np.repeat(["a", "b"], 12)
+    >>> y = np.where(tasks == "a", np.sin(X[:, 0]), np.cos(X[:, 0]))
+    >>> y[[3, 5, 15]] = np.nan  # unlabelled rows
+    >>> model = HierarchicalGPRegressor().fit(X, y, tasks=tasks, constraints=[Order(3, 5)])
+    >>> bool(abs(model.predict([[1.0]], tasks=["a"])[0] - np.sin(1.0)) < 0.1)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "kernel": [Kernel, None],
+        "prior_cov": [Interval(Real, 0, None, closed="left"), "array-like", None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "theta_uncertainty": ["boolean"],
+        "optimizer": [StrOptions({"l-bfgs-b"}), None],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "normalize_X": ["boolean"],
+        "normalize_y": ["boolean"],
+        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
+        "task": [str, Integral, None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        prior_cov: Any = None,
+        n_neighbors: int | None = 5,
+        n_landmarks: int = 500,
+        theta_uncertainty: bool = False,
+        optimizer: str | None = "l-bfgs-b",
+        n_rounds: int = 50,
+        normalize_X: bool = True,
+        normalize_y: bool = True,
+        noise_variance: float | None = None,
+        task: str | int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.prior_cov = prior_cov
+        self.n_neighbors = n_neighbors
+        self.n_landmarks = n_landmarks
+        self.theta_uncertainty = theta_uncertainty
+        self.optimizer = optimizer
+        self.n_rounds = n_rounds
+        self.normalize_X = normalize_X
+        self.normalize_y = normalize_y
+        self.noise_variance = noise_variance
+        self.task = task
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None, constraints: Any = None) -> Self:
+        """Learn the prior and every task.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs, with the task column if `task` names one.
+        y : array-like of shape (n,)
+            Targets; NaN in unlabelled rows.
+        tasks : array-like of shape (n,), default=None
+            Task of each row. None, and no task column: one task.
+        constraints : list of Order and DifferenceOrder, default=None
+            What is known about the order of values at rows of X, labelled or not.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            y, labeled = check_regression_target(y, len(X))
+            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            rows = blocks_of_rows(codes, n_tasks)
+            self._center, self._spread = _input_units(X, self.normalize_X)
+            labeled_rows = [r[labeled[r]] for r in rows]
+            self._units = standard_units(y, labeled_rows) if self.normalize_y else natural_units(n_tasks)
+            encoded = None if constraints is None else encode_constraints(constraints, codes)
+            blocks = self._blocks(X, y, codes, rows, encoded, generator_from(self.random_state))
+            kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1]))
+            self._store(self._learn(kernel, blocks))
+            self._warn(blocks)
+        return self
+
+    def predict(
+        self,
+        X: Any,
+        tasks: Any = None,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = False,
+    ) -> Any:
+        """Mean of the function at any rows, with its uncertainty if asked for.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs: new rows, or the unlabelled ones of `fit`.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        return_std : bool, default=False
+            Return the standard deviation of the function as well.
+        return_cov : bool, default=False
+            Return the joint covariance instead; rows of different tasks are independent.
+        include_noise : bool, default=False
+            Add the noise variance: the spread of new observations rather than of the function.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,), or covariance of shape (n, n)
+            Only if asked for.
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both True. Ask for one of them.")
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        X = (X - self._center) / self._spread
+        scale = self._units.scale[codes]
+        noise = self.noise_variance_ if include_noise else 0.0
+        if return_cov:
+            mean, cov = predict_hierarchy_cov(self._model, X, codes)
+            cov.flat[:: len(cov) + 1] += noise
+            return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
+        mean, var = predict_hierarchy(self._model, X, codes)
+        mean = self._units.from_standard(mean, codes)
+        return (mean, np.sqrt(var + noise) * scale) if return_std else mean
+
+    def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
+        """Functions drawn from the posterior.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        n_samples : int, default=1
+            How many functions.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        random_state : int, RandomState, Generator or None, default=0
+            For the draws.
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+        """
+        mean, cov = self.predict(X, tasks=tasks, return_cov=True)
+        rng = generator_from(random_state)
+        return rng.multivariate_normal(mean, cov, n_samples, method="eigh").T
+
+    def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
+        """Learn one more task from few rows, under the prior that the others taught.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (m, p)
+            Its rows, with or without the task column. None or no rows: the task is predicted from
+            the prior.
+        y : array-like of shape (m,)
+            Its targets, NaN in unlabelled rows.
+        task : str, int or bool
+            Its name.
+        constraints : list of Order and DifferenceOrder, default=None
+            About rows of this X.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with unchanged_on_failure(self):
+            X, y, names = self._new_task(X, y, task)
+            units = self._units.with_task(y[~np.isnan(y)])
+            codes = np.full(len(X), len(names) - 1)
+            encoded = encode_constraints(constraints, codes) if constraints is not None else None
+            self.tasks_, self._units = names, units
+            rows = [np.zeros(0, dtype=np.intp)] * (len(names) - 1) + [np.arange(len(X))]
+            block = self._blocks(X, y, codes, rows, encoded, generator_from(self.random_state))[-1]
+            self._store(add_task(self._model, block, optimize=self.optimizer is not None))
+        return self
+
+    def _blocks(
+        self,
+        X: FloatArray,
+        y: FloatArray,
+        codes: IntArray,
+        rows: list[IntArray],
+        encoded: EncodedConstraints | None,
+        rng: np.random.Generator,
+    ) -> list[TaskRows]:
+        X = (X - self._center) / self._spread
+        y = self._units.to_standard(y, codes)
+        settings = GraphSettings(self.n_neighbors, self.n_landmarks, self.n_jobs)
+        blocks = []
+        for t, r in enumerate(rows):
+            own = None
+            if encoded is not None and (encoded.task == t).any():
+                at = np.flatnonzero(encoded.task == t)
+                own = (encoded.coefficients[at][:, r], encoded.margin[at] / self._units.scale[t])
+            blocks.append(task_rows(X[r], y[r], own, settings, rng))
+        return blocks
+
+    def _learn(self, kernel: Kernel, blocks: list[TaskRows]) -> HierarchicalModel:
+        noise = self.noise_variance
+        if noise is None and (has_white(kernel) or self.optimizer is None):
+            noise = _NO_OTHER_NOISE if has_white(kernel) else 0.1
+        return fit_hierarchical_model(
+            kernel,
+            blocks,
+            optimize=self.optimizer is not None,
+            noise=noise,
+            prior_cov=self._fixed_cov(kernel.n_dims),
+            average_theta=self.theta_uncertainty,
+            max_rounds=self.n_rounds,
+            n_jobs=self.n_jobs,
+        )
+
+    def _fixed_cov(self, n_parameters: int) -> FloatArray | None:
+        if self.prior_cov is None:
+            return None
+        given = np.asarray(self.prior_cov, dtype=np.float64)
+        cov = given * np.eye(n_parameters) if given.ndim == 0 else given
+        if cov.shape != (n_parameters, n_parameters) or not np.isfinite(cov).all():
+            raise KernelError(
+                f"prior_cov has shape {given.shape}; the kernel has {n_parameters} free parameters. Give "
+                "one finite number, or a square matrix of that size."
+            )
+        if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min(initial=0.0) < -1e-12:
+            raise KernelError("prior_cov is not a covariance: it must be symmetric, no eigenvalue negative.")
+        return cov
+
+    def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
+        if X is None:
+            return np.zeros((0, self._n_inputs)), np.zeros(0), self._rows_of_new_task(None, task)[1]
+        X, names = self._rows_of_new_task(X, task)
+        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
+        if X.shape[1] != self._n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self._n_inputs} features as input."
+            )
+        if len(X) == 0:
+            return X, np.zeros(0), names
+        return X, check_regression_target(y, len(X))[0], names
+
+    def _store(self, model: HierarchicalModel) -> None:
+        self._model = model
+        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        names = [None] if self.tasks_ is None else self.tasks_.tolist()
+        self.kernels_ = {name: t.kernel for name, t in zip(names, model.tasks, strict=True)}
+        self.theta_cov_ = {name: t.theta_cov for name, t in zip(names, model.tasks, strict=True)}
+        self.alpha_ = {name: t.alpha for name, t in zip(names, model.tasks, strict=True)}
+        self.kernel_ = model.kernel
+        self.prior_mean_ = model.kernel.theta
+        self.prior_cov_ = model.prior_cov
+        self.noise_variance_ = model.noise
+        self.constraint_noise_ = model.width
+        self.log_evidence_ = float(sum(t.log_evidence for t in model.tasks))
+        self.n_rounds_ = model.n_rounds
+
+    def _warn(self, blocks: list[TaskRows]) -> None:
+        model, name = self._model, type(self).__name__
+        silent = [t for t, b in enumerate(blocks) if b.n_labelled == 0 and b.order is None]
+        if silent and self.tasks_ is not None:
+            first = self.tasks_[silent[0]].item()
+            rest = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            warnings.warn(
+                f"task {first!r}{rest} has no labelled row and no constraint; it is predicted from the "
+                "prior that the other tasks taught.",
+                UserWarning,
+                stacklevel=4,
+            )
+        if not model.converged:
+            warnings.warn(
+                f"{name} stopped after {model.n_rounds} rounds while the prior still changed by "
+                f"{model.last_change:.3g} (its limit is 0.02). Raise n_rounds, or give prior_cov.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if model.jitter > 0.0:
+            warnings.warn(
+                f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was "
+                "added to its diagonal. A larger noise variance makes the model well-posed.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        if self.verbose:
+            print(
+                f"[{name}] {len(blocks)} tasks, {model.n_rounds} rounds, "
+                f"log evidence {self.log_evidence_:.3f}"
+            )
+
+
+def _input_units(X: FloatArray, standardize: bool) -> tuple[FloatArray, FloatArray]:
+    if not standardize:
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
+    spread = np.std(X, axis=0)
+    spread[spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)] = 1.0  # constant columns
+    return np.mean(X, axis=0), spread
+
+
+def _linear_plus_rbf(n_features: int) -> Kernel:
+    """The kernel of Zhang & Yeung 2009, section 2.1, with the inner product per feature."""
+    root = np.sqrt(n_features)
+    linear = ScaledInputs(DotProduct(0.0, "fixed"), 1.0 / root, "fixed")
+    rbf = RBF(root, (1e-2 * root, 1e3 * root))
+    return ConstantKernel(0.4, (1e-4, 1e4)) * linear + ConstantKernel(0.5, (1e-4, 1e4)) * rbf

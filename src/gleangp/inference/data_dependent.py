@@ -1,0 +1,92 @@
+"""Posterior of one task under the data-dependent kernel, with or without order constraints.
+
+With K_x = k(X, x) over all rows of the task, G = R Q^T and Rm = (K_uu + W^-1)^-1 at the sites,
+
+    mean(x) = K_x^T G a,      var(x) = k(x, x) - K_x^T P K_x,      P = alpha R L + G Rm G^T,
+
+which is Zhang & Yeung 2009, eq. 6, put into the usual posterior. A task that has neither unlabelled
+rows nor constraints is an ordinary Gaussian process (`inference.posterior`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.inference.filtering import Sites
+from gleangp.inference.laplace import find_mode
+from gleangp.inference.order_evidence import combinations, prior_of_combinations, sites_of
+from gleangp.inference.posterior import (
+    TaskPosterior,
+    posterior_from_sites,
+    predict_latent,
+    predict_latent_cov,
+    prior_only,
+)
+from gleangp.inference.task_rows import TaskRows
+from gleangp.kernels import has_white, kernel_columns, white_diag
+
+_CHUNK_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataDependentPosterior:
+    """What prediction needs of a task with a graph or constraints."""
+
+    X: FloatArray  # (n, p) all rows of the task
+    weights: FloatArray  # (n,)
+    reduction: FloatArray  # (n, n) P, by which the prior covariance is reduced
+
+
+AnyPosterior = TaskPosterior | DataDependentPosterior
+
+
+def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width: float) -> AnyPosterior:
+    """Posterior of a task at given parameters; `noise` is the variance of the labels."""
+    if task.laplacian is None and task.order is None:
+        if task.n_labelled == 0:
+            return prior_only(task.X.shape[1])
+        return posterior_from_sites(
+            kernel, task.X, Sites(task.y, np.full(task.n_labelled, 1.0 / noise))
+        )
+    K = kernel_columns(kernel, task.X, task.X)
+    variance = np.full(task.n_labelled, noise)
+    if has_white(kernel):
+        variance += white_diag(kernel, task.X[: task.n_labelled])
+    Q = combinations(task)
+    R = np.eye(len(K))
+    if task.laplacian is not None:
+        A = alpha * (task.laplacian @ K)
+        A.flat[:: len(A) + 1] += 1.0
+        R = np.linalg.solve(A, R)
+    G = R @ Q.T
+    _, K_uu = prior_of_combinations(K, Q, G)
+    fit = find_mode(K_uu, sites_of(task, variance, log_width))
+    reduction = G @ fit.reduction() @ G.T
+    if task.laplacian is not None:
+        reduction += alpha * (task.laplacian @ R.T).T
+    return DataDependentPosterior(task.X, G @ fit.dual, 0.5 * (reduction + reduction.T))
+
+
+def predict_task(kernel, posterior: AnyPosterior, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance (n,) of the function at new rows, the kernel's white noise included."""
+    if isinstance(posterior, TaskPosterior):
+        return predict_latent(kernel, posterior, X)
+    mean, var = np.empty(len(X)), np.array(kernel.diag(X), dtype=np.float64)
+    step = max(1, _CHUNK_ENTRIES // max(1, len(posterior.X)))
+    for start in range(0, len(X), step):
+        part = slice(start, start + step)
+        K_star = kernel_columns(kernel, posterior.X, X[part])
+        mean[part] = posterior.weights @ K_star
+        var[part] -= np.einsum("dn,dn->n", K_star, posterior.reduction @ K_star)
+    return mean, np.maximum(var, 0.0)  # rounding can leave -1e-12 where all is known
+
+
+def predict_task_cov(kernel, posterior: AnyPosterior, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean (n,) and joint covariance (n, n)."""
+    if isinstance(posterior, TaskPosterior):
+        return predict_latent_cov(kernel, posterior, X)
+    K_star = kernel_columns(kernel, posterior.X, X)
+    return posterior.weights @ K_star, kernel(X) - K_star.T @ posterior.reduction @ K_star

@@ -1,0 +1,312 @@
+"""Every task its own kernel parameters, under one prior that the tasks teach (Zhang & Yeung 2009).
+
+The log-parameters theta_i of task i have the prior N(m, S); the noise is shared. What is minimised is
+
+    J = sum_i -log p(y_i | theta_i) + 1/2 sum_i |z_i|^2 + hyperpriors,      theta_i = m + root z_i,
+
+with root root^T = S. Departures from the paper, with reasons:
+
+* The prior is on the logarithms, which are what is optimised; the sign of ln |S| is corrected.
+* m and z are optimised together. As printed, with m the mean of the theta_i and the theta_i held near m
+  by S, the mean cannot move once S is small.
+* S is not the scatter of the point estimates: J falls without limit as S vanishes. It is updated by
+  expectation-maximisation, with Laplace's approximation of each theta_i's posterior and a weak
+  inverse-Wishart prior,
+
+      S = (nu0 S0 + sum_i [(theta_i - m)(theta_i - m)^T + H_i^-1]) / (M + nu0 + q + 1),
+
+  nu0 = q + 2, S0 = 0.25, H_i the curvature of task i's term of J in theta_i, from differences of gradients.
+
+In the coordinates z the posterior precision is 1 + root^T H root, which also serves S = 0 (one kernel for
+all tasks) without a special case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.learning.task_terms import TaskTerms
+from gleangp.optimize import Optimum, minimize
+
+# Hyperpriors on logarithms, in standard units: centre and standard deviation.
+MEAN_SPREAD = 3.0  # of the prior mean, around the kernel as given
+NOISE = (np.log(0.1), 2.0)
+ALPHA = (np.log(0.1), 3.0)
+WIDTH = (np.log(0.3), 1.0)
+_NOISE_BOUNDS = (np.log(1e-4), np.log(1e2))
+_ALPHA_BOUNDS = (-12.0, 8.0)
+_WIDTH_BOUNDS = (np.log(1e-2), np.log(1e1))
+_Z_BOUNDS = (-20.0, 20.0)
+
+START_VARIANCE = 0.25  # S0: kernel parameters of tasks differ by a factor of e^0.5, before any data
+WIDE_VARIANCE = 4.0  # of the start at which tasks are nearly independent
+_START_TOL = 1e-4
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """Values of everything that is learnt but the prior covariance."""
+
+    mean: FloatArray  # (q,) of the prior
+    log_noise: float
+    log_width: float  # of the noise of order constraints, per term
+    theta: FloatArray  # (M, q)
+    log_alpha: FloatArray  # (M,) meaningless for tasks without a graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningPlan:
+    """What is learnt and for how long."""
+
+    mean_bounds: FloatArray  # (q, 2)
+    learn_shared: bool = True  # prior mean, noise and width; False for a new task
+    learn_noise: bool = True
+    fixed_cov: FloatArray | None = None  # (q, q); None: learnt
+    max_rounds: int = 30
+    max_iter: int = 100
+    tol: float = 0.02  # of the prior: absolute in m, relative in the variances
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HierarchyFit:
+    """What the tasks taught."""
+
+    point: Point
+    prior_cov: FloatArray  # (q, q)
+    theta_cov: FloatArray  # (M, q, q) Laplace's posterior covariance of each theta_i
+    log_evidence: FloatArray  # (M,) theta_i integrated out by Laplace
+    n_rounds: int
+    converged: bool
+    last_change: float
+
+
+class HierarchyObjective:
+    """J and its gradient for a given prior covariance, as a function of one vector."""
+
+    def __init__(self, terms: TaskTerms, start: Point, root: FloatArray, plan: LearningPlan):
+        self.terms, self.start, self.root, self.plan = terms, start, root, plan
+        self.centre = start.mean
+        n_tasks, q = start.theta.shape
+        self.parts = {}
+        at = 0
+        for name, size in (
+            ("mean", q if plan.learn_shared else 0),
+            ("log_noise", int(plan.learn_shared and plan.learn_noise)),
+            ("log_width", int(plan.learn_shared and terms.has_order)),
+            ("z", n_tasks * q if root.any() else 0),
+            ("log_alpha", int(terms.has_graph.sum())),
+        ):
+            self.parts[name] = slice(at, at + size)
+            at += size
+        self.size = at
+
+    def pack(self, point: Point) -> FloatArray:
+        """The vector of a point."""
+        x = np.empty(self.size)
+        values = {
+            "mean": point.mean,
+            "log_noise": point.log_noise,
+            "log_width": point.log_width,
+            "z": whitened(point.theta - point.mean, self.root).ravel(),
+            "log_alpha": point.log_alpha[self.terms.has_graph],
+        }
+        for name, part in self.parts.items():
+            if part.stop > part.start:
+                x[part] = values[name]
+        return x
+
+    def unpack(self, x: FloatArray) -> tuple[Point, FloatArray]:
+        """The point of a vector, and z (M, q)."""
+        point, part = self.start, self.parts
+        mean = x[part["mean"]] if self.plan.learn_shared else point.mean
+        z = np.zeros(point.theta.shape)
+        if part["z"].stop > part["z"].start:
+            z = x[part["z"]].reshape(z.shape)
+        log_alpha = point.log_alpha.copy()
+        log_alpha[self.terms.has_graph] = x[part["log_alpha"]]
+        scalars = {
+            name: float(x[part[name]][0]) if part[name].stop > part[name].start else getattr(point, name)
+            for name in ("log_noise", "log_width")
+        }
+        return Point(mean=mean, theta=mean + z @ self.root.T, log_alpha=log_alpha, **scalars), z
+
+    def bounds(self) -> FloatArray:
+        """(size, 2)."""
+        bounds = np.empty((self.size, 2))
+        bounds[self.parts["mean"]] = self.plan.mean_bounds if self.plan.learn_shared else 0.0
+        bounds[self.parts["log_noise"]] = _NOISE_BOUNDS
+        bounds[self.parts["log_width"]] = _WIDTH_BOUNDS
+        bounds[self.parts["z"]] = _Z_BOUNDS
+        bounds[self.parts["log_alpha"]] = _ALPHA_BOUNDS
+        return bounds
+
+    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
+        point, z = self.unpack(x)
+        evidence = self.terms(point.theta, point.log_noise, point.log_alpha, point.log_width)
+        value = -evidence.value.sum() + 0.5 * np.sum(z * z)
+        slopes = {
+            "mean": -evidence.d_theta.sum(axis=0),
+            "log_noise": -evidence.d_log_noise.sum(),
+            "log_width": -evidence.d_log_width.sum(),
+            "z": (z - evidence.d_theta @ self.root).ravel(),
+            "log_alpha": -evidence.d_log_alpha[self.terms.has_graph],
+        }
+        gradient = np.empty(self.size)
+        priors = {"mean": (self.centre, MEAN_SPREAD), "log_noise": NOISE, "log_width": WIDTH}
+        for name, part in self.parts.items():
+            if part.stop == part.start:
+                continue
+            gradient[part] = slopes[name]
+            if name != "z":
+                centre, spread = priors.get(name, ALPHA)
+                deviation = (x[part] - centre) / spread
+                value += 0.5 * deviation @ deviation
+                gradient[part] += deviation / spread
+        return float(value), gradient
+
+
+def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> HierarchyFit:
+    """Learn the prior, the noise and every task's parameters.
+
+    Parameters
+    ----------
+    terms : TaskTerms
+        The evidence of the tasks; each has at least one label or constraint.
+    start : Point
+        Where to begin; `start.mean` is also the centre of the hyperprior of the mean.
+    plan : LearningPlan
+        What to learn.
+
+    Returns
+    -------
+    HierarchyFit
+    """
+    best = None
+    for point, cov in _starts(terms, start, plan):
+        state = _round(terms, start, point, cov, plan)
+        if best is None or state.loss < best.loss:
+            best = state
+    n_rounds, change, moved, converged = 1, 0.0, np.inf, best.optimum.converged
+    while plan.fixed_cov is None and len(best.cov):
+        updated = update_cov(best.point, best.theta_cov)
+        ratio = np.abs(np.log(np.diagonal(updated) / np.diagonal(best.cov)))
+        change = max(float(np.max(ratio)), moved)
+        converged = best.optimum.converged and change <= plan.tol
+        if converged or n_rounds == plan.max_rounds:
+            break
+        before = best.point.mean
+        best = _round(terms, start, best.point, updated, plan)
+        moved = float(np.max(np.abs(best.point.mean - before)))
+        n_rounds += 1
+    return HierarchyFit(
+        best.point, best.cov, best.theta_cov, best.log_evidence, n_rounds, converged, change
+    )
+
+
+def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatArray]]:
+    """Where learning begins: at one kernel for all tasks, and at tasks that are nearly independent.
+
+    The first finds the region where tasks have few rows. It can be a trap: a task unlike the others is
+    explained by noise, which all share. The second finds it; where both fail to agree, the better wins.
+    """
+    q = start.theta.shape[1]
+    cov = START_VARIANCE * np.eye(q) if plan.fixed_cov is None else plan.fixed_cov
+    if not plan.learn_shared:
+        return [(start, cov)]
+    shared, _ = _optimize(terms, start, start, np.zeros((q, q)), plan, tol=_START_TOL)
+    starts = [(shared, cov)]
+    if len(terms) > 1 and cov.any():
+        wide = np.sqrt(WIDE_VARIANCE) * np.eye(q)
+        apart, _ = _optimize(terms, start, start, wide, plan, tol=_START_TOL)
+        if plan.fixed_cov is None:
+            precision = whitened_precision(terms, apart, wide)
+            cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
+        starts.append((apart, cov))
+    return starts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    """The tasks at their most probable parameters under one prior covariance."""
+
+    point: Point
+    cov: FloatArray
+    theta_cov: FloatArray
+    log_evidence: FloatArray
+    loss: float  # minus the log evidence of all tasks and the log density of the hyperpriors
+    optimum: Optimum
+
+
+def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan) -> _State:
+    root = matrix_root(cov)
+    point, optimum = _optimize(terms, start, point, root, plan)
+    precision = whitened_precision(terms, point, root)
+    theta_cov = root @ np.linalg.inv(precision) @ root.T
+    z = whitened(point.theta - point.mean, root)
+    values = terms(point.theta, point.log_noise, point.log_alpha, point.log_width).value
+    log_det = np.linalg.slogdet(precision)[1]
+    log_evidence = values - 0.5 * np.sum(z * z, axis=1) - 0.5 * log_det
+    loss = optimum.value + 0.5 * log_det.sum()
+    if plan.fixed_cov is None:
+        loss -= log_inverse_wishart(cov)
+    return _State(point, cov, theta_cov, log_evidence, float(loss), optimum)
+
+
+def log_inverse_wishart(cov: FloatArray) -> float:
+    """Log density of the prior of S, without its constant."""
+    q = len(cov)
+    nu0 = q + 2
+    return -0.5 * (
+        (nu0 + q + 1) * np.linalg.slogdet(cov)[1] + nu0 * START_VARIANCE * np.trace(np.linalg.inv(cov))
+    )
+
+
+def _optimize(terms, start, point, root, plan, tol=1e-6) -> tuple[Point, Optimum]:
+    objective = HierarchyObjective(terms, start, root, plan)
+    optimum = minimize(
+        objective, objective.pack(point), objective.bounds(), max_iter=plan.max_iter, tol=tol
+    )
+    return objective.unpack(optimum.theta)[0], optimum
+
+
+def update_cov(point: Point, theta_cov: FloatArray) -> FloatArray:
+    """The expectation-maximisation step for S, under the inverse-Wishart prior."""
+    n_tasks, q = point.theta.shape
+    deviation = point.theta - point.mean
+    scatter = deviation.T @ deviation + theta_cov.sum(axis=0)
+    nu0 = q + 2
+    return (nu0 * START_VARIANCE * np.eye(q) + scatter) / (n_tasks + nu0 + q + 1)
+
+
+def whitened_precision(terms: TaskTerms, point: Point, root: FloatArray) -> FloatArray:
+    """Posterior precision (M, q, q) of z_i: 1 + root^T H_i root.
+
+    A direction in which the evidence curves the wrong way is given the precision of the prior: the
+    data are then not taken to have said anything about it.
+    """
+    n_tasks, q = point.theta.shape
+    hessian = np.empty((n_tasks, q, q))
+    for j in range(q):
+        step = _DIFFERENCE * np.eye(q)[j]
+        above = replace(point, theta=point.theta + step)
+        below = replace(point, theta=point.theta - step)
+        slopes = [terms(p.theta, p.log_noise, p.log_alpha, p.log_width).d_theta for p in (above, below)]
+        hessian[:, j] = (slopes[1] - slopes[0]) / (2.0 * _DIFFERENCE)
+    hessian = 0.5 * (hessian + hessian.swapaxes(1, 2))
+    values, vectors = np.linalg.eigh(root.T @ hessian @ root)
+    return (vectors * (1.0 + np.maximum(values, 0.0))[:, None, :]) @ vectors.swapaxes(1, 2)
+
+
+def matrix_root(cov: FloatArray) -> FloatArray:
+    """root with root root^T = cov, for any positive semi-definite matrix."""
+    values, vectors = np.linalg.eigh(cov)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def whitened(deviation: FloatArray, root: FloatArray) -> FloatArray:
+    """z (M, q) with root z = deviation, zero in directions that the root does not span."""
+    return deviation @ np.linalg.pinv(root).T

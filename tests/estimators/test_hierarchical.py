@@ -1,0 +1,418 @@
+"""`HierarchicalGPRegressor`: scikit-learn's checks, its limits, its promises, bad input."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order
+from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
+from gleangp.inference.data_dependent import predict_task, task_posterior
+from gleangp.learning.hierarchical_rows import GraphSettings, task_rows
+
+C = ConstantKernel
+
+
+@parametrize_with_checks([HierarchicalGPRegressor()])
+def test_estimator_checks(estimator, check):
+    """scikit-learn's checks pass."""
+    check(estimator)
+
+
+def make_tasks(n_tasks=6, n=12, seed=0, noise=0.1, length=1.0):
+    """Tasks drawn from one Gaussian process in one dimension."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 6, size=(n_tasks * n, 1))
+    tasks = np.repeat(np.arange(n_tasks), n)
+    f = np.empty(len(X))
+    for t in range(n_tasks):
+        rows = tasks == t
+        f[rows] = rng.multivariate_normal(np.zeros(n), RBF(length)(X[rows]) + 1e-10 * np.eye(n))
+    return X, f + noise * rng.normal(size=len(X)), tasks, f
+
+
+def unlabel(y, tasks, keep, seed=0):
+    """All but `keep` targets of each task set to NaN."""
+    rng = np.random.default_rng(seed)
+    y = y.copy()
+    for t in np.unique(tasks):
+        rows = np.flatnonzero(tasks == t)
+        y[rng.permutation(rows)[keep:]] = np.nan
+    return y
+
+
+def test_fixed_kernel_is_the_exact_process():
+    """With nothing learnt, every task is scikit-learn's Gaussian process on its own rows."""
+    X, y, tasks, _ = make_tasks()
+    kernel = C(1.3) * RBF(0.8)
+    model = HierarchicalGPRegressor(
+        kernel, optimizer=None, noise_variance=0.05, normalize_X=False, normalize_y=False
+    ).fit(X, y, tasks=tasks)
+    new = np.linspace(0, 6, 9)[:, None]
+    for t in range(6):
+        exact = GaussianProcessRegressor(kernel, alpha=0.05, optimizer=None).fit(X[tasks == t], y[tasks == t])
+        mean, std = model.predict(new, tasks=np.full(9, t), return_std=True)
+        exact_mean, exact_std = exact.predict(new, return_std=True)
+        assert_allclose(mean, exact_mean, atol=1e-9)
+        assert_allclose(std, exact_std, atol=1e-8)
+
+
+def test_white_kernel_is_noise_of_the_task():
+    """A WhiteKernel gives each task its own noise, and there is no other to speak of."""
+    X, y, tasks, _ = make_tasks()
+    y = y + np.where(tasks == 0, 0.5, 0.0) * np.random.default_rng(0).normal(size=len(y))
+    model = HierarchicalGPRegressor(C(1.0) * RBF(1.0) + WhiteKernel(0.1)).fit(X, y, tasks=tasks)
+    assert model.noise_variance_ == pytest.approx(1e-6)
+    levels = [model.kernels_[t].k2.noise_level for t in range(6)]
+    assert levels[0] > 2 * max(levels[1:])
+
+
+def test_no_prior_spread_is_a_shared_kernel():
+    """prior_cov=0 gives all tasks one kernel, and a vanishing one the same in the limit."""
+    X, y, tasks, _ = make_tasks()
+    shared = HierarchicalGPRegressor(prior_cov=0.0).fit(X, y, tasks=tasks)
+    nearly = HierarchicalGPRegressor(prior_cov=1e-8).fit(X, y, tasks=tasks)
+    for t in range(6):
+        assert_array_equal(shared.kernels_[t].theta, shared.prior_mean_)
+        assert_allclose(nearly.kernels_[t].theta, shared.prior_mean_, atol=0.05)
+    assert_allclose(nearly.log_evidence_, shared.log_evidence_, rtol=1e-4)
+    assert_allclose(nearly.predict(X, tasks=tasks), shared.predict(X, tasks=tasks), atol=0.02)
+
+
+def test_no_neighbours_is_supervised():
+    """Without a graph, unlabelled rows change nothing: SSMTR is SMTR; without them there is no graph."""
+    X, y, tasks, _ = make_tasks()
+    part = unlabel(y, tasks, 6)
+    labelled = ~np.isnan(part)
+    supervised = HierarchicalGPRegressor(normalize_X=False)
+    supervised.fit(X[labelled], y[labelled], tasks=tasks[labelled])
+    ignoring = HierarchicalGPRegressor(normalize_X=False, n_neighbors=None).fit(X, part, tasks=tasks)
+    using = HierarchicalGPRegressor(normalize_X=False).fit(X, part, tasks=tasks)
+    assert_allclose(ignoring.predict(X, tasks=tasks), supervised.predict(X, tasks=tasks), rtol=1e-8)
+    assert set(supervised.alpha_.values()) == {0.0}
+    assert min(using.alpha_.values()) > 0.0
+    assert np.max(np.abs(using.predict(X, tasks=tasks) - supervised.predict(X, tasks=tasks))) > 1e-3
+
+
+def test_no_constraints_is_semi_supervised():
+    """An empty list of constraints is no constraint, and one far away is nearly none."""
+    X, y, tasks, _ = make_tasks()
+    part = unlabel(y, tasks, 6)
+    without = HierarchicalGPRegressor().fit(X, part, tasks=tasks)
+    empty = HierarchicalGPRegressor().fit(X, part, tasks=tasks, constraints=[])
+    assert_array_equal(empty.predict(X, tasks=tasks), without.predict(X, tasks=tasks))
+    assert without.constraint_noise_ is None
+    trivial = HierarchicalGPRegressor().fit(X, part, tasks=tasks, constraints=[Order(0, 1, margin=-50.0)])
+    assert_allclose(trivial.predict(X, tasks=tasks), without.predict(X, tasks=tasks), atol=0.02)
+
+
+def test_prior_is_learnt():
+    """With many tasks, prior mean and spread of the length scale are near those tasks were drawn from."""
+    rng = np.random.default_rng(0)
+    n_tasks, n = 60, 15
+    log_length = 0.2 + 0.4 * rng.normal(size=n_tasks)
+    X = rng.uniform(0, 6, size=(n_tasks, n, 1))
+    y = np.stack(
+        [
+            rng.multivariate_normal(np.zeros(n), RBF(np.exp(s))(x) + 0.01 * np.eye(n))
+            for x, s in zip(X, log_length, strict=True)
+        ]
+    )
+    model = HierarchicalGPRegressor(C(1.0, "fixed") * RBF(1.0), normalize_X=False, normalize_y=False)
+    model.fit(X.reshape(-1, 1), y.ravel(), tasks=np.repeat(np.arange(n_tasks), n))
+    assert_allclose(model.prior_mean_, 0.2, atol=0.15)
+    assert_allclose(np.sqrt(model.prior_cov_[0, 0]), 0.4, atol=0.15)
+    assert_allclose(model.noise_variance_, 0.01, rtol=0.5)
+    learnt = np.array([model.kernels_[t].theta[0] for t in range(n_tasks)])
+    assert np.corrcoef(learnt, log_length)[0, 1] > 0.8
+
+
+def outlier_cost(seed, **params):
+    """Error on 15 like tasks with an outlier task in the data, over the error without it."""
+    n, n_test = 12, 40
+    X, y, tasks, f = make_tasks(n_tasks=15, n=n + n_test, seed=seed)
+    train = np.arange(len(X)) % (n + n_test) < n
+    rng = np.random.default_rng(seed + 50)
+    X_out = rng.uniform(0, 6, size=(100, 1))
+    y_out = rng.multivariate_normal(np.zeros(100), RBF(0.05)(X_out) + 0.01 * np.eye(100))
+    errors = []
+    for more in (0, 100):
+        model = HierarchicalGPRegressor(C() * RBF(), normalize_X=False, normalize_y=False, **params).fit(
+            np.vstack([X[train], X_out[:more]]),
+            np.concatenate([y[train], y_out[:more]]),
+            tasks=np.concatenate([tasks[train], np.full(more, 15)]),
+        )
+        errors.append(np.mean((model.predict(X[~train], tasks=tasks[~train]) - f[~train]) ** 2) ** 0.5)
+    return errors[1] / errors[0]
+
+
+def test_an_outlier_task_does_not_spoil_the_others():
+    """A task with another kernel costs the others at most 5 %; a shared kernel pays more."""
+    learnt = np.mean([outlier_cost(seed) for seed in range(3)])
+    shared = np.mean([outlier_cost(seed, prior_cov=0.0) for seed in range(3)])
+    assert learnt < 1.05
+    assert shared > 1.3
+
+
+def test_add_task():
+    """A new task is learnt under the prior, from few rows, rows without targets, constraints, or none."""
+    X, y, tasks, _ = make_tasks()
+    model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    before = model.predict(X, tasks=tasks)
+    rng = np.random.default_rng(9)
+    new = np.sort(rng.uniform(0, 6, size=(10, 1)), axis=0)
+    target = np.sin(new[:, 0])
+    target[[2, 7]] = np.nan
+    model.add_task(new, target, 77, constraints=[Order(2, 7)]).add_task(None, None, 78)
+    assert model.tasks_.tolist() == [0, 1, 2, 3, 4, 5, 77, 78]
+    assert_array_equal(model.predict(X, tasks=tasks), before)
+    found = model.predict(new, tasks=np.full(10, 77))
+    assert_allclose(found[[0, 1, 3, 4, 5, 6]], np.sin(new[[0, 1, 3, 4, 5, 6], 0]), atol=0.3)
+    mean, std = model.predict(new, tasks=np.full(10, 78), return_std=True)
+    assert_allclose(mean, model._units.mean[-1])
+    prior_var = model.kernel_.diag((new - model._center) / model._spread)
+    assert_allclose(std, np.sqrt(prior_var) * model._units.scale[-1])
+    with pytest.raises(TaskError, match="77"):
+        model.add_task(new, target, 77)
+    with pytest.raises(ValueError, match="2 features"):
+        model.add_task(np.ones((3, 2)), np.ones(3), 79)
+    assert len(model.tasks_) == 8
+
+
+def test_constraints_move_the_function_their_way():
+    """Constraints that contradict a flat prior raise the difference they speak of."""
+    X = np.linspace(0, 5, 11)[:, None]
+    y = np.full(11, np.nan)
+    y[[0, 10]] = [0.0, 0.1]
+    settings = {"n_neighbors": None, "noise_variance": 0.01, "normalize_y": False}
+    kernel = C(1.0, "fixed") * RBF(0.5, "fixed")
+    plain = HierarchicalGPRegressor(kernel, **settings).fit(X, y)
+    pair = HierarchicalGPRegressor(kernel, **settings).fit(X, y, constraints=[Order(6, 4, margin=1.0)])
+    four = HierarchicalGPRegressor(kernel, **settings).fit(X, y, constraints=DifferenceOrder(6, 4, 0, 10))
+    gap = [np.diff(m.predict(X[[4, 6]]))[0] for m in (plain, pair, four)]
+    assert abs(gap[0]) < 0.1
+    assert gap[1] > 0.5
+    assert gap[2] > gap[0]
+    _, plain_std = plain.predict(X[[6]], return_std=True)
+    _, pair_std = pair.predict(X[[6]], return_std=True)
+    assert pair_std < plain_std
+
+
+def test_contradictory_constraints_converge():
+    """f_i >= f_j and f_j >= f_i, many times over, is noise: the two end up alike."""
+    X, y, tasks, _ = make_tasks(n_tasks=1)
+    part = unlabel(y, tasks, 6)
+    i, j = np.flatnonzero(np.isnan(part))[:2]
+    many = Order(np.repeat([i, j], 200), np.repeat([j, i], 200))
+    model = HierarchicalGPRegressor().fit(X, part, constraints=[many])
+    mean = model.predict(X)
+    assert np.isfinite(mean).all()
+    assert abs(mean[i] - mean[j]) < 0.35 * np.std(y)
+
+
+def test_constraints_help():
+    """True pairs among unlabelled rows lower the error on the unlabelled rows."""
+    X, y, tasks, f = make_tasks(n_tasks=4, n=40, seed=2)
+    part = unlabel(y, tasks, 5)
+    rng = np.random.default_rng(0)
+    pairs = np.array([rng.permutation(np.flatnonzero(tasks == t))[:2] for t in range(4) for _ in range(40)])
+    high = np.where(f[pairs[:, 0]] > f[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
+    low = pairs.sum(axis=1) - high
+    hidden = np.isnan(part)
+    error = []
+    for constraints in (None, [Order(high, low)]):
+        model = HierarchicalGPRegressor().fit(X, part, tasks=tasks, constraints=constraints)
+        error.append(np.mean((model.predict(X, tasks=tasks) - f)[hidden] ** 2))
+    assert error[1] < 0.6 * error[0]
+
+
+def test_landmarks_carry_a_large_graph():
+    """A condensed graph predicts nearly as the whole one, and is the whole one if all rows are kept."""
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 3, size=300)
+    X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.02 * rng.normal(size=(300, 2))
+    y = np.where(np.arange(300) < 8, angle, np.nan)
+    predictions = {
+        k: HierarchicalGPRegressor(n_landmarks=k, random_state=0).fit(X, y).predict(X)
+        for k in (100, 292, 500)
+    }
+    assert_array_equal(predictions[292], predictions[500])
+    spread = np.std(predictions[500])
+    assert np.sqrt(np.mean((predictions[100] - predictions[500]) ** 2)) < 0.1 * spread
+
+
+def test_data_dependent_posterior_is_equation_six():
+    """Mean and variance at new rows are those of the joint prior with the zero-padded Laplacian."""
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(20, 2)), rng.normal(size=(4, 2))
+    y = np.where(np.arange(20) < 6, np.sin(X[:, 0]), np.nan)
+    task = task_rows(X, y, None, GraphSettings(4), rng)
+    kernel, noise, alpha = C(1.2) * RBF(0.9), 0.05, 0.8
+    mean, var = predict_task(kernel, task_posterior(kernel, task, noise, alpha, 0.0), new)
+    both = np.vstack([task.X, new])
+    L = np.zeros((24, 24))
+    L[:20, :20] = task.laplacian.toarray()
+    joint = np.linalg.inv(np.linalg.inv(kernel(both) + 1e-10 * np.eye(24)) + alpha * L)
+    gain = np.linalg.solve(joint[:6, :6] + noise * np.eye(6), joint[:6, 20:])
+    assert_allclose(mean, gain.T @ task.y, atol=1e-5)
+    assert_allclose(var, np.diag(joint[20:, 20:] - joint[20:, :6] @ gain), atol=1e-5)
+
+
+def test_theta_uncertainty_widens_where_labels_are_few():
+    """Averaging over theta widens the error bars, more with 5 labels than with 40, and coverage rises."""
+    covered, width = {}, {}
+    for n in (5, 40):
+        X, y, tasks, _ = make_tasks(n_tasks=10, n=n + 20, seed=4)
+        train = np.concatenate([np.flatnonzero(tasks == t)[:n] for t in range(10)])
+        test = np.setdiff1d(np.arange(len(X)), train)
+        for averaged in (False, True):
+            model = HierarchicalGPRegressor(theta_uncertainty=averaged)
+            model.fit(X[train], y[train], tasks=tasks[train])
+            mean, std = model.predict(X[test], tasks=tasks[test], return_std=True, include_noise=True)
+            covered[n, averaged] = np.mean(np.abs(y[test] - mean) < 1.645 * std)
+            width[n, averaged] = np.mean(std)
+    assert width[5, True] / width[5, False] > width[40, True] / width[40, False] > 1.0
+    assert covered[5, True] >= covered[5, False]
+
+
+def test_covariance_and_samples_agree_with_deviations():
+    """The diagonal of the covariance is the squared deviation; samples have these moments."""
+    X, y, tasks, _ = make_tasks(n_tasks=2)
+    part = unlabel(y, tasks, 6)
+    model = HierarchicalGPRegressor(theta_uncertainty=True)
+    model.fit(X, part, tasks=tasks, constraints=[Order(0, 1)])
+    mean, std = model.predict(X, tasks=tasks, return_std=True)
+    again, cov = model.predict(X, tasks=tasks, return_cov=True)
+    assert_allclose(again, mean, rtol=1e-9)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-6)
+    assert_array_equal(cov[:12, 12:], 0.0)
+    samples = model.sample_y(X, 4000, tasks=tasks)
+    assert_allclose(samples.mean(axis=1), mean, atol=0.08)
+
+
+def test_rescaled_targets():
+    """Targets in other units, and tasks in units that differ by a million, are predicted in their own."""
+    X, y, tasks, _ = make_tasks()
+    model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    scaled = HierarchicalGPRegressor().fit(X, 1e4 * y - 3e5, tasks=tasks)
+    assert_allclose(scaled.predict(X, tasks=tasks), 1e4 * model.predict(X, tasks=tasks) - 3e5, rtol=1e-3)
+    factor = 10.0 ** np.array([-6, -3, 0, 2, 4, 6])[tasks]
+    wild = HierarchicalGPRegressor().fit(X, factor * y, tasks=tasks)
+    error = (wild.predict(X, tasks=tasks) / factor - y) / np.std(y)
+    assert np.sqrt(np.mean(error**2)) < 0.2
+
+
+def test_offsets_between_tasks():
+    """Tasks with one kernel and far different offsets are predicted as well as without the offsets."""
+    X, y, tasks, _ = make_tasks(n_tasks=8, n=12)
+    offset = 30.0 * np.random.default_rng(0).normal(size=8)[tasks]
+    grid = np.linspace(0.5, 5.5, 12)[:, None]
+    plain = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    moved = HierarchicalGPRegressor().fit(X, y + offset, tasks=tasks)
+    for t in range(8):
+        at = np.full(12, t)
+        difference = moved.predict(grid, tasks=at) - plain.predict(grid, tasks=at) - offset[tasks == t][0]
+        assert np.sqrt(np.mean(difference**2)) < 0.4 * np.std(y)
+
+
+def test_duplicates_single_rows_and_constant_targets():
+    """Repeated rows, a task of one row, a constant task: finite answers, no warnings."""
+    X, y, tasks, _ = make_tasks(n_tasks=4)
+    X = np.vstack([X, X[:12], X[:12], [[3.0]], np.linspace(0, 6, 5)[:, None]])
+    y = np.concatenate([y, y[:12], np.full(12, np.nan), [1.5], np.full(5, 2.0)])
+    tasks = np.concatenate([tasks, np.zeros(24, dtype=int), [4], np.full(5, 5)])
+    model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    mean, std = model.predict(X, tasks=tasks, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+    assert_allclose(model.predict([[2.5]], tasks=[5]), 2.0, atol=0.4)
+
+
+def test_task_without_labels():
+    """It is predicted from the prior, with a warning that says so."""
+    X, y, tasks, _ = make_tasks()
+    y[tasks == 2] = np.nan
+    with pytest.warns(UserWarning, match="task 2 has no labelled row"):
+        model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    assert_array_equal(model.kernels_[2].theta, model.prior_mean_)
+    assert len(np.unique(model.predict(X[:5], tasks=np.full(5, 2)))) == 1
+    with warnings.catch_warnings():  # constraints alone say something
+        warnings.simplefilter("error")
+        i, j = np.flatnonzero(tasks == 2)[:2]
+        ranked = HierarchicalGPRegressor().fit(X, y, tasks=tasks, constraints=[Order(i, j, margin=1.0)])
+    high, low = ranked.predict(X[[i, j]], tasks=[2, 2])
+    assert high > low
+
+
+BAD = [
+    ({"y": np.full(72, np.nan)}, LabelError, "NaN in all rows"),
+    ({"constraints": [Order(0, 70)]}, ConstraintError, r"rows \[0, 70\], which are of different tasks"),
+    ({"constraints": [Order(0, 72)]}, ConstraintError, "names row 72, but X has the rows 0 to 71"),
+    ({"constraints": [Order(-1, 2)]}, ConstraintError, "names row -1"),
+    ({"constraints": [Order(0, 1, margin=np.nan)]}, ConstraintError, "a margin of Order is nan"),
+    ({"constraints": [Order([0, 1], [2, 3], margin=[0.0, np.inf])]}, ConstraintError, "is inf"),
+    ({"constraints": [Order([0, 1], [2, 3, 4])]}, ConstraintError, r"lengths \[2, 3, 1\]"),
+    ({"constraints": [Order(3, 3)]}, ConstraintError, "says nothing"),
+    ({"constraints": [DifferenceOrder(1, 2, 1, 2)]}, ConstraintError, "says nothing"),
+    ({"constraints": [Order(0.5, 2)]}, ConstraintError, "i of Order is 0.5"),
+    ({"constraints": [(0, 1)]}, ConstraintError, r"a constraint is \(0, 1\)"),
+    ({"constraints": 3}, ConstraintError, "constraints are 3"),
+    ({"params": {"prior_cov": np.eye(2)}}, KernelError, "has 3 free parameters"),
+    ({"params": {"prior_cov": -np.eye(3)}}, KernelError, "no eigenvalue negative"),
+    ({"params": {"noise_variance": -1.0}}, ValueError, "noise_variance"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "match"), BAD, ids=[m for _, _, m in BAD])
+def test_bad_input_is_named_and_leaves_the_model_as_it_was(change, error, match):
+    """Each mistake has its message, and a model fitted before still predicts the same."""
+    X, y, tasks, _ = make_tasks()
+    model = HierarchicalGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    before = model.predict(X, tasks=tasks)
+    state = vars(model).copy()
+    with pytest.raises(error, match=match):
+        model.set_params(optimizer=None, **change.get("params", {})).fit(
+            X, change.get("y", y), tasks=tasks, constraints=change.get("constraints")
+        )
+    params = set(model.get_params())
+    assert {k: v for k, v in vars(model).items() if k not in params} == {
+        k: v for k, v in state.items() if k not in params
+    }
+    assert_array_equal(model.predict(X, tasks=tasks), before)
+
+
+def test_unknown_task_and_column():
+    """Tasks by a column of a frame, cross-validated; a task that was not seen is an error."""
+    X, y, tasks, _ = make_tasks()
+    frame = pd.DataFrame({"x": X[:, 0], "school": np.array(list("abcdef"))[tasks]})
+    model = HierarchicalGPRegressor(task="school").fit(frame, y)
+    assert set(model.kernels_) == set("abcdef")
+    by_argument = HierarchicalGPRegressor().fit(X, y, tasks=frame["school"])
+    assert_allclose(model.predict(frame), by_argument.predict(X, tasks=frame["school"]))
+    scores = cross_val_score(clone(model), frame, y, cv=KFold(3, shuffle=True, random_state=0))
+    assert np.isfinite(scores).all()
+    with pytest.raises(TaskError, match="zz"):
+        model.predict(pd.DataFrame({"x": [1.0], "school": ["zz"]}))
+    copy = pickle.loads(pickle.dumps(model))
+    assert_array_equal(copy.predict(frame), model.predict(frame))
+
+
+def test_threads_change_nothing():
+    """n_jobs=2 gives what one thread gives."""
+    X, y, tasks, _ = make_tasks(n_tasks=3)
+    part = unlabel(y, tasks, 6)
+    kernel = C(1.0) * RBF([1.0])
+    pairs = [Order([0, 12, 24], [1, 13, 25])]
+    fits = [
+        HierarchicalGPRegressor(kernel, n_jobs=k).fit(X, part, tasks=tasks, constraints=pairs)
+        for k in (None, 2)
+    ]
+    assert_allclose(fits[0].predict(X, tasks=tasks), fits[1].predict(X, tasks=tasks), rtol=1e-6)
