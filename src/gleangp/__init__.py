@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gleangp._version import __version__
 
 if TYPE_CHECKING:
-    from gleangp import exceptions
+    from gleangp import exceptions, plots
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
@@ -53,6 +53,7 @@ __all__ = [
     "__version__",
     "exceptions",
     "load",
+    "plots",
     "save",
     "stack_outputs",
     "unstack_outputs",
@@ -79,6 +80,7 @@ _HOME = {
     "TaskRelevance": "gleangp.selection.relevance",
     "exceptions": "gleangp.exceptions",
     "load": "gleangp.io",
+    "plots": "gleangp.plots",
     "save": "gleangp.io",
     "stack_outputs": "gleangp.tasks",
     "unstack_outputs": "gleangp.tasks",

@@ -33,6 +33,7 @@ PUBLIC = [
     "__version__",
     "exceptions",
     "load",
+    "plots",
     "save",
     "stack_outputs",
     "unstack_outputs",

@@ -1,0 +1,232 @@
+"""Can the stated uncertainty be believed: coverage of intervals, reliability of probabilities."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtr
+
+from gleangp._typing import FloatArray
+from gleangp.plots._base import COLORS, Display
+
+_LEVELS = np.linspace(0.05, 0.95, 19)
+
+
+class CoverageDisplay(Display):
+    """Share of targets within the central intervals of a regression, against what was promised.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (m,)
+        Promised coverage.
+    coverage : ndarray of shape (m,)
+        Share of targets in the interval.
+    n_rows : int
+        How many targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.plots import CoverageDisplay
+    >>> y = np.random.default_rng(0).standard_normal(4000)
+    >>> display = CoverageDisplay.from_predictions(y, np.zeros(4000), np.ones(4000))
+    >>> bool(np.abs(display.coverage - display.levels).max() < 0.03)
+    True
+    """
+
+    def __init__(self, levels: FloatArray, coverage: FloatArray, n_rows: int) -> None:
+        self.levels = levels
+        self.coverage = coverage
+        self.n_rows = n_rows
+
+    @classmethod
+    def from_estimator(cls, model: Any, X: Any, y: Any, *, tasks: Any = None, ax: Any = None) -> Self:
+        """Predict held-out rows and draw.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted regressor.
+        X : array-like of shape (n, p)
+            Inputs that it has not seen, as it takes them.
+        y : array-like of shape (n,)
+            Their targets.
+        tasks : array-like of shape (n,), default=None
+            Their tasks, if the model takes them so.
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CoverageDisplay
+        """
+        given = {} if tasks is None else {"tasks": tasks}
+        mean, std = model.predict(X, return_std=True, include_noise=True, **given)
+        return cls.from_predictions(y, mean, std, ax=ax)
+
+    @classmethod
+    def from_predictions(cls, y: Any, mean: Any, std: Any, *, ax: Any = None) -> Self:
+        """Draw for given predictions.
+
+        Parameters
+        ----------
+        y, mean, std : array-like of shape (n,)
+            Targets, and mean and standard deviation of their predictions, noise included. Rows where
+            the target is NaN do not count.
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CoverageDisplay
+        """
+        y, mean, std = (np.asarray(a, dtype=np.float64) for a in (y, mean, std))
+        known = ~np.isnan(y)
+        # A target lies in the central interval of level l if |2 Phi(z) - 1| <= l.
+        needed = np.abs(2.0 * ndtr((y - mean)[known] / std[known]) - 1.0)
+        coverage = np.mean(needed[:, None] <= _LEVELS, axis=0)
+        return cls(_LEVELS, coverage, int(known.sum())).plot(ax=ax)
+
+    def plot(self, ax: Any = None, *, label: str | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+        label : str, default=None
+            For a legend.
+
+        Returns
+        -------
+        CoverageDisplay
+        """
+        ax = _diagonal(self._start(ax))
+        spread = 2 * np.sqrt(self.levels * (1 - self.levels) / self.n_rows)
+        ax.fill_between(
+            self.levels,
+            self.levels - spread,
+            self.levels + spread,
+            color="0.85",
+            lw=0,
+            label="chance, ± 2 sd",
+        )
+        ax.plot(self.levels, self.coverage, "o-", color=COLORS[0], ms=4, label=label or "observed")
+        ax.set(xlabel="promised coverage", ylabel="share of targets inside")
+        ax.legend(frameon=False, fontsize="small", loc="upper left")
+        return self
+
+
+class CalibrationDisplay(Display):
+    """Observed frequency against predicted probability, in bins of equal numbers of rows.
+
+    Parameters
+    ----------
+    predicted, observed : ndarray of shape (m,)
+        Mean probability and share of positives of every bin.
+    counts : ndarray of shape (m,)
+        Rows of every bin.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.plots import CalibrationDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.uniform(size=5000)
+    >>> display = CalibrationDisplay.from_predictions(rng.uniform(size=5000) < p, p)
+    >>> bool(np.abs(display.observed - display.predicted).max() < 0.06)
+    True
+    """
+
+    def __init__(self, predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> None:
+        self.predicted = predicted
+        self.observed = observed
+        self.counts = counts
+
+    @classmethod
+    def from_estimator(cls, model: Any, X: Any, y: Any, *, tasks: Any = None, ax: Any = None) -> Self:
+        """Predict held-out rows and draw; with more than two classes all of them count alike.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted classifier.
+        X : array-like of shape (n, p)
+            Inputs that it has not seen, as it takes them.
+        y : array-like of shape (n,)
+            Their labels.
+        tasks : array-like of shape (n,), default=None
+            Their tasks, if the model takes them so.
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CalibrationDisplay
+        """
+        given = {} if tasks is None else {"tasks": tasks}
+        proba = model.predict_proba(X, **given)
+        hits = np.asarray(y)[:, None] == model.classes_
+        if len(model.classes_) == 2:
+            hits, proba = hits[:, 1:], proba[:, 1:]
+        return cls.from_predictions(hits.ravel(), proba.ravel(), ax=ax)
+
+    @classmethod
+    def from_predictions(cls, hit: Any, proba: Any, *, n_bins: int = 10, ax: Any = None) -> Self:
+        """Draw for given probabilities.
+
+        Parameters
+        ----------
+        hit : array-like of bool, shape (n,)
+            Whether the class occurred.
+        proba : array-like of shape (n,)
+            Its predicted probability.
+        n_bins : int, default=10
+            Most bins; each has at least ten rows where there are so many.
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CalibrationDisplay
+        """
+        hit, proba = np.asarray(hit, dtype=np.float64), np.asarray(proba, dtype=np.float64)
+        order = np.argsort(proba, kind="stable")
+        bins = np.array_split(order, max(1, min(n_bins, len(order) // 10)))
+        predicted = np.array([proba[rows].mean() for rows in bins])
+        observed = np.array([hit[rows].mean() for rows in bins])
+        return cls(predicted, observed, np.array([len(rows) for rows in bins], dtype=float)).plot(ax=ax)
+
+    def plot(self, ax: Any = None, *, label: str | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+        label : str, default=None
+            For a legend.
+
+        Returns
+        -------
+        CalibrationDisplay
+        """
+        ax = _diagonal(self._start(ax))
+        # Wilson's interval: right also where no row or every row is a hit.
+        n, z = self.counts, 2.0
+        centre = (self.observed + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z * np.sqrt(self.observed * (1 - self.observed) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+        ax.vlines(self.predicted, centre - half, centre + half, color=COLORS[0], alpha=0.5)
+        ax.plot(
+            self.predicted, self.observed, "o-", color=COLORS[0], ms=5, label=label or "observed (± 2 sd)"
+        )
+        ax.set(xlabel="predicted probability", ylabel="observed frequency")
+        ax.legend(frameon=False, fontsize="small", loc="upper left")
+        return self
+
+
+def _diagonal(ax: Any) -> Any:
+    ax.plot([0, 1], [0, 1], color="0.5", lw=1, ls="--", label="perfect")
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    return ax

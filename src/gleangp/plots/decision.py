@@ -1,0 +1,207 @@
+"""Class probabilities over two inputs, with the active points and, where there is one, the null band."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.plots._base import (
+    DIVERGING,
+    MARKERS,
+    Display,
+    at_task,
+    color_of,
+    kept_points,
+    submodels,
+    task_code,
+)
+
+
+class DecisionDisplay(Display):
+    """Probabilities (two classes) or winning classes (more) over two inputs.
+
+    Parameters
+    ----------
+    xx, yy : ndarray of shape (m, m)
+        The grid.
+    proba : ndarray of shape (m, m, c)
+        Class probabilities.
+    classes : ndarray of shape (c,)
+        Class labels.
+    null : ndarray of shape (m, m), default=None
+        Latent mean in units of half the null category's width: the band is where it is within ±1.
+    X, y : ndarray, default=None
+        Data to show.
+    active : ndarray of shape (d, 2), default=None
+        The active points.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from gleangp import SparseGPClassifier
+    >>> from gleangp.plots import DecisionDisplay
+    >>> X, y = make_moons(60, noise=0.2, random_state=0)
+    >>> model = SparseGPClassifier(n_active=10, random_state=0).fit(X, y)
+    >>> DecisionDisplay.from_estimator(model, X, y, n_points=20).proba.shape
+    (20, 20, 2)
+    """
+
+    def __init__(
+        self,
+        xx: FloatArray,
+        yy: FloatArray,
+        proba: FloatArray,
+        classes: np.ndarray,
+        *,
+        null: FloatArray | None = None,
+        X: FloatArray | None = None,
+        y: np.ndarray | None = None,
+        active: FloatArray | None = None,
+    ) -> None:
+        self.xx = xx
+        self.yy = yy
+        self.proba = proba
+        self.classes = classes
+        self.null = null
+        self.X = X
+        self.y = y
+        self.active = active
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        task: Any = None,
+        features: tuple[int, int] = (0, 1),
+        n_points: int = 120,
+        ax: Any = None,
+    ) -> Self:
+        """Predict over a grid and draw.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted classifier.
+        X : array-like of shape (n, p)
+            Inputs of the task that is shown, without a task column: they give the range, and the
+            medians at which other inputs are held.
+        y : array-like of shape (n,), default=None
+            Their labels, to be shown; values that are no class are drawn as unlabelled.
+        task : default=None
+            Which task, if the model has several.
+        features : pair of int, default=(0, 1)
+            Which inputs.
+        n_points : int, default=120
+            Points along each.
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        DecisionDisplay
+        """
+        X = np.asarray(X, dtype=np.float64)
+        code = task_code(model, task)
+        sides = []
+        for feature in features:
+            low, high = X[:, feature].min(), X[:, feature].max()
+            pad = 0.08 * (high - low)
+            sides.append(np.linspace(low - pad, high + pad, n_points))
+        xx, yy = np.meshgrid(*sides)
+        grid = np.tile(np.median(X, axis=0), (xx.size, 1))
+        grid[:, features[0]], grid[:, features[1]] = xx.ravel(), yy.ravel()
+        proba = model.predict_proba(**at_task(model, grid, code))
+        active = kept_points(model, code)
+        null = _null_coordinate(model, at_task(model, grid, code))
+        display = cls(
+            xx,
+            yy,
+            proba.reshape(*xx.shape, -1),
+            model.classes_,
+            null=None if null is None else null.reshape(xx.shape),
+            X=X[:, list(features)],
+            y=None if y is None else np.asarray(y),
+            active=None if active is None else active[:, list(features)],
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        DecisionDisplay
+        """
+        ax = self._start(ax)
+        if len(self.classes) == 2:
+            self._draw_probability(ax)
+        else:
+            self._draw_winners(ax)
+        if self.null is not None:
+            lines = ax.contour(self.xx, self.yy, self.null, levels=[-1, 1], colors="k", linestyles=":")
+            ax.plot([], [], "k:", label="null category")
+            lines.set_linewidth(1.2)
+        self._draw_data(ax)
+        if self.active is not None and len(self.active):
+            ax.plot(*self.active.T, "o", mfc="none", mec="k", ms=9, mew=1.2, label="active")
+        ax.set(xlabel="first input", ylabel="second input")
+        ax.legend(frameon=True, framealpha=0.85, fontsize="small", loc="best")
+        return self
+
+    def _draw_probability(self, ax: Any) -> None:
+        p = self.proba[..., 1]
+        shades = ax.contourf(self.xx, self.yy, p, levels=np.linspace(0, 1, 11), cmap=DIVERGING, alpha=0.6)
+        ax.contour(self.xx, self.yy, p, levels=[0.5], colors="k", linewidths=1.5)
+        self.figure_.colorbar(shades, ax=ax, label=f"probability of {self.classes[1]}")
+
+    def _draw_winners(self, ax: Any) -> None:
+        from matplotlib.colors import ListedColormap
+
+        winner = self.proba.argmax(axis=-1)
+        n = len(self.classes)
+        cmap = ListedColormap([color_of(i) for i in range(n)])
+        ax.pcolormesh(
+            self.xx, self.yy, winner, cmap=cmap, vmin=-0.5, vmax=n - 0.5, alpha=0.3, rasterized=True, lw=0
+        )
+        for i in range(n):
+            ax.contour(self.xx, self.yy, winner == i, levels=[0.5], colors="k", linewidths=1.0)
+
+    def _draw_data(self, ax: Any) -> None:
+        if self.X is None or self.y is None:
+            return
+        two = len(self.classes) == 2
+        for i, label in enumerate(self.classes):
+            rows = self.y == label
+            color = ("#7F3B08", "#2D004B")[i] if two else color_of(i)  # the ends of PuOr, or the regions'
+            ax.plot(
+                *self.X[rows].T,
+                MARKERS[i % len(MARKERS)],
+                color=color,
+                ms=4,
+                mec="w",
+                mew=0.3,
+                label=str(label),
+            )
+        rest = ~np.isin(self.y, self.classes)
+        if rest.any():
+            ax.plot(*self.X[rest].T, ".", color="0.45", ms=3, label="unlabelled", zorder=1.5)
+
+
+def _null_coordinate(model: Any, where: dict[str, Any]) -> FloatArray | None:
+    """Latent mean in units of half the null category's width, for two classes with that noise."""
+    parts = submodels(model)
+    width = getattr(getattr(model, "noise_", None), "width", None)
+    if width is None or len(parts) != 1 or not hasattr(model, "_latent"):
+        return None
+    _, mean, _ = model._latent(where["X"], where.get("tasks"))[0]
+    return (mean + model.noise_.bias) / (0.5 * width)

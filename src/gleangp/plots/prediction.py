@@ -1,0 +1,167 @@
+"""Predictions over one input, with their uncertainty and the points that carry them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.plots._base import COLORS, Display, at_task, kept_points, task_code
+
+
+class PredictionDisplay(Display):
+    """Mean and bands of two standard deviations over one input.
+
+    Parameters
+    ----------
+    x : ndarray of shape (m,)
+        Where the model was asked.
+    mean, std : ndarray of shape (m,)
+        What it said of the function.
+    std_with_noise : ndarray of shape (m,), default=None
+        Standard deviation of new observations, if known.
+    X, y : ndarray of shape (n,), default=None
+        Data to show.
+    active : ndarray of shape (d,), default=None
+        Positions of the active points.
+    label : str, default=None
+        Name of the task.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import SparseGPRegressor
+    >>> from gleangp.plots import PredictionDisplay
+    >>> X = np.linspace(0, 6, 40)[:, None]
+    >>> model = SparseGPRegressor(n_active=8, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> display = PredictionDisplay.from_estimator(model, X, np.sin(X[:, 0]))
+    >>> display.mean.shape
+    (300,)
+    """
+
+    def __init__(
+        self,
+        x: FloatArray,
+        mean: FloatArray,
+        std: FloatArray,
+        *,
+        std_with_noise: FloatArray | None = None,
+        X: FloatArray | None = None,
+        y: FloatArray | None = None,
+        active: FloatArray | None = None,
+        label: str | None = None,
+    ) -> None:
+        self.x = x
+        self.mean = mean
+        self.std = std
+        self.std_with_noise = std_with_noise
+        self.X = X
+        self.y = y
+        self.active = active
+        self.label = label
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        task: Any = None,
+        feature: int = 0,
+        n_points: int = 300,
+        margin: float = 0.1,
+        ax: Any = None,
+    ) -> Self:
+        """Predict along one input and draw.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted regressor.
+        X : array-like of shape (n, p)
+            Inputs of the task that is shown, without a task column: they give the range, and the
+            medians at which the other inputs are held.
+        y : array-like of shape (n,), default=None
+            Their targets, to be shown.
+        task : default=None
+            Which task, if the model has several.
+        feature : int, default=0
+            Which input.
+        n_points : int, default=300
+            Points along it.
+        margin : float, default=0.1
+            How far to go beyond the data, as a share of their range.
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        PredictionDisplay
+        """
+        X = np.asarray(X, dtype=np.float64)
+        code = task_code(model, task)
+        low, high = X[:, feature].min(), X[:, feature].max()
+        pad = margin * (high - low)
+        grid = np.tile(np.median(X, axis=0), (n_points, 1))
+        grid[:, feature] = np.linspace(low - pad, high + pad, n_points)
+        where = at_task(model, grid, code)
+        mean, std = model.predict(**where, return_std=True)
+        try:
+            std_with_noise = model.predict(**where, return_std=True, include_noise=True)[1]
+        except (TypeError, ValueError):  # no such option, or noise known per training row only
+            std_with_noise = None
+        active = kept_points(model, code)
+        display = cls(
+            grid[:, feature],
+            mean,
+            std,
+            std_with_noise=std_with_noise,
+            X=X[:, feature],
+            y=None if y is None else np.asarray(y, dtype=np.float64),
+            active=None if active is None else active[:, feature],
+            label=None if model.tasks_ is None else str(model.tasks_[code]),
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, ax: Any = None, *, color: str = COLORS[0]) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, default=None
+            Where to draw. None: a new figure.
+        color : str
+            Of the line and the bands.
+
+        Returns
+        -------
+        PredictionDisplay
+        """
+        ax = self._start(ax)
+        if self.std_with_noise is not None:
+            self._band(ax, self.std_with_noise, color, 0.12, "observations, ± 2 sd")
+        self._band(ax, self.std, color, 0.28, "function, ± 2 sd")
+        ax.plot(self.x, self.mean, color=color, lw=2, label="mean")
+        if self.X is not None and self.y is not None:
+            ax.plot(self.X, self.y, ".", color="0.3", ms=4, alpha=0.6, label="data", zorder=1.5)
+        if self.active is not None and len(self.active):
+            ax.plot(
+                self.active,
+                np.full(len(self.active), 0.02),
+                "|",
+                color=COLORS[1],
+                ms=10,
+                mew=1.5,
+                transform=ax.get_xaxis_transform(),
+                label="active points",
+            )
+        ax.set(xlabel="input", ylabel="target", title=self.label or "")
+        ax.margins(x=0)
+        ax.legend(frameon=False, fontsize="small")
+        return self
+
+    def _band(self, ax: Any, std: FloatArray, color: str, alpha: float, label: str) -> None:
+        low, high = self.mean - 2 * std, self.mean + 2 * std
+        ax.fill_between(self.x, low, high, color=color, alpha=alpha, lw=0, label=label)

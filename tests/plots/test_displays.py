@@ -1,0 +1,180 @@
+"""The Displays: what they show is what the model says, on the axes they are given."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs, make_moons
+
+from gleangp import SparseGPClassifier, SparseGPRegressor, plots
+from gleangp.exceptions import TaskError
+from gleangp.plots._base import shortened
+
+plt = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture(scope="module")
+def tasks_model():
+    """A regressor of three tasks of two inputs."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (90, 2))
+    tasks = np.tile(["a", "b", "c"], 30)
+    y = np.where(tasks == "c", -1, 1) * np.sin(X[:, 0]) + 0.1 * rng.standard_normal(90)
+    return SparseGPRegressor(n_active=24, random_state=0).fit(X, y, tasks=tasks), X, y, tasks
+
+
+def test_prediction(tasks_model):
+    """The line is the model's mean at medians of the other inputs; ticks are its active points."""
+    model, X, y, tasks = tasks_model
+    rows = tasks == "b"
+    _, ax = plt.subplots()
+    display = plots.PredictionDisplay.from_estimator(model, X[rows], y[rows], task="b", n_points=11, ax=ax)
+    assert display.ax_ is ax
+    grid = np.column_stack([display.x, np.full(11, np.median(X[rows, 1]))])
+    mean, std = model.predict(grid, tasks=["b"] * 11, return_std=True)
+    np.testing.assert_allclose(display.mean, mean)
+    np.testing.assert_allclose(display.std, std)
+    assert (display.std_with_noise > display.std).all()
+    assert set(display.active) <= set(X[rows, 0])
+    assert ax.get_title() == "b"
+
+
+def test_unknown_task(tasks_model):
+    """A task that is not there is an error that names those that are."""
+    model, X, *_ = tasks_model
+    with pytest.raises(TaskError, match=r"'d' is not a task of this model. Its tasks: 'a', 'b', 'c'"):
+        plots.PredictionDisplay.from_estimator(model, X, task="d")
+    single = SparseGPRegressor(optimizer=None).fit(X[:5], X[:5, 0])
+    with pytest.raises(TaskError, match="without tasks"):
+        plots.PredictionDisplay.from_estimator(single, X, task="d")
+
+
+def test_task_column():
+    """Models that take tasks as a column of a frame or of an array are drawn alike."""
+    pd = pytest.importorskip("pandas")
+    X = np.linspace(0, 6, 30)[:, None]
+    frame = pd.DataFrame({"school": ["a", "b"] * 15, "hours": X[:, 0]})
+    y = np.sin(X[:, 0])
+    by_name = SparseGPRegressor(task="school", optimizer=None).fit(frame, y)
+    by_place = SparseGPRegressor(task=0, optimizer=None).fit(frame.to_numpy(dtype=object), y)
+    one, two = (
+        plots.PredictionDisplay.from_estimator(m, X, task="b", n_points=7) for m in (by_name, by_place)
+    )
+    np.testing.assert_allclose(one.mean, two.mean)
+
+
+def test_budget_and_gain(tasks_model):
+    """Counts add up to the budget; gains are in order of inclusion."""
+    model, _, _, tasks = tasks_model
+    display = plots.BudgetDisplay.from_estimator(model)
+    expected = [(tasks[model.active_] == name).sum() for name in "abc"]
+    assert display.counts.tolist() == expected
+    gain = plots.ActiveGainDisplay.from_estimator(model)
+    np.testing.assert_array_equal(gain.gains[0], model.active_gain_)
+    many = plots.BudgetDisplay(np.arange(100), [str(i) for i in range(100)]).plot()
+    assert sum(patch.get_height() for patch in many.ax_.patches) == 100
+
+
+def test_similarity(tasks_model):
+    """Equal tasks correlate near 1, opposite ones near -1, and are ordered by likeness."""
+    model, X, *_ = tasks_model
+    display = plots.TaskSimilarityDisplay.from_estimator(model, X)
+    assert display.matrix[0, 1] > 0.95
+    assert display.matrix[0, 2] < -0.95
+    np.testing.assert_allclose(np.diag(display.matrix), 1.0)
+    labels = [t.get_text() for t in display.ax_.get_xticklabels()]
+    assert labels.index("c") in (0, 2)
+
+
+def test_similarity_of_constant_predictions():
+    """A task whose prediction is constant is like nothing but itself, without a warning."""
+    X = np.linspace(0, 1, 8)[:, None]
+    model = SparseGPRegressor(optimizer=None).fit(X, X[:, 0], tasks=["a"] * 8)
+    model.add_task(None, None, task="prior")
+    matrix = plots.TaskSimilarityDisplay.from_estimator(model, X).matrix
+    np.testing.assert_allclose(matrix, np.eye(2))
+
+
+def test_kernel_parameters(tasks_model):
+    """Values are the exponentials of theta, under names that tell them apart."""
+    model, *_ = tasks_model
+    display = plots.KernelParametersDisplay.from_estimator(model)
+    np.testing.assert_allclose(display.values[0], np.exp(model.kernel_.theta))
+    assert len(set(display.names)) == len(display.names) == display.values.shape[1]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_decision(n_classes):
+    """The map holds the model's probabilities; unlabelled rows are shown as such."""
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    if n_classes == 3:
+        X, y = make_blobs(60, centers=3, random_state=0)
+    model = SparseGPClassifier(n_active=10, optimizer=None, random_state=0).fit(X, y)
+    shown = np.where(np.arange(60) < 5, -1, y)
+    display = plots.DecisionDisplay.from_estimator(model, X, shown, n_points=9)
+    grid = np.column_stack([display.xx.ravel(), display.yy.ravel()])
+    np.testing.assert_allclose(display.proba.reshape(81, -1), model.predict_proba(grid))
+    texts = [t.get_text() for t in display.ax_.get_legend().get_texts()]
+    assert texts == [*map(str, range(n_classes)), "unlabelled", "active"]
+
+
+def test_coverage_counts():
+    """Coverage is the share of targets within the interval; NaN targets do not count."""
+    y = np.array([0.0, 0.5, 3.0, np.nan])
+    display = plots.CoverageDisplay.from_predictions(y, np.zeros(4), np.ones(4))
+    assert display.n_rows == 3
+    at = dict(zip(display.levels.round(2), display.coverage, strict=True))
+    assert at[0.05] == pytest.approx(1 / 3)
+    assert at[0.5] == pytest.approx(2 / 3)
+    assert at[0.95] == pytest.approx(2 / 3)
+
+
+def test_coverage_of_a_model(tasks_model):
+    """Held-out targets of a well-specified model are covered as promised, within chance."""
+    model, *_ = tasks_model
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0, 6, (300, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(300)
+    display = plots.CoverageDisplay.from_estimator(model, X, y, tasks=["a"] * 300)
+    assert np.abs(display.coverage - display.levels).max() < 0.15
+
+
+def test_calibration_bins():
+    """Bins have equal numbers of rows and hold their mean probability and frequency."""
+    display = plots.CalibrationDisplay.from_predictions(np.arange(40) >= 20, np.arange(40) / 40)
+    np.testing.assert_array_equal(display.counts, [10, 10, 10, 10])
+    np.testing.assert_array_equal(display.observed, [0, 0, 1, 1])
+    np.testing.assert_allclose(display.predicted, [4.5 / 40, 14.5 / 40, 24.5 / 40, 34.5 / 40])
+
+
+def test_calibration_of_a_classifier():
+    """With two classes the second one counts; with more, every class of every row."""
+    X, y = make_blobs(60, centers=3, random_state=0)
+    for keep, n_rows in ((y < 2, (y < 2).sum()), (y < 3, 180)):
+        model = SparseGPClassifier(optimizer=None, random_state=0).fit(X[keep], y[keep])
+        display = plots.CalibrationDisplay.from_estimator(model, X[keep], y[keep])
+        assert display.counts.sum() == n_rows
+
+
+def test_latent_space_of_many_groups():
+    """More groups than colours: the smallest are grey."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(12), np.arange(1, 13))
+    display = plots.LatentSpaceDisplay(rng.standard_normal((78, 3)), groups, (2, 0)).plot()
+    texts = [t.get_text() for t in display.ax_.get_legend().get_texts()]
+    assert texts == ["4 others", *map(str, range(4, 12))]
+    assert display.ax_.get_xlabel() == "latent dimension 3"
+
+
+def test_nothing_to_draw():
+    """A model without active points says so."""
+
+    class Other(SparseGPRegressor):
+        tasks_ = None
+
+    with pytest.raises(TypeError, match="keeps no active points"):
+        plots.BudgetDisplay.from_estimator(Other())
+
+
+def test_shortened():
+    """Long names keep both ends."""
+    assert shortened("short") == "short"
+    assert shortened("school number 12345", 12) == "school …2345"
