@@ -29,6 +29,7 @@ White noise of the kernel is not part of the function: it is absorbed into the n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,6 +89,7 @@ class Evidence:
     theta_grad: FloatArray  # (q,)
     noise_grad: dict[str, FloatArray]
     sites: RowSites
+    basis_grad: Callable[[], FloatArray]  # (d, p) in the basis points, worked out when asked for
 
 
 def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
@@ -153,7 +155,12 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
 
     theta_grad = K_dd.theta_vjp(dE_dKdd) + K_dn.theta_vjp(dE_dKdn)
     theta_grad += _diag_gradient(kernel, block, settled)
-    return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites)
+
+    def basis_grad():
+        # Both arguments of K_dd are the basis, and its gradient is symmetric: twice one argument's.
+        return 2.0 * K_dd.input_vjp(dE_dKdd) + K_dn.input_vjp(dE_dKdn)
+
+    return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites, basis_grad)
 
 
 def _diag_gradient(kernel, block: Block, settled: Settled) -> FloatArray:

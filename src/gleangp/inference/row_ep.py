@@ -68,8 +68,10 @@ def sweep_rows(
     step, last_move, last_evidence = 1.0, None, np.inf
     for _ in range(_MAX_SWEEPS):
         now = marginals(sites)
-        cavity_var = now.var / (1.0 - sites.precision * now.var)
-        cavity_mean = cavity_var * (now.mean / now.var - sites.shift)
+        # What is left of a marginal without its own site; never quite nothing, whatever rounding says.
+        left = np.maximum(1.0 - sites.precision * now.var, 1e-12)
+        cavity_var = now.var / left
+        cavity_mean = (now.mean - now.var * sites.shift) / left
         log_z, g, nu = block.noise.log_partition(block.y, cavity_mean, cavity_var + spread)
         evidence = _log_evidence(sites, now, cavity_mean, cavity_var, log_z)
         if abs(evidence - last_evidence) <= tol * (1.0 + abs(evidence)):

@@ -19,13 +19,14 @@ from gleangp._typing import IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
+from gleangp.inference.moved_basis import move_basis
 from gleangp.inference.posterior import (
     TaskPosterior,
     log_evidence_of_sites,
     posterior_from_sites,
     training_marginals,
 )
-from gleangp.inference.projected import fit_projection
+from gleangp.inference.projected import fit_projection, unexplained_nats
 from gleangp.learning.evidence import (
     ActiveGaussianEvidence,
     ActiveSiteEvidence,
@@ -45,6 +46,7 @@ _LITTLE = 10.0
 # Nats per row that the basis may leave unexplained for the collapsed bound to be a guide to the
 # parameters. A looser bound is raised by calling noise what the basis cannot express.
 _TIGHT = 0.1
+_MOVE_WORK = 1e9  # n d^2 up to which a loose basis is moved: some seconds
 
 
 def no_report(round_: int, value: float) -> None:
@@ -58,6 +60,7 @@ class Settings:
     selector: Selector
     n_active: int
     posterior: str = "projected"  # or "active"
+    move_basis: bool | str = "auto"  # of projections with Gaussian noise
     n_learning: int = 300  # most basis points of a task while learning: steps cost their square
     optimize: bool = True
     n_rounds: int = 5
@@ -115,7 +118,6 @@ def learn_shared_kernel(
         The best round.
     """
     seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
-    n_rows = sum(len(b) for b in blocks)
     if hasattr(settings.selector, "check_tasks"):
         settings.selector.check_tasks(len(blocks))
     if getattr(settings.selector, "model_free", False):
@@ -126,9 +128,8 @@ def learn_shared_kernel(
     if not (settings.optimize and (parameters.n_kernel or parameters.learn_noise)):
         return _finish(parameters, blocks, None, settings, seed, _Course(0, True, 0.0))
     if settings.posterior == "projected" or exact:
-        for part in (_FIRST_PART, _SECOND_PART):
-            if n_rows > (4 if exact and part == _SECOND_PART else 2) * part:
-                parameters = _learn_on_part(parameters, blocks, part, settings, rng)
+        for part in _parts(blocks, exact):
+            parameters = _learn_on_part(parameters, blocks, part, settings, rng)
         return _climb(parameters, blocks, settings, seed, rng)
     return _alternate(parameters, blocks, settings, seed, rng)
 
@@ -154,7 +155,7 @@ def _climb(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
         blocks = _with_noise(blocks, parameters)
         candidate = choose_points(parameters.kernel, blocks, settings, seed)
         evidence = _evidence(parameters.kernel, blocks, candidate, settings)
-        if n_rows > 2 * _FIRST_PART and n_rounds == 0 and evidence.slack(parameters.kernel) > _TIGHT * n_rows:
+        if n_rounds == 0 and evidence.slack(parameters.kernel) > _TIGHT * n_rows:
             return _finish(parameters, blocks, candidate, settings, seed, _Course(1, True, 0.0))
         if n_rounds > 0 and _value_at(parameters, evidence) <= value + settings.tol * n_rows:
             settled = True
@@ -198,7 +199,9 @@ def fit_blocks(
         active = selection.active[t]
         kept = block.at(active)
         if settings.posterior == "projected" and not _exact_block(block, active):
-            posterior, value, rows_sites = fit_projection(kernel, block, kept.X)
+            posterior, value, rows_sites = fit_projection(
+                kernel, block, _basis(kernel, block, kept.X, settings)
+            )
             precision = rows_sites.precision[active]
             mean = np.divide(
                 rows_sites.shift[active], precision, out=np.zeros(len(active)), where=precision > 0
@@ -213,6 +216,18 @@ def fit_blocks(
         all_sites.append(sites)
         log_evidence += value
     return posteriors, all_sites, log_evidence
+
+
+def _basis(kernel, block: Block, Z, settings: Settings):
+    """The active points, or where they moved to if they cannot express the rows and moving is affordable."""
+    move = settings.move_basis
+    if block.noise.precision_depends_on_mean or move is False:
+        return Z
+    if move == "auto":
+        too_dear = len(block) * len(Z) ** 2 > _MOVE_WORK
+        if too_dear or unexplained_nats(kernel, block, Z) <= _TIGHT * len(block):
+            return Z
+    return move_basis(kernel, block, Z)
 
 
 def choose_points(kernel, blocks, settings: Settings, seed: int) -> Selection:
@@ -302,6 +317,18 @@ def _maximize(parameters, evidence, settings, rng, n_restarts) -> Optimum:
     )
 
 
+def _parts(blocks: list[Block], exact: bool) -> list[int]:
+    """Numbers of rows on which to learn before all of them speak.
+
+    An exact evidence of all rows, or one of another noise model, only needs a cheaper start. The collapsed
+    bound needs parameters that are right already: all rows if they are few.
+    """
+    n_rows = sum(len(b) for b in blocks)
+    if exact or any(b.noise.precision_depends_on_mean for b in blocks):
+        return [part for part, times in ((_FIRST_PART, 2), (_SECOND_PART, 4)) if n_rows > times * part]
+    return sorted({min(n_rows, _FIRST_PART), min(n_rows, _SECOND_PART)})
+
+
 def _learn_on_part(parameters, blocks, n_part, settings, rng) -> Parameters:
     """Parameters learnt on a random part of the rows: exactly for Gaussian noise, else on a small basis."""
     part = _some_rows(_with_noise(blocks, parameters), n_part, rng)
@@ -313,10 +340,12 @@ def _learn_on_part(parameters, blocks, n_part, settings, rng) -> Parameters:
 
 
 def _some_rows(blocks: list[Block], n_part: int, rng) -> list[Block]:
+    """Random rows of random tasks, at most a quarter of them from one task where the others have enough."""
+    n_rows = sum(len(b) for b in blocks)
     most = n_part if len(blocks) == 1 else n_part // 4
     part, left = [], n_part
     for t in rng.permutation(len(blocks)):
-        take = min(len(blocks[t]), most, left)
+        take = min(len(blocks[t]), max(most, n_part - (n_rows - len(blocks[t]))), left)
         part.append(blocks[t].at(np.sort(rng.choice(len(blocks[t]), size=take, replace=False))))
         left -= take
         if left == 0:
