@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gleangp.estimators._sparse_classifier import SparseGPClassifier
     from gleangp.estimators._sparse_regressor import SparseGPRegressor
     from gleangp.estimators._task_column import TaskColumn
+    from gleangp.invariances import rotations, translations
     from gleangp.io import load, save
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
@@ -54,8 +55,10 @@ __all__ = [
     "exceptions",
     "load",
     "plots",
+    "rotations",
     "save",
     "stack_outputs",
+    "translations",
     "unstack_outputs",
 ]
 
@@ -81,8 +84,10 @@ _HOME = {
     "exceptions": "gleangp.exceptions",
     "load": "gleangp.io",
     "plots": "gleangp.plots",
+    "rotations": "gleangp.invariances",
     "save": "gleangp.io",
     "stack_outputs": "gleangp.tasks",
+    "translations": "gleangp.invariances",
     "unstack_outputs": "gleangp.tasks",
 }
 

@@ -34,8 +34,10 @@ PUBLIC = [
     "exceptions",
     "load",
     "plots",
+    "rotations",
     "save",
     "stack_outputs",
+    "translations",
     "unstack_outputs",
 ]
 

@@ -1,0 +1,223 @@
+"""Known invariances of images: transformations of rows that do not change what the rows mean.
+
+An invariance is any callable that takes rows (n, p) and gives as many transformed rows (n, p).
+`translations` and `rotations` make those of images stored one to a row; virtual informative
+vectors (Lawrence, Platt & Jordan 2005, section 6) are the transformed copies of active points.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import rotate
+
+from gleangp._typing import FloatArray
+from gleangp.exceptions import InvarianceError
+
+__all__ = ["apply_invariances", "check_invariances", "rotations", "translations"]
+
+
+@dataclass(frozen=True)
+class _Image:
+    """How a row is an image: its shape, the order of its pixels, and what fills uncovered ones."""
+
+    shape: tuple[int, int]
+    order: str
+    fill: Any
+
+    def unpack(self, X: FloatArray) -> FloatArray:
+        """Rows (n, p) as images (n, height, width)."""
+        height, width = self.shape
+        if X.shape[1] != height * width:
+            raise InvarianceError(
+                f"image_shape={self.shape} has {height * width} pixels, but the rows have {X.shape[1]} "
+                "features. Give the shape of the images, without the task column."
+            )
+        if self.order == "C":
+            return X.reshape(len(X), height, width)
+        return X.reshape(len(X), width, height).transpose(0, 2, 1)
+
+    def pack(self, images: FloatArray) -> FloatArray:
+        """Images (n, height, width) as rows (n, p)."""
+        if self.order == "F":
+            images = images.transpose(0, 2, 1)
+        return np.ascontiguousarray(images).reshape(len(images), -1)
+
+    def background(self, X: FloatArray) -> float:
+        """The value of uncovered pixels, where it is one value."""
+        return float(np.min(X, initial=np.inf)) if self.fill == "min" else float(self.fill)
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """Moves images by whole pixels, down and to the right."""
+
+    image: _Image
+    down: int
+    right: int
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        images = self.image.unpack(X)
+        if len(X) == 0:
+            return X
+        top, left = max(self.down, 0), max(self.right, 0)
+        margins = ((0, 0), (top, max(-self.down, 0)), (left, max(-self.right, 0)))
+        if self.image.fill == "edge":
+            padded = np.pad(images, margins, mode="edge")
+        else:
+            padded = np.pad(images, margins, constant_values=self.image.background(X))
+        height, width = self.image.shape
+        first, second = max(-self.down, 0), max(-self.right, 0)
+        return self.image.pack(padded[:, first : first + height, second : second + width])
+
+
+@dataclass(frozen=True)
+class _Rotation:
+    """Turns images about their centre, counter-clockwise, with linear interpolation."""
+
+    image: _Image
+    degrees: float
+
+    def __call__(self, X: FloatArray) -> FloatArray:
+        images = self.image.unpack(X)
+        if len(X) == 0:
+            return X
+        mode: dict[str, Any] = {"mode": "nearest"}
+        if self.image.fill != "edge":
+            mode = {"mode": "constant", "cval": self.image.background(X)}
+        return self.image.pack(rotate(images, self.degrees, axes=(1, 2), reshape=False, order=1, **mode))
+
+
+def translations(
+    image_shape: tuple[int, int], pixels: int = 1, *, order: str = "C", fill: float | str = "min"
+) -> list[Callable[[FloatArray], FloatArray]]:
+    """Shifts of images up, down, left and right (Lawrence, Platt & Jordan 2005, section 6.1).
+
+    Parameters
+    ----------
+    image_shape : tuple of two int
+        Height and width of the images.
+    pixels : int, default=1
+        How far to shift.
+    order : {"C", "F"}, default="C"
+        How a row holds its image: one line of pixels after the other ("C") or one column after the
+        other ("F").
+    fill : float or {"min", "edge"}, default="min"
+        What uncovered pixels get: a number, the least value of the rows that are shifted, or
+        their neighbour on the edge.
+
+    Returns
+    -------
+    list of four callables
+        For the parameter `invariances` of the estimators, or to call on rows.
+
+    Raises
+    ------
+    InvarianceError
+        If a parameter makes no sense; when called, if the rows are not images of this shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import translations
+    >>> up, down, left, right = translations((2, 3), fill=0)
+    >>> right(np.array([[1, 2, 3, 4, 5, 6]]))
+    array([[0, 1, 2, 0, 4, 5]])
+    """
+    image = _image(image_shape, order, fill)
+    if isinstance(pixels, bool) or pixels != int(pixels) or pixels < 1:
+        raise InvarianceError(f"pixels={pixels!r}: a whole number of at least 1 is expected.")
+    step = int(pixels)
+    return [_Shift(image, d * step, r * step) for d, r in ((-1, 0), (1, 0), (0, -1), (0, 1))]
+
+
+def rotations(
+    image_shape: tuple[int, int],
+    degrees: float | Sequence[float] = 10.0,
+    *,
+    order: str = "C",
+    fill: float | str = "min",
+) -> list[Callable[[FloatArray], FloatArray]]:
+    """Rotations of images about their centre.
+
+    Parameters
+    ----------
+    image_shape : tuple of two int
+        Height and width of the images.
+    degrees : float or sequence of float, default=10.0
+        Angles, counter-clockwise; one number stands for itself and its negative.
+    order : {"C", "F"}, default="C"
+        As in `translations`.
+    fill : float or {"min", "edge"}, default="min"
+        As in `translations`.
+
+    Returns
+    -------
+    list of callables
+        One per angle.
+
+    Raises
+    ------
+    InvarianceError
+        If a parameter makes no sense; when called, if the rows are not images of this shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import rotations
+    >>> quarter, = rotations((2, 2), [90.0])
+    >>> quarter(np.array([[1.0, 2.0, 3.0, 4.0]])).round(12)
+    array([[2., 4., 1., 3.]])
+    """
+    image = _image(image_shape, order, fill)
+    angles = (float(degrees), -float(degrees)) if np.ndim(degrees) == 0 else tuple(map(float, degrees))  # type: ignore[arg-type]
+    if not angles or not np.isfinite(angles).all():
+        raise InvarianceError(f"degrees={degrees!r}: finite angles are expected.")
+    return [_Rotation(image, angle) for angle in angles]
+
+
+def check_invariances(invariances: Any) -> list[Callable[[FloatArray], FloatArray]]:
+    """The parameter `invariances` as a list of callables; None is an empty one."""
+    if invariances is None:
+        return []
+    given = list(invariances) if isinstance(invariances, Sequence) else [invariances]
+    for one in given:
+        if not callable(one):
+            raise InvarianceError(
+                f"invariances has {one!r}, which cannot be called. Give a callable from rows to rows, or a "
+                "list of them, for instance translations((16, 16))."
+            )
+    return given
+
+
+def apply_invariances(
+    invariances: list[Callable[[FloatArray], FloatArray]], X: FloatArray
+) -> list[FloatArray]:
+    """The rows under every invariance, checked to be rows of the same kind."""
+    moved = []
+    for one in invariances:
+        rows = np.asarray(one(X.copy()), dtype=np.float64)
+        if rows.shape != X.shape:
+            raise InvarianceError(
+                f"the invariance {one!r} turned rows of shape {X.shape} into {rows.shape}. It must keep "
+                "the number of rows and of features."
+            )
+        if not np.isfinite(rows).all():
+            raise InvarianceError(
+                f"the invariance {one!r} gave {np.sum(~np.isfinite(rows))} values that are NaN or infinite. "
+                "Finite values are expected."
+            )
+        moved.append(rows)
+    return moved
+
+
+def _image(shape: tuple[int, int], order: str, fill: float | str) -> _Image:
+    sides = tuple(np.atleast_1d(np.asarray(shape)).tolist())
+    if len(sides) != 2 or any(s != int(s) or s < 1 for s in sides):
+        raise InvarianceError(f"image_shape={shape!r}: height and width in pixels are expected.")
+    if order not in ("C", "F"):
+        raise InvarianceError(f"order={order!r}: 'C' (line by line) or 'F' (column by column) is expected.")
+    if isinstance(fill, str) and fill not in ("min", "edge"):
+        raise InvarianceError(f"fill={fill!r}: a number, 'min' or 'edge' is expected.")
+    return _Image((int(sides[0]), int(sides[1])), order, fill)
