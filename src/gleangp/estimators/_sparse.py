@@ -51,16 +51,22 @@ class SparseGPMixin:
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
 
     def _settings(self, sizes: list[int], **more) -> Settings:
-        return Settings(
-            selector=self._chosen_selector(),
-            n_active=self._count_active(sizes),
-            posterior=self.posterior,
-            optimize=self.optimizer is not None,
-            n_rounds=self.n_rounds,
-            n_restarts=self.n_restarts,
-            report=self._report if self.verbose else no_report,
-            **{"n_jobs": self.n_jobs, **more},
-        )
+        """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
+        settings = {
+            "n_active": more.pop("n_active", None) or self._count_active(sizes),
+            "posterior": self.posterior,
+            "optimize": self.optimizer is not None,
+            "n_rounds": self.n_rounds,
+            "n_restarts": self.n_restarts,
+            "report": self._report if self.verbose else no_report,
+            "n_jobs": self.n_jobs,
+        }
+        return Settings(selector=self._chosen_selector(), **{**settings, **more})
+
+    def _settings_for_new_task(self, n_rows: int, **more) -> Settings:
+        """What `add_task` asks: the kernel is known, and a few rows may be less than n_active."""
+        n_active = self._count_active([n_rows], warn=False)
+        return self._settings([n_rows], n_active=n_active, optimize=False, **more)
 
     def _chosen_selector(self):
         if self.selector is None:
@@ -69,12 +75,12 @@ class SparseGPMixin:
             return ResidualSelector(weight="variance")
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
 
-    def _count_active(self, sizes: list[int]) -> int:
+    def _count_active(self, sizes: list[int], *, warn: bool = True) -> int:
         n_rows = sum(sizes)
         if self.n_active is None:
             return default_n_active(sizes, self._most_active)
         if isinstance(self.n_active, Integral):
-            if self.n_active > n_rows:
+            if warn and self.n_active > n_rows:
                 warnings.warn(
                     f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
                     UserWarning,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -289,7 +288,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             X, names = self._rows_of_new_task(X, task)
             X = self._check_new_rows(X)
             y_codes = self._known_classes(y, len(X))
-            settings = replace(self._settings([len(X)], propagate=self.sites == "ep"), optimize=False)
+            settings = self._settings_for_new_task(len(X), propagate=self.sites == "ep")
             seed = int(generator_from(self.random_state).integers(2**31))
             models = [
                 add_task(model, Block(X, signs, model.noise), settings, seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -309,8 +308,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             codes = np.full(len(labeled), len(names) - 1)
             noise = Gaussian(self._noise_at_new_rows())
             block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
-            settings = self._settings([len(labeled)], move_basis=self.move_basis)
-            settings = replace(settings, optimize=False)
+            settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
             seed = int(generator_from(self.random_state).integers(2**31))
             model = add_task(self._model, block, settings, seed)
             self.tasks_, self._units = names, units

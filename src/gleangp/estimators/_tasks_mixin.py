@@ -150,7 +150,7 @@ class TaskMixin:
         if self.task is not None and (has_column or np.shape(X)[1:] == (self.n_features_in_,)):
             X, given = take_task_column(X, self.task)
             if any(g != task for g in given):
-                other = next(g for g in given if g != task)
+                other = np.asarray(next(g for g in given if g != task)).item()
                 raise TaskError(
                     f"add_task was asked to add {task!r}, but its rows say {other!r} in the task "
                     "column. Give the rows of one task, or leave the column out."

@@ -1,0 +1,403 @@
+"""Input that cannot be learnt from is refused with a message; ugly input that can, is learnt from."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process.kernels import RBF, Kernel, WhiteKernel
+
+from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.exceptions import LabelError, NotPositiveDefiniteError, TaskError
+
+MODELS = [SparseGPRegressor, SparseGPClassifier]
+both = pytest.mark.parametrize("Model", MODELS)
+
+
+def problem(Model, n=40):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)
+    return X, (y if Model is SparseGPRegressor else np.where(y > 0, "up", "down"))
+
+
+def halves(y):
+    return np.repeat(["u", "v"], len(y) // 2)
+
+
+class NotACovariance(Kernel):
+    """1 where the first inputs are closer than 1.5, else 0: symmetric, but not positive definite."""
+
+    def __init__(self):
+        pass
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        K = (np.abs(X[:, :1] - (X if Y is None else Y)[:, 0]) < 1.5).astype(float)
+        return (K, np.zeros((*K.shape, 0))) if eval_gradient else K
+
+    def diag(self, X):
+        return np.ones(len(X))
+
+    def is_stationary(self):
+        return True
+
+
+@both
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_inputs_not_finite(Model, value, message):
+    """NaN or infinity in X is refused by every method."""
+    X, y = problem(Model)
+    model = Model().fit(X, y, halves(y))
+    bad = X.copy()
+    bad[3, 1] = value
+    calls = [
+        lambda: Model().fit(bad, y),
+        lambda: model.predict(bad, halves(y)),
+        lambda: model.partial_fit(bad, y, halves(y)),
+        lambda: model.add_task(bad, y, "w"),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=f"Input X contains {message}"):
+            call()
+
+
+@both
+def test_targets_of_wrong_length(Model):
+    """The message has both lengths."""
+    X, y = problem(Model)
+    with pytest.raises(LabelError, match="y has 39 entries, but X has 40 rows"):
+        Model().fit(X, y[:-1])
+    model = Model().fit(X, y, halves(y))
+    with pytest.raises(LabelError, match="y has 2 entries, but X has 3 rows"):
+        model.add_task(X[:3], y[:2], "w")
+    with pytest.raises(LabelError, match="y has 2 entries, but X has 3 rows"):
+        model.partial_fit(X[:3], y[:2], ["u"] * 3)
+
+
+def test_all_targets_missing():
+    """No row with a target is an error; in classification any missing label is."""
+    X, y = problem(SparseGPRegressor)
+    with pytest.raises(LabelError, match="y is NaN in all rows"):
+        SparseGPRegressor().fit(X, np.full(len(y), np.nan))
+    with pytest.raises(LabelError, match="y has 40 missing entries"):
+        SparseGPClassifier().fit(X, np.full(len(y), np.nan))
+
+
+def test_one_class_overall():
+    """One class cannot be told from nothing."""
+    X, y = problem(SparseGPClassifier)
+    with pytest.raises(LabelError, match=r"y has 1 class: \['up'\]. Two are needed"):
+        SparseGPClassifier().fit(X, np.full(len(y), "up"))
+
+
+def test_one_class_within_a_task():
+    """Such a task is usable: it says where its class is."""
+    X, y = problem(SparseGPClassifier)
+    tasks = halves(y)
+    y = np.where(tasks == "v", "up", y)
+    model = SparseGPClassifier().fit(X, y, tasks)
+    assert np.all(model.predict(X[tasks == "v"], tasks[tasks == "v"]) == "up")
+    model.add_task(X[:3], ["down"] * 3, "w")
+    assert np.all(model.predict(X[:3], ["w"] * 3) == "down")
+
+
+@both
+def test_unknown_task(Model):
+    """The message lists the known tasks."""
+    X, y = problem(Model)
+    model = Model().fit(X, y, halves(y))
+    for call in (model.predict, lambda X, t: model.partial_fit(X, y[:2], t)):
+        with pytest.raises(TaskError, match=r"unknown tasks \(1\): 'w'. Known tasks \(2\): 'u', 'v'"):
+            call(X[:2], ["u", "w"])
+
+
+@both
+def test_tasks_forgotten_or_not_expected(Model):
+    """A model fitted with tasks needs them to predict, and one fitted without refuses them."""
+    X, y = problem(Model)
+    with pytest.raises(TaskError, match="was fitted with tasks, and now there are none"):
+        Model().fit(X, y, halves(y)).predict(X)
+    with pytest.raises(TaskError, match="was fitted without tasks, and now tasks= is given"):
+        Model().fit(X, y).predict(X, halves(y))
+    with pytest.raises(TaskError, match="was fitted without tasks, so 'w' cannot be added"):
+        Model().fit(X, y).add_task(X, y, "w")
+
+
+@both
+def test_known_task_added(Model):
+    """A task can be added once."""
+    X, y = problem(Model)
+    with pytest.raises(TaskError, match="task 'u' is known already"):
+        Model().fit(X, y, halves(y)).add_task(X, y, "u")
+
+
+@both
+def test_added_rows_of_another_task(Model):
+    """Rows with a task column must be of the task that is added."""
+    X, y = problem(Model)
+    with_column = np.column_stack([X.astype(object), halves(y)])
+    model = Model(task=2).fit(with_column, y)
+    with pytest.raises(TaskError, match="asked to add 'w', but its rows say 'u'"):
+        model.add_task(with_column[:4], y[:4], "w")
+
+
+@both
+@pytest.mark.parametrize("nothing", [None, np.zeros((0, 2))])
+def test_empty_task(Model, nothing):
+    """A task without rows is predicted from the prior: one number everywhere, with the prior's spread."""
+    X, y = problem(Model)
+    model = Model().fit(X, y, halves(y))
+    model.add_task(nothing, None if nothing is None else [], "w")
+    where = ["w"] * len(X)
+    assert len(np.unique(model.predict(X, where))) == 1
+    if Model is SparseGPRegressor:
+        _, std = model.predict(X, where, return_std=True)
+        assert np.all(std >= model.predict(X, halves(y), return_std=True)[1])
+    else:
+        assert_allclose(np.ptp(model.predict_proba(X, where), axis=0), 0.0, atol=1e-12)
+
+
+def test_task_without_targets():
+    """A task whose targets are all NaN is known, and predicted from the prior."""
+    X, y = problem(SparseGPRegressor)
+    tasks = halves(y)
+    model = SparseGPRegressor().fit(X, np.where(tasks == "v", np.nan, y), tasks)
+    mean, std = model.predict(X, ["v"] * len(X), return_std=True)
+    assert_allclose(mean, np.mean(y[tasks == "u"]), rtol=1e-9)
+    assert np.ptp(std) < 1e-12
+    model.partial_fit(X[tasks == "v"], y[tasks == "v"], tasks[tasks == "v"])
+    assert model.score(X[tasks == "v"], y[tasks == "v"], tasks[tasks == "v"]) > 0.9
+
+
+@both
+def test_too_many_active_points(Model):
+    """n_active above n is clipped, with a warning that has both numbers."""
+    X, y = problem(Model)
+    with pytest.warns(UserWarning, match="n_active=100 is more than the 40 labeled rows"):
+        model = Model(n_active=100).fit(X, y)
+    assert sorted(model.active_) == list(range(40))
+
+
+@both
+@pytest.mark.parametrize("n_active", [0, -3, 0.0, 1.5, "many"])
+def test_active_points_not_positive(Model, n_active):
+    """n_active is a positive int, or a share of the rows."""
+    X, y = problem(Model)
+    with pytest.raises(ValueError, match=r"'n_active' parameter of SparseGP.* must be an int in the range"):
+        Model(n_active=n_active).fit(X, y)
+
+
+@both
+def test_tasks_given_twice(Model):
+    """Both the column and the argument is an error, in every method."""
+    X, y = problem(Model)
+    with pytest.raises(TaskError, match="tasks were given twice: by the column task=0"):
+        Model(task=0).fit(X, y, halves(y))
+
+
+@both
+def test_predict_before_fit(Model):
+    """scikit-learn's own error."""
+    X, y = problem(Model)
+    for call in (lambda m: m.predict(X), lambda m: m.score(X, y), lambda m: m.add_task(X, y, "w")):
+        with pytest.raises(NotFittedError, match="is not fitted yet"):
+            call(Model())
+
+
+@both
+def test_wrong_number_of_features(Model):
+    """The message has both numbers."""
+    X, y = problem(Model)
+    model = Model().fit(X, y, halves(y))
+    calls = [
+        lambda: model.predict(X[:, :1], halves(y)),
+        lambda: model.partial_fit(X[:, :1], y, halves(y)),
+        lambda: model.add_task(X[:, :1], y, "w"),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"X has 1 features, but SparseGP.* is expecting 2 features"):
+            call()
+
+
+@both
+def test_classes_or_numbers(Model):
+    """A regressor refuses strings, a classifier numbers with a continuum of values."""
+    X, _ = problem(Model)
+    wrong = problem(SparseGPClassifier if Model is SparseGPRegressor else SparseGPRegressor)[1]
+    message = "y has strings" if Model is SparseGPRegressor else "Unknown label type"
+    with pytest.raises(ValueError, match=message):
+        Model().fit(X, wrong)
+
+
+def test_new_class_later():
+    """Classes are fixed by `fit`."""
+    X, y = problem(SparseGPClassifier)
+    model = SparseGPClassifier().fit(X, y, halves(y))
+    with pytest.raises(LabelError, match=r"classes that fit did not see: \['left'\]"):
+        model.partial_fit(X[:2], ["up", "left"], ["u", "u"])
+    with pytest.raises(LabelError, match=r"first call of partial_fit has no row of the classes \['left'\]"):
+        SparseGPClassifier().partial_fit(X, y, classes=["up", "down", "left"])
+
+
+@both
+@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("selector", ["entropy", "information", "residual", "random"])
+@pytest.mark.parametrize("optimizer", ["l-bfgs-b", None])
+def test_kernel_not_positive_definite(Model, posterior, selector, optimizer):
+    """A kernel that is no covariance function is named as the cause, whichever part meets it first."""
+    X, y = problem(Model)
+    model = Model(
+        NotACovariance(),
+        n_active=10,
+        posterior=posterior,
+        selector=selector,
+        optimizer=optimizer,
+        random_state=0,
+    )
+    with pytest.raises(NotPositiveDefiniteError, match=r"not positive definite.*covariance function"):
+        model.fit(X, y)
+
+
+@both
+@pytest.mark.parametrize("settings", [{}, {"n_active": 15}, {"n_active": 15, "posterior": "active"}])
+def test_constant_columns(Model, settings):
+    """A constant column changes no prediction, and nothing overflows where all columns are constant."""
+    X, y = problem(Model)
+    with_constant = np.column_stack([X, np.full(len(X), 7.0)])
+    model = Model(random_state=0, **settings).fit(with_constant, y)
+    assert model.score(with_constant, y) > (0.8 if Model is SparseGPRegressor else 0.85)
+    flat = Model(random_state=0, **settings).fit(np.ones((len(X), 2)), y)
+    if Model is SparseGPRegressor:
+        assert flat.predict(np.ones((1, 2)))[0] == pytest.approx(np.mean(y), abs=0.25)
+    else:
+        assert flat.predict_proba(np.ones((1, 2)))[0, 1] == pytest.approx(np.mean(y == "up"), abs=0.25)
+
+
+@both
+@pytest.mark.parametrize("settings", [{}, {"n_active": 30}, {"n_active": 30, "posterior": "active"}])
+def test_repeated_rows_with_conflicting_targets(Model, settings):
+    """Rows that contradict each other are noise: the prediction is between them, and finite.
+
+    Active points alone may not contain the contradiction.
+    """
+    X, y = problem(Model)
+    other = -y if Model is SparseGPRegressor else np.where(y == "up", "down", "up")
+    model = Model(random_state=0, **settings).fit(np.vstack([X, X]), np.concatenate([y, other]))
+    if Model is SparseGPRegressor:
+        mean, std = model.predict(X, return_std=True)
+        bound = 0.5 if "posterior" not in settings else 1.5
+        assert np.all(np.abs(mean) < bound * np.max(np.abs(y)))
+        assert np.all(std > 0)
+    else:
+        margin = 0.2 if "posterior" not in settings else 0.5
+        assert np.all(np.abs(model.predict_proba(X) - 0.5) < margin)
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_active": 15}, {"n_active": 15, "posterior": "active"}])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_targets_of_any_scale(scale, settings):
+    """Targets of scale 1e-12 and 1e12 are learnt as those of scale one are."""
+    X, y = problem(SparseGPRegressor)
+    plain = SparseGPRegressor(random_state=0, **settings).fit(X, y)
+    scaled = SparseGPRegressor(random_state=0, **settings).fit(X, scale * y)
+    mean, std = plain.predict(X[:9], return_std=True)
+    scaled_mean, scaled_std = scaled.predict(X[:9], return_std=True)
+    assert_allclose(scaled_mean / scale, mean, rtol=1e-3, atol=1e-4)
+    assert_allclose(scaled_std / scale, std, rtol=1e-2)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_inputs_of_any_scale(scale):
+    """The default kernel starts at the spread of the inputs, so their units do not matter."""
+    for Model in MODELS:
+        X, y = problem(Model)
+        plain = Model(random_state=0).fit(X, y)
+        scaled = Model(random_state=0).fit(scale * X, y)
+        assert scaled.score(scale * X, y) == pytest.approx(plain.score(X, y), abs=0.02)
+
+
+def test_targets_far_from_zero_or_constant():
+    """A large offset costs no digits of the variation beyond those of the targets; constants are kept."""
+    X, y = problem(SparseGPRegressor)
+    far = SparseGPRegressor().fit(X, y + 1e9).predict(X) - 1e9
+    assert_allclose(far, SparseGPRegressor().fit(X, y).predict(X), atol=1e-3)
+    assert_allclose(SparseGPRegressor().fit(X, np.full(len(y), 3.0)).predict(X), 3.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.0, np.inf, [0.1, 0.2], np.full(40, -0.1), np.full(40, np.nan)])
+def test_noise_variance_not_usable(bad):
+    """One positive number, or one for each row."""
+    X, y = problem(SparseGPRegressor)
+    with pytest.raises(ValueError, match="noise_variance"):
+        SparseGPRegressor(RBF(), noise_variance=bad).fit(X, y)
+
+
+def test_noise_of_new_rows_unknown():
+    """With a variance per training row, what needs the noise of other rows is refused."""
+    X, y = problem(SparseGPRegressor)
+    model = SparseGPRegressor(RBF(), noise_variance=np.full(len(y), 0.1)).fit(X, y, halves(y))
+    calls = [
+        lambda: model.predict(X, halves(y), return_std=True, include_noise=True),
+        lambda: model.partial_fit(X, y, halves(y)),
+        lambda: model.add_task(X, y, "w"),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="the noise of new rows is not known"):
+            call()
+
+
+def test_std_or_cov():
+    """One of them can be asked for."""
+    X, y = problem(SparseGPRegressor)
+    with pytest.raises(ValueError, match="return_std and return_cov are both True"):
+        SparseGPRegressor().fit(X, y).predict(X, return_std=True, return_cov=True)
+
+
+class FailingSelector:
+    """Raises when it is asked: after everything was validated."""
+
+    def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
+        raise RuntimeError("the selector failed")
+
+
+@both
+def test_failures_leave_the_estimator_as_it_was(Model, monkeypatch):
+    """After a failed fit, add_task or partial_fit every attribute is what it was, to the last byte."""
+    X, y = problem(Model)
+    model = Model(RBF() + WhiteKernel(), n_active=20, random_state=0).fit(X, y, halves(y))
+    model.set_params(selector=FailingSelector(), n_active=10)
+    before = pickle.dumps(vars(model))
+    module = __import__(Model.__module__, fromlist=["absorb_rows"])
+    real_absorb = module.absorb_rows
+
+    def absorb_then_fail(*args):
+        real_absorb(*args)
+        raise RuntimeError("absorbing failed")
+
+    monkeypatch.setattr(module, "absorb_rows", absorb_then_fail)
+    calls = [
+        lambda: model.fit(X[:, :1], y),
+        lambda: model.fit(X, y, ["other"] * len(y)),
+        lambda: model.fit(X, y[:-1], halves(y)),
+        lambda: model.add_task(X, y, "w"),
+        lambda: model.add_task(X, y[:3], "w"),
+        lambda: model.partial_fit(X, y, halves(y)),
+        lambda: model.partial_fit(X, y, ["w"] * len(y)),
+    ]
+    for call in calls:
+        with pytest.raises((RuntimeError, ValueError)):
+            call()
+        assert pickle.dumps(vars(model)) == before
+    assert_allclose(model.score(X, y, halves(y)), pickle.loads(pickle.dumps(model)).score(X, y, halves(y)))
+
+
+@both
+def test_failed_first_fit_leaves_nothing(Model):
+    """An estimator whose first fit failed is as new."""
+    X, y = problem(Model)
+    model = Model(selector=FailingSelector(), n_active=5)
+    before = dict(vars(model))
+    with pytest.raises(RuntimeError, match="the selector failed"):
+        model.fit(X, y)
+    assert vars(model) == before

@@ -1,0 +1,324 @@
+"""The sparse estimators inside scikit-learn's own machinery, with tasks in a column of the frame.
+
+The kernel is fixed in most tests: what is tested is that rows, tasks and parameters arrive.
+"""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import StackingRegressor, VotingClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_predict,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from gleangp import (
+    EntropySelector,
+    ResidualSelector,
+    SparseGPClassifier,
+    SparseGPRegressor,
+    TaskColumn,
+)
+
+N = 90
+KERNEL = ConstantKernel(1.0) * RBF(1.0)
+FOLDS = KFold(3, shuffle=True, random_state=0)
+MODELS = [SparseGPRegressor, SparseGPClassifier]
+both = pytest.mark.parametrize("Model", MODELS)
+
+
+def table():
+    """Three schools whose pupils' results depend on `a` with another sign or shift in each."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=N),
+            "school": np.array(["ash", "elm", "oak"])[np.arange(N) % 3],
+            "b": rng.normal(size=N),
+        }
+    )
+    slope = frame["school"].map({"ash": 1.0, "elm": -1.0, "oak": 0.3})
+    y = np.sin(2 * slope * frame["a"]) + 0.1 * rng.normal(size=N)
+    return frame, y.to_numpy()
+
+
+def targets(Model, y):
+    return y if Model is SparseGPRegressor else np.where(y > 0, "pass", "fail")
+
+
+def fixed(Model, **more):
+    return Model(KERNEL, optimizer=None, random_state=0, **more)
+
+
+@both
+def test_cross_validate_with_named_scorers(Model):
+    """Named scorers see the tasks in the column, so no score is NaN, and tasks are learnt apart."""
+    frame, y = table()
+    y = targets(Model, y)
+    scoring = ["r2", "neg_mean_squared_error"] if Model is SparseGPRegressor else ["accuracy", "roc_auc"]
+    scores = cross_validate(
+        fixed(Model, task="school"), frame, y, cv=FOLDS, scoring=scoring, error_score="raise"
+    )
+    pooled = cross_validate(fixed(Model), frame[["a", "b"]], y, cv=FOLDS, scoring=scoring)
+    for name in scoring:
+        assert np.isfinite(scores[f"test_{name}"]).all()
+        assert scores[f"test_{name}"].mean() > pooled[f"test_{name}"].mean() + 0.05
+
+
+@both
+def test_cross_val_predict(Model):
+    """Predictions out of fold are those of models fitted by hand."""
+    frame, y = table()
+    y = targets(Model, y)
+    out = cross_val_predict(fixed(Model, task="school"), frame, y, cv=FOLDS)
+    for train, test in FOLDS.split(frame):
+        by_hand = fixed(Model, task="school").fit(frame.iloc[train], y[train])
+        assert_array_equal(out[test], by_hand.predict(frame.iloc[test]))
+
+
+def test_cross_val_predict_probabilities():
+    """Probabilities too, in the order of classes_."""
+    frame, y = table()
+    y = targets(SparseGPClassifier, y)
+    model = fixed(SparseGPClassifier, task="school")
+    p = cross_val_predict(model, frame, y, cv=FOLDS, method="predict_proba")
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert np.mean((p[:, 1] > 0.5) == (y == "pass")) > 0.8
+
+
+@both
+def test_grid_search_over_estimator_and_selector(Model):
+    """Nested parameters of kernel and selector are searched, and the best model predicts."""
+    frame, y = table()
+    y = targets(Model, y)
+    model = fixed(Model, task="school", n_active=40)
+    model.set_params(selector=ResidualSelector())
+    grid = {"selector__weight": ["variance", "gain"], "kernel__k2__length_scale": [0.01, 1.0]}
+    search = GridSearchCV(model, grid, cv=FOLDS, error_score="raise").fit(frame, y)
+    assert search.best_params_["kernel__k2__length_scale"] == 1.0
+    assert search.score(frame, y) > 0.7
+    assert search.cv_results_["mean_test_score"].shape == (4,)
+    assert not np.isnan(search.cv_results_["mean_test_score"]).any()
+
+
+def test_grid_search_over_selectors():
+    """Selectors are interchangeable values of one parameter, by name or as objects."""
+    frame, y = table()
+    choices = ["entropy", "information", "residual", "random", EntropySelector()]
+    search = GridSearchCV(
+        fixed(SparseGPRegressor, task="school", n_active=30, posterior="active"),
+        {"selector": choices},
+        cv=FOLDS,
+        error_score="raise",
+    ).fit(frame, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    named, as_object = search.cv_results_["mean_test_score"][[0, -1]]
+    assert named == as_object
+
+
+def test_calibrated_classifier():
+    """Calibration wraps the classifier, task column and all."""
+    frame, y = table()
+    y = targets(SparseGPClassifier, y)
+    model = CalibratedClassifierCV(fixed(SparseGPClassifier, task="school"), cv=3).fit(frame, y)
+    p = model.predict_proba(frame)
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-9)
+    assert model.score(frame, y) > 0.85
+
+
+def test_stacking_and_voting():
+    """Estimators that know tasks and estimators that do not can be combined."""
+    frame, y = table()
+    linear = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["school"]), remainder="passthrough"), Ridge()
+    )
+    stack = StackingRegressor(
+        [("gp", fixed(SparseGPRegressor, task="school")), ("linear", linear)], cv=FOLDS
+    ).fit(frame, y)
+    assert stack.score(frame, y) > 0.85
+    labels = targets(SparseGPClassifier, y)
+    parts = [
+        ("one", fixed(SparseGPClassifier, task="school")),
+        ("two", fixed(SparseGPClassifier, task="school", posterior="active", n_active=30)),
+    ]
+    assert VotingClassifier(parts, voting="soft").fit(frame, labels).score(frame, labels) > 0.8
+
+
+@both
+def test_pipeline_in_a_task_column(Model):
+    """A ColumnTransformer scales and encodes what is left when the task column was taken off."""
+    frame, y = table()
+    y = targets(Model, y)
+    frame = frame.assign(kind=np.array(["x", "y"])[np.arange(N) % 2])
+    prepare = make_column_transformer((StandardScaler(), ["a", "b"]), (OneHotEncoder(), ["kind"]))
+    model = TaskColumn(make_pipeline(prepare, fixed(Model)), task="school")
+    scores = cross_validate(model, frame, y, cv=FOLDS, error_score="raise")
+    assert np.isfinite(scores["test_score"]).all()
+    fitted = model.fit(frame, y)
+    by_hand = fixed(Model).fit(prepare.fit_transform(frame), y, frame["school"])
+    assert_array_equal(fitted.predict(frame), by_hand.predict(prepare.transform(frame), frame["school"]))
+
+
+@both
+def test_routed_tasks(Model):
+    """Where scikit-learn routes, tasks= gives the scores of the task column."""
+    frame, y = table()
+    y = targets(Model, y)
+    by_column = cross_validate(fixed(Model, task="school"), frame, y, cv=FOLDS)["test_score"]
+    with config_context(enable_metadata_routing=True):
+        routed = cross_validate(
+            fixed(Model),
+            frame[["a", "b"]],
+            y,
+            cv=FOLDS,
+            params={"tasks": frame["school"].to_numpy()},
+            error_score="raise",
+        )["test_score"]
+        search = GridSearchCV(fixed(Model), {"n_active": [20, 40]}, cv=FOLDS, error_score="raise")
+        search.fit(frame[["a", "b"]], y, tasks=frame["school"].to_numpy())
+    assert_allclose(routed, by_column, rtol=1e-12)
+    assert search.best_estimator_.tasks_.tolist() == ["ash", "elm", "oak"]
+
+
+@both
+def test_frames_and_arrays_are_the_same(Model):
+    """pandas and polars frames, arrays with a task column and the argument tasks= are one model."""
+    frame, y = table()
+    y = targets(Model, y)
+    expected = fixed(Model, task="school").fit(frame, y).predict(frame)
+    polars = pl.from_pandas(frame)
+    inputs, tasks = frame[["a", "b"]].to_numpy(), frame["school"].to_numpy()
+    array = np.column_stack([inputs.astype(object), tasks])
+    results = [
+        fixed(Model, task="school").fit(polars, y).predict(polars),
+        fixed(Model, task=2).fit(array, y).predict(array),
+        fixed(Model, task=-1).fit(array, y).predict(array),
+        fixed(Model).fit(inputs, y, tasks).predict(inputs, tasks),
+        fixed(Model)
+        .fit(pl.DataFrame({"a": inputs[:, 0], "b": inputs[:, 1]}), y, pl.Series(tasks))
+        .predict(frame[["a", "b"]], pd.Series(tasks)),
+    ]
+    for result in results:
+        assert_array_equal(result, expected)
+    named = fixed(Model, task="school").fit(frame, y)
+    assert named.feature_names_in_.tolist() == ["a", "school", "b"]
+    assert named.n_features_in_ == 3
+
+
+@both
+def test_add_task_with_and_without_the_column(Model):
+    """The rows of a new task may come as a frame with the task column or without it."""
+    frame, y = table()
+    y = targets(Model, y)
+    old, new = frame["school"] != "oak", frame["school"] == "oak"
+    with_column = fixed(Model, task="school").fit(frame[old], y[old]).add_task(frame[new], y[new], "oak")
+    without = fixed(Model, task="school").fit(frame[old], y[old])
+    without.add_task(frame.loc[new, ["a", "b"]], y[new], "oak")
+    assert_array_equal(with_column.predict(frame), without.predict(frame))
+    assert with_column.tasks_.tolist() == ["ash", "elm", "oak"]
+
+
+@both
+def test_clone_pickle_joblib(Model, tmp_path):
+    """A clone is unfitted with the same parameters; a pickled or dumped model predicts the same bits."""
+    frame, y = table()
+    y = targets(Model, y)
+    model = Model(task="school", selector=EntropySelector(), n_active=30, random_state=0).fit(frame, y)
+    copy = clone(model)
+    assert not hasattr(copy, "kernel_")
+    assert copy.get_params()["n_active"] == 30
+    expected = model.predict(frame)
+    assert_array_equal(pickle.loads(pickle.dumps(model)).predict(frame), expected)
+    joblib.dump(model, tmp_path / "model.joblib")
+    assert_array_equal(joblib.load(tmp_path / "model.joblib").predict(frame), expected)
+
+
+@both
+def test_same_random_state_same_model(Model):
+    """For a fixed random_state fits are equal to the last bit, also over two processes."""
+    frame, y = table()
+    y = targets(Model, y)
+    settings = {"task": "school", "n_active": 30, "random_state": 3}
+    first = Model(**settings).fit(frame, y)
+    for n_jobs in (None, 2):
+        again = Model(n_jobs=n_jobs, **settings).fit(frame, y)
+        assert_array_equal(again.active_, first.active_)
+        assert_array_equal(again.predict(frame), first.predict(frame))
+    state = np.random.RandomState(3)
+    by_state = Model(**{**settings, "random_state": state}).fit(frame, y)
+    assert_array_equal(by_state.active_, first.active_)
+
+
+def test_classes_in_parallel():
+    """With more than two classes, two processes give what one gives; probabilities sum to one."""
+    frame, y = table()
+    y = np.digitize(y, [-0.5, 0.5])
+    models = [fixed(SparseGPClassifier, task="school", n_jobs=n).fit(frame, y) for n in (None, 2)]
+    p = models[0].predict_proba(frame)
+    assert_array_equal(models[1].predict_proba(frame), p)
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert np.all(p > 0)
+    assert_array_equal(models[0].predict(frame), models[0].classes_[p.argmax(axis=1)])
+    assert models[0].score(frame, y) > 0.75
+    assert models[0].decision_function(frame).shape == (N, 3)
+
+
+def test_binary_probabilities_and_decisions_agree():
+    """The decision is positive exactly where the second class is the more probable one."""
+    frame, y = table()
+    y = targets(SparseGPClassifier, y)
+    model = fixed(SparseGPClassifier, task="school").fit(frame, y)
+    p, decision = model.predict_proba(frame), model.decision_function(frame)
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert_array_equal(decision > 0, p[:, 1] > 0.5)
+    assert_array_equal(model.predict(frame), model.classes_[(decision > 0).astype(int)])
+
+
+def test_verbose_says_what_happens(capsys):
+    """Every round is reported with its evidence."""
+    frame, y = table()
+    SparseGPRegressor(task="school", verbose=1).fit(frame, y)
+    assert "[SparseGPRegressor] round 1: log evidence" in capsys.readouterr().out
+
+
+def test_sample_y():
+    """Functions drawn have the posterior's mean and covariance; rows of two tasks are independent."""
+    frame, y = table()
+    model = fixed(SparseGPRegressor, task="school").fit(frame, y)
+    new = pd.DataFrame({"a": [0.5, 0.6, 0.5, 3.0], "school": ["ash", "ash", "elm", "oak"], "b": [0.0] * 4})
+    mean, cov = model.predict(new, return_cov=True)
+    draws = model.sample_y(new, n_samples=20_000, random_state=0)
+    assert draws.shape == (4, 20_000)
+    deviation = np.sqrt(np.diag(cov))
+    assert_allclose(draws.mean(axis=1), mean, atol=4 * deviation.max() / np.sqrt(20_000))
+    assert_allclose(np.cov(draws), cov, atol=0.05 * deviation.max() ** 2)
+    assert np.all(cov[:2, 2:] == 0.0)
+    assert cov[0, 1] > 0.0
+    assert_array_equal(model.sample_y(new, 3, random_state=1), model.sample_y(new, 3, random_state=1))
+
+
+def test_std_with_noise():
+    """include_noise adds the noise variance, in the user's units."""
+    frame, y = table()
+    model = SparseGPRegressor(KERNEL, noise_variance=0.3, optimizer=None, task="school").fit(frame, 50 * y)
+    _, std = model.predict(frame, return_std=True)
+    _, wide = model.predict(frame, return_std=True, include_noise=True)
+    scale = model._units.scale[0]
+    assert_allclose(wide**2 - std**2, 0.3 * scale**2, rtol=1e-9)
+    _, cov = model.predict(frame, return_cov=True, include_noise=True)
+    assert_allclose(np.sqrt(np.diag(cov)), wide, rtol=1e-9)
