@@ -44,7 +44,8 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
            [1., 2.]])
     """
     chol, info = lapack.dpotrf(matrix, lower=1, clean=1, overwrite_a=0)
-    if info == 0:
+    # NaN passes through LAPACK without complaint, and so does infinity; both reach the diagonal.
+    if info == 0 and np.isfinite(chol.diagonal().sum()):
         return chol, 0.0
     scale = float(np.mean(np.diag(matrix)))
     if np.isfinite(matrix).all() and scale > 0.0:

@@ -31,6 +31,7 @@ from gleangp.selection.criteria import Criterion
 # more than it saves. Measured on 2 000 to 100 000 rows.
 _SPECULATE_FROM = 600_000
 _SPECULATE_FROM_PICKS = 48  # the first picks scatter too widely for a pool to foretell them
+_LEAST_POOL, _MOST_POOL = 512, 2048  # rows; a 64th of all in between
 _LEAST_PICKS, _MOST_PICKS = 8, 32  # of a block; the number follows how well the last one held
 
 
@@ -188,7 +189,7 @@ class GreedyRun:
         """Speculate on the next `count` picks, include those that hold, and say how many."""
         keys = self._candidate_keys()
         self._head = _largest(keys)
-        size = min(max(512, len(self) // 64), 2048)
+        size = min(max(_LEAST_POOL, len(self) // 64), _MOST_POOL)
         pool = _best_rows(keys, min(size, len(self) - len(self.picks)))
         forecast = self.at(pool)
         for _ in range(min(count, len(pool))):

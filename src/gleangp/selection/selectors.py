@@ -6,6 +6,8 @@ A selector chooses; it does not learn. Given the kernel and the blocks of all ta
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -18,6 +20,7 @@ from gleangp.selection.graph import GraphSelector
 from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.merge import merge_runs
 from gleangp.selection.residual import PivotedRun, SampledRun
+from gleangp.selection.swaps import swap_points
 
 
 class EntropySelector(BaseEstimator):
@@ -27,6 +30,12 @@ class EntropySelector(BaseEstimator):
     algorithm 2). For Gaussian noise labels play no part; for classification the choice looks at the
     labels, and mislabelled points look informative to it.
 
+    Parameters
+    ----------
+    n_swaps : int, default=0
+        Second thoughts: as many times at most, the point that would be missed least is swapped for
+        the best one outside, if that tells more (Lawrence, Platt & Jordan 2005, section 3.5).
+
     Examples
     --------
     >>> from gleangp import EntropySelector, SparseGPRegressor
@@ -34,9 +43,17 @@ class EntropySelector(BaseEstimator):
     EntropySelector()
     """
 
+    def __init__(self, n_swaps=0):
+        self.n_swaps = n_swaps
+
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The greedy choice; `rng` is not used."""
-        return _greedy(EntropyReduction(), kernel, blocks, n_active, n_jobs)
+        """The greedy choice, with its swaps; `rng` is not used."""
+        if not isinstance(self.n_swaps, Integral) or self.n_swaps < 0:
+            raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
+        selection = _greedy(EntropyReduction(), kernel, blocks, n_active, n_jobs)
+        if self.n_swaps == 0:
+            return selection
+        return swap_points(EntropyReduction(), kernel, blocks, selection, self.n_swaps)
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing taken yet."""

@@ -1,0 +1,117 @@
+"""Filtering rows in one by one, against dense updates; silent sites."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.block import Block
+from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites, filter_in_order
+from gleangp.inference.posterior import posterior_from_sites, training_marginals
+from gleangp.noise import Gaussian, NullCategory, Probit
+from tests.unit.gp_twins import KERNELS, NOISES, DensePosterior, make_block
+
+
+def new_filter(kernel, block):
+    return Filter(block.y, block.noise, kernel.diag(block.X))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_marginals_are_those_of_dense_updates(kernel, noise):
+    """Means, variances and the implied covariance after some inclusions."""
+    kernel, block = KERNELS[kernel], make_block(NOISES[noise], 20)
+    state, twin = new_filter(kernel, block), DensePosterior(kernel, block)
+    K = kernel(block.X)
+    for row in (3, 17, 0, 9, 4):
+        before = twin.mean[row], twin.cov[row, row]
+        state.include(row, K[row])
+        assert_allclose(state.history[-1][1:3], before, rtol=1e-8, atol=1e-12)
+        twin.include(row)
+    assert_allclose(state.mean, twin.mean, rtol=1e-8, atol=1e-10)
+    assert_allclose(state.var, np.diagonal(twin.cov), rtol=1e-8, atol=1e-10)
+    rows = state.rows[: state.size]
+    assert_allclose(K - rows.T @ rows, twin.cov, atol=1e-9)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sites_reproduce_the_filter(kernel, noise):
+    """The posterior made from the sites alone has the filter's marginals at all rows."""
+    kernel, block = KERNELS[kernel], make_block(NOISES[noise], 25)
+    active = np.array([3, 17, 0, 9, 4, 21])
+    state, K = new_filter(kernel, block), kernel(block.X)
+    for row in active:
+        state.include(row, K[row])
+    posterior = posterior_from_sites(kernel, block.X[active], state.sites())
+    mean, var = training_marginals(kernel, posterior, block.X, active)
+    assert_allclose(mean, state.mean, rtol=1e-6, atol=1e-8)
+    assert_allclose(var, state.var, rtol=1e-6, atol=1e-8)
+    ordered = filter_in_order(kernel, block.at(active))
+    assert_allclose(ordered.mean, state.sites().mean, rtol=1e-8)
+    assert_allclose(ordered.precision, state.sites().precision, rtol=1e-8)
+
+
+def test_gaussian_sites_are_the_targets():
+    """For Gaussian noise a site is the target itself, with the noise's precision."""
+    block = make_block(Gaussian(0.3, bias=0.5), 12)
+    sites = filter_in_order(KERNELS["rbf"], block)
+    assert_allclose(sites.mean, block.y - 0.5, rtol=1e-9, atol=1e-12)
+    assert_allclose(sites.precision, 1 / 0.3, rtol=1e-9)
+
+
+def test_restriction_to_some_rows():
+    """A filter over part of the rows goes on as the whole one does."""
+    kernel, block = KERNELS["ard"], make_block(Probit(), 15)
+    K, whole = kernel(block.X), new_filter(kernel, block)
+    whole.include(2, K[2])
+    rows = np.array([4, 2, 11])
+    part = whole.at(rows)
+    part.include(2, K[11][rows])
+    whole.include(11, K[11])
+    assert_allclose(part.mean, whole.mean[rows], rtol=1e-12)
+    assert_allclose(part.var, whole.var[rows], rtol=1e-12)
+    assert len(part.history) == 1
+
+
+def test_underflowing_precision_of_a_log_concave_model():
+    """A label that is certain already has a precision of zero: floored, never silent, all finite."""
+    block = Block(np.zeros((2, 1)), np.array([1.0, 1.0]), Probit(bias=60.0))
+    sites = filter_in_order(KERNELS["rbf"], block)
+    assert sites.n_silent == 0
+    assert_allclose(sites.precision, PRECISION_FLOOR, rtol=1e-9)
+    assert np.all(np.isfinite(sites.mean))
+
+
+def test_negative_precision_is_silenced_and_counted():
+    """An unlabelled row in the middle of the null category pushes outwards: it says nothing instead."""
+    noise = NullCategory(bias=0.0, gamma_minus=0.5, gamma_plus=0.5, width=1.0, variance=1e-3)
+    block = Block(np.array([[0.0], [4.0]]), np.array([1.0, 0.0]), noise)
+    kernel = KERNELS["rbf"]
+    _, _, nu = noise.log_partition(0.0, 0.0, kernel.diag(block.X)[1])
+    assert nu < 0
+    sites = filter_in_order(kernel, block)
+    assert sites.n_silent == 1
+    assert_allclose(sites.precision[1], PRECISION_FLOOR, rtol=1e-6)
+    mean, _ = training_marginals(
+        kernel, posterior_from_sites(kernel, block.X, sites), block.X, np.array([0, 1])
+    )
+    assert abs(mean[1]) < 1e-6
+
+
+def test_followed_by():
+    """Sites of more points go after those that are there; silent ones are added up."""
+    one, two = Sites(np.array([1.0]), np.array([2.0]), 1), Sites(np.array([3.0]), np.array([4.0]), 2)
+    both = one.followed_by(two)
+    assert both.mean.tolist() == [1.0, 3.0]
+    assert both.precision.tolist() == [2.0, 4.0]
+    assert both.n_silent == 3
+    assert len(both) == 2
+
+
+def test_columns_that_do_not_fit_the_diagonal():
+    """A row left with a negative variance is an error that names the kernel as the cause."""
+    block = make_block(Gaussian(0.1), 5)
+    state = Filter(block.y, block.noise, np.full(5, 0.5))
+    with pytest.raises(NotPositiveDefiniteError, match="1 of them leave row"):
+        state.include(0, np.full(5, 2.0))
