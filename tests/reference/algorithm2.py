@@ -23,6 +23,7 @@ def best_round(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_rest
         n_rounds=n_rounds,
         n_restarts=n_restarts,
         tol=0.0,
+        precision=1e-9,
         report=lambda _, value: values.append(value),
     )
     kernel = kernel.clone_with_theta(kernel.theta)

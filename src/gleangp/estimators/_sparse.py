@@ -13,6 +13,8 @@ from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp.estimators._defaults import default_n_active
+from gleangp.exceptions import KernelError
+from gleangp.learning.parameters import Parameters
 from gleangp.learning.shared_kernel import Settings, no_report
 from gleangp.learning.sparse_model import SparseModel
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
@@ -94,6 +96,18 @@ class SparseGPMixin:
 
     def _start_kernel(self, default) -> Kernel:
         return default() if self.kernel is None else clone(self.kernel)
+
+    def _check_priors(self, parameters: Parameters) -> Parameters:
+        """The parameters, if every prior that was given is for one of them."""
+        names = [h.name for h in parameters.kernel.hyperparameters]
+        names += [f"noise__{name}" for name in parameters.noise.parameters]
+        unknown = sorted(set(self.priors or ()) - set(names))
+        if unknown:
+            raise KernelError(
+                f"priors are given for {', '.join(map(repr, unknown))}, which the model does not have. "
+                f"It has {', '.join(map(repr, names))}."
+            )
+        return parameters
 
     def _warn_about(self, model: SparseModel) -> None:
         name = type(self).__name__

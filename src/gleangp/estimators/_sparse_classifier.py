@@ -360,7 +360,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             priors = default_priors(kernel) if self.kernel is None else {}
         share = (np.sum(signs > 0) + 1.0) / (len(signs) + 2.0)
         noise = Probit(bias=float(ndtri(share)))
-        return Parameters(kernel, noise, ("bias",) if self.learn_noise else (), priors)
+        return self._check_priors(Parameters(kernel, noise, ("bias",) if self.learn_noise else (), priors))
 
     def _latent(self, X: Any, tasks: Any) -> list[tuple[SparseModel, FloatArray, FloatArray]]:
         check_is_fitted(self)

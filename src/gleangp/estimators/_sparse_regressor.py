@@ -376,7 +376,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             noise = Gaussian(_NO_OTHER_NOISE)
         else:
             noise, learn = Gaussian(_NOISE_START), ("variance",)
-        return Parameters(kernel, noise, learn, priors)
+        return self._check_priors(Parameters(kernel, noise, learn, priors))
 
     def _known_variance(self, n_rows: int) -> FloatArray | None:
         if self.noise_variance is None or np.ndim(self.noise_variance) == 0:

@@ -31,7 +31,7 @@ class Parameters:
     noise: Any
     learn_noise: tuple[str, ...] = ()
     priors: Mapping[str, Prior] = field(default_factory=dict)
-    noise_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    noise_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # natural units
 
     @cached_property
     def n_kernel(self) -> int:
@@ -74,10 +74,7 @@ class Parameters:
         parts, values = [], self.noise_values(z)
         for name in self.learn_noise:
             grad = np.atleast_1d(np.sum(natural[name], axis=0))
-            x = np.atleast_1d(values[name])
-            transform = self.noise.transforms[name]
-            slope = {"identity": 1.0, "log": x, "logit": x * (1.0 - x)}[transform]
-            parts.append(grad * slope)
+            parts.append(grad * self._slope(self.noise.transforms[name], np.atleast_1d(values[name])))
         return np.concatenate(parts) if parts else np.empty(0)
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
@@ -89,10 +86,10 @@ class Parameters:
             prior = self.priors.get(name)
             part = slice(at, at + size)
             if prior is not None:
-                x = np.exp(z[part])  # kernel parameters are all on the log scale
+                x, dx_dz = self._natural(name, z[part])
                 log_p, slope = prior.log_prob(x)
                 value += float(np.sum(log_p))
-                gradient[part] += slope * x
+                gradient[part] += slope * dx_dz
             at += size
         return value, gradient
 
@@ -110,8 +107,21 @@ class Parameters:
         transform = self.noise.transforms[name]
         if name in self.noise_bounds:
             low, high = self.noise_bounds[name]
-            return (np.log(low), np.log(high)) if transform == "log" else (low, high)
+            return float(self._to_free(name, low)[0]), float(self._to_free(name, high)[0])
         return _NOISE_BOUNDS[transform]
+
+    def _natural(self, name: str, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Values of a parameter named as in `priors`, and their slope on the free scale."""
+        if not name.startswith("noise__"):
+            return np.exp(z), np.exp(z)  # kernel parameters are all on the log scale
+        name = name.removeprefix("noise__")
+        x = self._from_free(name, z)
+        return x, self._slope(self.noise.transforms[name], x)
+
+    @staticmethod
+    def _slope(transform: str, x: FloatArray) -> FloatArray:
+        """dx/dz where z is x on its free scale."""
+        return {"identity": np.ones_like(x), "log": x, "logit": x * (1.0 - x)}[transform]
 
     def _to_free(self, name, value):
         value = np.atleast_1d(np.asarray(value, dtype=np.float64))

@@ -65,6 +65,7 @@ class Settings:
     optimize: bool = True
     n_rounds: int = 5
     max_iter: int = 100
+    precision: float = 1e-5  # relative change of the objective at which the optimiser stops
     n_restarts: int = 0
     tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
     propagate: bool = False  # expectation propagation over the active points, after filtering
@@ -312,6 +313,7 @@ def _maximize(parameters, evidence, settings, rng, n_restarts) -> Optimum:
         parameters.start(),
         parameters.bounds(),
         max_iter=settings.max_iter,
+        tol=settings.precision,
         n_restarts=n_restarts,
         rng=rng,
     )

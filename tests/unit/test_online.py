@@ -1,0 +1,170 @@
+"""Rows absorbed later: as if they had been there from the start, where that can be said exactly."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import Matern, WhiteKernel
+
+from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.inference.block import Block
+from gleangp.inference.ep import propagate
+from gleangp.inference.filtering import Sites, filter_in_order
+from gleangp.inference.online import absorb_active, absorb_projected
+from gleangp.inference.posterior import (
+    gaussian_log_evidence,
+    posterior_from_sites,
+    predict_latent,
+    prior_only,
+)
+from gleangp.inference.projected import fit_projection
+from gleangp.noise import Gaussian, NullCategory, Probit
+from tests.unit.gp_twins import KERNELS, DensePosterior, make_block
+
+X_NEW = np.random.default_rng(9).normal(size=(12, 2))
+
+
+def assert_same(kernel, one, two, **tolerance):
+    for ours, theirs in zip(
+        predict_latent(kernel, one, X_NEW), predict_latent(kernel, two, X_NEW), strict=True
+    ):
+        assert_allclose(ours, theirs, **tolerance)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("n_old", [0, 1, 15])
+def test_active_gaussian_is_the_exact_process(kernel, n_old):
+    """Gaussian noise, all rows active: the process and evidence of old and new rows together."""
+    kernel, block = KERNELS[kernel], make_block(Gaussian(0.1), 25)
+    old, new = block.at(np.arange(n_old)), block.at(np.arange(n_old, 25))
+    sites = Sites(old.y, np.full(n_old, 10.0))
+    start = posterior_from_sites(kernel, old.X, sites) if n_old else prior_only(2)
+    absorbed = absorb_active(kernel, start, sites, new)
+    whole = posterior_from_sites(kernel, block.X, Sites(block.y, np.full(25, 10.0)))
+    assert_same(kernel, absorbed.posterior, whole, rtol=1e-8, atol=1e-10)
+    assert absorbed.active == list(range(25 - n_old))
+    before = gaussian_log_evidence(kernel, old.X, old.y, 0.1)[0] if n_old else 0.0
+    exact = gaussian_log_evidence(kernel, block.X, block.y, 0.1)[0]
+    assert_allclose(before + absorbed.log_evidence, exact, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.1), Probit(bias=0.3)], ids=repr)
+def test_active_gains_and_sites_are_those_of_filtering(noise):
+    """Each new row is filtered in: its gain is the entropy it removes, its site that of the filter."""
+    kernel, block = KERNELS["white"], make_block(noise, 20)
+    old, new = block.at(np.arange(12)), block.at(np.arange(12, 20))
+    sites = filter_in_order(kernel, old)
+    absorbed = absorb_active(kernel, posterior_from_sites(kernel, old.X, sites), sites, new)
+    twin = DensePosterior(kernel, block)
+    gains = []
+    for row in range(20):
+        gains.append(twin.entropy_gains()[row])
+        twin.include(row)
+    assert_allclose(absorbed.gain, gains[12:], rtol=1e-7)
+    whole = filter_in_order(kernel, block)
+    assert_allclose(absorbed.sites.mean, whole.mean[12:], rtol=1e-7)
+    assert_allclose(absorbed.sites.precision, whole.precision[12:], rtol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [Matern(5.0, nu=1.5), Matern(5.0, nu=1.5) + WhiteKernel(0.2)], ids=repr)
+def test_projected_gaussian_is_a_fresh_projection(kernel):
+    """Gaussian noise, same basis: posterior and bound of old and new rows together."""
+    block = make_block(Gaussian(0.1), 60)
+    Z = make_block(Gaussian(0.1), 25, 3).X
+    start, before, _ = fit_projection(kernel, block.at(np.arange(40)), Z)
+    inside = Block(0.4 * block.X[40:], block.y[40:], block.noise)
+    absorbed = absorb_projected(kernel, start, inside)
+    assert absorbed.active == []
+    everything = Block(np.vstack([block.X[:40], inside.X]), block.y, block.noise)
+    fresh, bound, _ = fit_projection(kernel, everything, Z)
+    assert_same(kernel, absorbed.posterior, fresh, rtol=1e-6, atol=1e-7)
+    assert_allclose(before + absorbed.log_evidence, bound, rtol=1e-7)
+
+
+def test_projected_probit_is_close_to_a_fresh_projection():
+    """Other noise: one pass of filtering comes close to sweeping over all rows."""
+    kernel, block = KERNELS["ard"], make_block(Probit(), 80)
+    Z = block.X[:30]
+    start, before, _ = fit_projection(kernel, block.at(np.arange(60)), Z)
+    absorbed = absorb_projected(kernel, start, block.at(np.arange(60, 80)))
+    fresh, evidence, _ = fit_projection(kernel, block, absorbed.posterior.X)
+    assert_same(kernel, absorbed.posterior, fresh, atol=0.1)
+    assert_allclose(before + absorbed.log_evidence, evidence, atol=0.6)
+
+
+def test_novel_rows_join_the_basis():
+    """A row far from the basis becomes a basis point, and is then known."""
+    kernel = KERNELS["rbf"]
+    for noise in (Gaussian(0.01), Probit()):
+        block = make_block(noise, 20)
+        start, _, _ = fit_projection(kernel, block, block.X)
+        far = Block(np.array([[30.0, 30.0], [30.0, 30.0]]), np.array([1.0, 1.0]), noise)
+        absorbed = absorb_projected(kernel, start, far)
+        assert absorbed.active == [0]
+        assert len(absorbed.posterior) == 21
+        assert len(absorbed.sites) == len(absorbed.gain) == 1
+        prior = DensePosterior(kernel, far)
+        assert_allclose(absorbed.gain, prior.entropy_gains()[:1], rtol=1e-6)
+        mean, var = predict_latent(kernel, absorbed.posterior, far.X[:1])
+        assert mean[0] > 0.5
+        assert var[0] < kernel.diag(far.X[:1])[0]
+
+
+def test_silent_rows_are_counted():
+    """A row whose noise has no Gaussian stand-in says nothing and is counted."""
+    noise = NullCategory(bias=0.0, gamma_minus=0.5, gamma_plus=0.5, width=1.0, variance=1e-3)
+    kernel = KERNELS["rbf"]
+    unlabeled = Block(np.zeros((1, 2)), np.zeros(1), noise)
+    empty = Sites(np.zeros(0), np.zeros(0))
+    absorbed = absorb_active(kernel, prior_only(2), empty, unlabeled)
+    assert absorbed.sites.n_silent == 1
+    assert_allclose(predict_latent(kernel, absorbed.posterior, X_NEW)[0], 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
+def test_partial_fit_of_an_estimator(Model, posterior):
+    """Numbering, gains, sites and predictions after partial_fit; no NaN anywhere."""
+    block = make_block(Gaussian(0.01), 90)
+    y = block.y if Model is SparseGPRegressor else block.y > 0
+    tasks = np.arange(90) % 2
+    settings = {"n_active": 40, "posterior": posterior, "optimizer": None, "random_state": 0}
+    model = Model(KERNELS["rbf"], **settings).fit(block.X[:60], y[:60], tasks[:60])
+    before, n_before = model.score(block.X[60:], y[60:], tasks[60:]), len(model.active_)
+    evidence = model.log_evidence_
+    assert model.partial_fit(block.X[60:], y[60:], tasks[60:]) is model
+    assert model.score(block.X[60:], y[60:], tasks[60:]) >= before
+    assert np.all(model.active_[n_before:] >= 60)
+    assert len(np.unique(model.active_)) == len(model.active_)
+    for values in (model.active_gain_, model.site_mean_, model.site_precision_):
+        assert len(values) == len(model.active_)
+        assert np.isfinite(values).all()
+    assert np.all(model.active_gain_ > 0)
+    assert model.log_evidence_ < evidence
+    if posterior == "active":
+        assert_allclose(model.active_[n_before:], [*range(60, 90, 2), *range(61, 90, 2)])
+
+
+def test_partial_fit_starts_with_fit():
+    """On a new estimator partial_fit is fit; in parts or at once is the same exact process."""
+    block = make_block(Gaussian(0.01), 40)
+    settings = {"optimizer": None, "noise_variance": 0.1, "normalize_y": False}
+    whole = SparseGPRegressor(KERNELS["ard"], **settings).fit(block.X, block.y)
+    parts = SparseGPRegressor(KERNELS["ard"], **settings)
+    for start in range(0, 40, 8):
+        parts.partial_fit(block.X[start : start + 8], block.y[start : start + 8])
+    assert_allclose(parts.predict(X_NEW), whole.predict(X_NEW), rtol=1e-8)
+    assert_allclose(parts.log_evidence_, whole.log_evidence_, rtol=1e-9)
+    classes = SparseGPClassifier(KERNELS["ard"]).partial_fit(block.X, block.y > 0, classes=[False, True])
+    assert classes.score(block.X, block.y > 0) > 0.9
+
+
+def test_full_propagation_agrees_with_absorbing_everything():
+    """Filtering row after row is close to EP, which revisits every site."""
+    kernel, block = KERNELS["ard"], make_block(Probit(), 30)
+    empty = Sites(np.zeros(0), np.zeros(0))
+    absorbed = absorb_active(kernel, prior_only(2), empty, block)
+    settled = propagate(kernel, block, absorbed.sites)
+    assert settled.converged
+    swept = posterior_from_sites(kernel, block.X, settled.sites)
+    assert_same(kernel, absorbed.posterior, swept, atol=0.15)
+    assert_allclose(absorbed.log_evidence, settled.log_evidence, atol=0.5)

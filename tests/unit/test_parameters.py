@@ -1,0 +1,231 @@
+"""One vector for all that is learnt, priors on it, units of targets, and defaults."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.estimators._defaults import default_kernel, default_n_active, default_priors, noise_prior
+from gleangp.estimators._targets import natural_units, standard_units
+from gleangp.exceptions import KernelError
+from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence, ProjectedEvidence
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.priors import Gamma, LogNormal
+from gleangp.noise import Gaussian, NullCategory, Probit
+from tests.unit.gp_twins import make_block
+
+KERNEL = ConstantKernel(2.0) * RBF([0.5, 3.0]) + WhiteKernel(0.1, "fixed")
+
+
+def test_pack_and_unpack():
+    """Kernel first, then the free noise parameters on their own scales; fixed ones are left out."""
+    noise = NullCategory(bias=0.4, gamma_minus=0.3, gamma_plus=0.2, width=1.5, variance=0.1)
+    parameters = Parameters(KERNEL, noise, ("bias", "gamma_plus", "width"))
+    start = parameters.start()
+    assert_allclose(start[:3], np.log([2.0, 0.5, 3.0]))
+    kernel, values = parameters.unpack(start)
+    assert_allclose(kernel.theta, KERNEL.theta)
+    assert values == pytest.approx({"bias": 0.4, "gamma_plus": 0.2, "width": 1.5})
+    bounds = parameters.bounds()
+    assert bounds.shape == (6, 2)
+    assert np.all(bounds[:, 0] < start)
+    assert np.all(start < bounds[:, 1])
+    moved = parameters.with_values(start + 0.1)
+    assert moved.noise.bias == pytest.approx(0.5)
+    assert moved.noise.gamma_minus == 0.3
+    assert_allclose(moved.kernel.theta, KERNEL.theta + 0.1)
+    assert_allclose(KERNEL.theta, np.log([2.0, 0.5, 3.0]))
+
+
+def test_given_noise_bounds():
+    """Bounds are given in natural units."""
+    parameters = Parameters(KERNEL, Gaussian(0.1), ("variance",), noise_bounds={"variance": (0.01, 0.5)})
+    assert_allclose(np.exp(parameters.bounds()[-1]), [0.01, 0.5])
+
+
+@pytest.mark.parametrize("name", ["bias", "gamma_plus", "width"])
+def test_noise_gradient(name):
+    """Chain rule from natural units to the free scale, by central differences."""
+    noise = NullCategory(bias=0.4, gamma_minus=0.3, gamma_plus=0.2, width=1.5, variance=0.1)
+    parameters = Parameters(KERNEL, noise, (name,))
+    z, h = parameters.start(), 1e-6
+    y, mean, var = np.array([1.0, -1.0, 0.0]), np.array([0.3, 0.2, -0.5]), np.full(3, 0.7)
+
+    def total(z):
+        moved = parameters.with_values(z).noise
+        return moved.log_partition(y, mean, var)[0].sum()
+
+    step = np.zeros_like(z)
+    step[-1] = h
+    slope = (total(z + step) - total(z - step)) / (2 * h)
+    ours = parameters.noise_gradient(z, noise.log_partition_grad(y, mean, var))
+    assert_allclose(ours[0], slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("prior", "density"),
+    [
+        (Gamma(2.5, 1.5), lambda x: stats.gamma(2.5, scale=1 / 1.5).logpdf(x)),
+        (LogNormal(2.0, 0.7), lambda x: stats.norm(np.log(2.0), 0.7).logpdf(np.log(x))),
+    ],
+    ids=repr,
+)
+def test_prior_densities(prior, density):
+    """Known densities, and slopes by central differences."""
+    x = np.array([0.01, 0.5, 2.0, 30.0])
+    value, slope = prior.log_prob(x)
+    assert_allclose(value, density(x), rtol=1e-10)
+    h = 1e-6 * x
+    assert_allclose(slope, (density(x + h) - density(x - h)) / (2 * h), rtol=1e-5, atol=1e-8)
+
+
+def test_log_prior_gradient():
+    """The priors of kernel and noise parameters on their own scales, by central differences."""
+    priors = {
+        "k1__k2__length_scale": LogNormal(np.array([1.0, 2.0]), 0.5),
+        "noise__variance": LogNormal(0.1, 2.0),
+        "noise__gamma_plus": Gamma(2.0, 3.0),
+    }
+    noise = NullCategory(bias=0.4, gamma_minus=0.3, gamma_plus=0.2, width=1.5, variance=0.3)
+    parameters = Parameters(KERNEL, noise, ("gamma_plus", "variance"), priors)
+    z = parameters.start() + 0.3
+    value, gradient = parameters.log_prior(z)
+    moved = parameters.with_values(z)
+    expected = (
+        priors["k1__k2__length_scale"].log_prob(moved.kernel.k1.k2.length_scale)[0].sum()
+        + priors["noise__variance"].log_prob(moved.noise.variance)[0]
+        + priors["noise__gamma_plus"].log_prob(moved.noise.gamma_plus)[0]
+    )
+    assert_allclose(value, expected, rtol=1e-12)
+    h = 1e-6
+    for k in range(len(z)):
+        step = h * np.eye(len(z))[k]
+        slope = (parameters.log_prior(z + step)[0] - parameters.log_prior(z - step)[0]) / (2 * h)
+        assert_allclose(gradient[k], slope, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
+def test_prior_for_a_parameter_that_is_not_there(Model):
+    """A misspelt name is an error that lists the right ones."""
+    block = make_block(Gaussian(0.1), 20)
+    y = block.y if Model is SparseGPRegressor else block.y > 0
+    with pytest.raises(KernelError, match=r"priors.*'lenght_scale'.*length_scale"):
+        Model(RBF(), priors={"lenght_scale": LogNormal()}).fit(block.X, y)
+
+
+@pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
+def test_strong_priors_hold_the_parameters(Model):
+    """A narrow prior keeps a length scale where it wants it."""
+    block = make_block(Gaussian(0.1), 40)
+    y = block.y if Model is SparseGPRegressor else block.y > 0
+    model = Model(RBF(1.0), priors={"length_scale": LogNormal(0.2, 1e-3)}).fit(block.X, y)
+    assert_allclose(model.kernel_.length_scale, 0.2, rtol=0.02)
+
+
+@pytest.mark.parametrize("sizes", [[12], [7, 0, 11, 3], [6] * 5])
+def test_evidence_over_tasks(sizes):
+    """Every evidence is the sum over tasks, with gradients by central differences."""
+    noise = Gaussian(0.3)
+    blocks = [make_block(noise, n, seed) for seed, n in enumerate(sizes) if n]
+    probit = [make_block(Probit(bias=0.1), n, seed) for seed, n in enumerate(sizes) if n]
+    from gleangp.inference.filtering import filter_in_order
+
+    kernel = ConstantKernel(2.0) * RBF([0.5, 1.0]) + ConstantKernel(0.4)
+    sites = [filter_in_order(kernel, b) for b in probit]
+    cases = [
+        (ActiveGaussianEvidence(kernel, blocks), Parameters(kernel, noise, ("variance",))),
+        (ActiveSiteEvidence([b.X for b in probit], sites), Parameters(kernel, Probit())),
+        (ProjectedEvidence(blocks, [b.X[:4] for b in blocks]), Parameters(kernel, noise, ("variance",))),
+        (ProjectedEvidence(probit, [b.X[:4] for b in probit]), Parameters(kernel, Probit(), ("bias",))),
+    ]
+    for evidence, parameters in cases:
+        z, h = parameters.start(), 1e-4
+
+        def value(z, evidence=evidence, parameters=parameters):
+            for _ in range(4):  # sites of other noise models settle from call to call
+                result = evidence(*parameters.unpack(z))
+            return result
+
+        total, theta_grad, noise_grads = value(z)
+        gradient = np.append(theta_grad, parameters.noise_gradient(z, noise_grads))
+        for k in range(len(z)):
+            step = h * np.eye(len(z))[k]
+            slope = (value(z + step)[0] - value(z - step)[0]) / (2 * h)
+            assert_allclose(gradient[k], slope, rtol=1e-3, atol=1e-3)
+        assert np.isfinite(total)
+
+
+def blocks_of(sizes):
+    edges = np.cumsum([0, *sizes])
+    return [np.arange(a, b) for a, b in pairwise(edges)]
+
+
+def test_units_of_one_task():
+    """Mean and standard deviation, over rows that have a target."""
+    y = np.array([1.0, np.nan, 3.0, 5.0])
+    units = standard_units(y, [np.array([0, 2, 3])])
+    assert_allclose([units.mean[0], units.scale[0]], [3.0, np.std([1.0, 3.0, 5.0])])
+    codes = np.zeros(4, dtype=int)
+    assert_allclose(units.from_standard(units.to_standard(y, codes), codes), y)
+
+
+def test_units_of_like_tasks_are_shared():
+    """One centre; the scale is the spread within tasks, so offsets are left to the kernel."""
+    y = np.array([0.0, 2.0, 10.0, 12.0])
+    units = standard_units(y, blocks_of([2, 2]))
+    assert units.shared
+    assert_allclose(units.mean, 6.0)
+    assert_allclose(units.scale, 1.0)
+    more = units.with_task(np.array([100.0]))
+    assert_allclose([more.mean[-1], more.scale[-1]], [6.0, 1.0])
+
+
+def test_units_of_unlike_tasks_are_their_own():
+    """Tasks in other units each get their own, and so does a task that is added."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(size=20), 1e6 * rng.normal(size=20)])
+    units = standard_units(y, blocks_of([20, 20, 0]))
+    assert not units.shared
+    assert_allclose(units.scale[:2], [np.std(y[:20]), np.std(y[20:])])
+    standard = units.to_standard(y, np.repeat([0, 1], 20))
+    assert_allclose(np.std(standard[:20]), np.std(standard[20:]))
+    more = units.with_task(1e9 + np.array([1.0, 3.0]))
+    assert_allclose([more.mean[-1], more.scale[-1]], [1e9 + 2.0, 1.0])
+    for few in (np.array([5.0]), np.zeros(0), np.full(3, 5.0)):
+        assert units.with_task(few).scale[-1] == np.median(units.scale)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 1e300, -1e-300])
+def test_units_of_constant_targets(value):
+    """Nothing is divided by zero."""
+    units = standard_units(np.full(5, value), blocks_of([5]))
+    assert_allclose([units.mean[0], units.scale[0]], [value, 1.0])
+    assert_array_equal(natural_units(3).scale, 1.0)
+
+
+def test_default_kernel():
+    """One length scale per feature where rows allow it, at the spread of the feature; else one for all."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3)) * [1.0, 50.0, 0.0]
+    kernel = default_kernel(X, offset=False)
+    assert_allclose(kernel.k2.length_scale, np.sqrt(3) * np.append(np.std(X[:, :2], axis=0), 1.0))
+    few = default_kernel(X[:10], offset=True)
+    assert few.n_dims == 3  # variance, one length scale, offset
+    priors = default_priors(few)
+    assert set(priors) == {h.name for h in few.hyperparameters if not h.fixed}
+    for h in kernel.hyperparameters:
+        median = default_priors(kernel)[h.name].median
+        assert_allclose(default_priors(kernel)[h.name].log_prob(median)[1], 0.0, atol=1e-12)
+    assert set(noise_prior()) == {"noise__variance"}
+
+
+def test_default_number_of_active_points():
+    """All rows of small tasks; never more than rows; never less than 200 of large ones."""
+    assert default_n_active([50], 1000) == 50
+    assert default_n_active([50, 0, 70], 1000) == 120
+    assert default_n_active([5000], 1000) == 1000
+    assert default_n_active([10**7], 1000) == 200
