@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
+    from gleangp.estimators._shared_latent_regressor import SharedLatentGPRegressor
     from gleangp.estimators._sparse_classifier import SparseGPClassifier
     from gleangp.estimators._sparse_regressor import SparseGPRegressor
     from gleangp.estimators._task_column import TaskColumn
@@ -47,6 +48,7 @@ __all__ = [
     "ResidualSelector",
     "ScaledInputs",
     "SharedLatentGPClassifier",
+    "SharedLatentGPRegressor",
     "SparseGPClassifier",
     "SparseGPRegressor",
     "TaskColumn",
@@ -77,6 +79,7 @@ _HOME = {
     "ResidualSelector": "gleangp.selection.selectors",
     "ScaledInputs": "gleangp.kernels.scaled_inputs",
     "SharedLatentGPClassifier": "gleangp.estimators._shared_latent_classifier",
+    "SharedLatentGPRegressor": "gleangp.estimators._shared_latent_regressor",
     "SparseGPClassifier": "gleangp.estimators._sparse_classifier",
     "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",

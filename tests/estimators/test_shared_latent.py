@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
-from gleangp import SharedLatentGPClassifier
+from gleangp import SharedLatentGPClassifier, SharedLatentGPRegressor
 from gleangp.exceptions import LabelError, TaskError
 
 FAST = {"hidden_units": 10, "tol": 1e-2, "random_state": 0}
@@ -221,3 +221,78 @@ def test_no_convergence_is_said(tasks):
     with pytest.warns(ConvergenceWarning, match=r"max_iter=3 .* nats per observed number .*tol=1e-09"):
         model.fit(X, y, names)
     assert model.n_iter_ == 3
+
+
+def curves(rng, n, task):
+    """One hidden coordinate seen through four features; targets are functions of it, in any units."""
+    t = rng.uniform(-2, 2, size=n)
+    X = np.column_stack([t, np.sin(2 * t), np.cos(2 * t), t**2]) + 0.02 * rng.normal(size=(n, 4))
+    f = {"wave": 1e3 * np.sin(2 * t) + 5e3, "slope": 1e-3 * t, "bowl": t**2}[task]
+    return X, f
+
+
+@pytest.fixture(scope="module")
+def regression():
+    rng = np.random.default_rng(5)
+    X_1, y_1 = curves(rng, 40, "wave")
+    X_2, y_2 = curves(rng, 40, "slope")
+    X, y = np.vstack([X_1, X_2]), np.concatenate([y_1, y_2])
+    names = np.repeat(["wave", "slope"], 40)
+    return X, y, names, SharedLatentGPRegressor(1, **FAST).fit(X, y, names)
+
+
+def test_regression_tasks_in_their_own_units(regression):
+    """Tasks six orders of magnitude apart are both learnt; deviations are in each task's units."""
+    X, y, names, model = regression
+    mean, std = model.predict(X, names, return_std=True)
+    for name in ("wave", "slope"):
+        rows = names == name
+        spread = y[rows].std()
+        assert np.sqrt(np.mean((mean[rows] - y[rows]) ** 2)) < 0.25 * spread
+        assert (std[rows] < spread).all()
+    assert_allclose(model.predict(X, names), mean)
+
+
+def test_regression_of_a_new_task(regression):
+    """A task learnt from eight rows in the old latent space; the others stay to the bit."""
+    X, _, names, fitted = regression
+    model = pickle.loads(pickle.dumps(fitted))
+    before = model.predict(X, names)
+    X_new, y_new = curves(np.random.default_rng(11), 108, "bowl")
+    model.add_task(X_new[:8], y_new[:8], "bowl")
+    assert_array_equal(model.predict(X, names), before)
+    assert model.score(X_new[8:], y_new[8:], np.repeat("bowl", 100)) > 0.7
+
+
+def test_rescaled_targets_rescale_predictions(regression):
+    """Targets are standardised task by task, so units of y do not matter."""
+    X, y, names, model = regression
+    other = clone(model).fit(X, 7.0 - 1e4 * y, names)
+    assert_allclose(other.predict(X, names), 7.0 - 1e4 * model.predict(X, names), rtol=1e-4)
+
+
+def test_regression_without_targets_in_some_rows(regression):
+    """NaN rows are placed in the space and not counted as targets."""
+    X, y, names, _ = regression
+    holes = y.copy()
+    holes[::2] = np.nan
+    model = SharedLatentGPRegressor(1, **FAST).fit(X, holes, names)
+    assert len(model.embedding_) == len(X)
+    assert model.score(X[::2], y[::2], names[::2]) > 0.9
+
+
+def test_bad_regression_input(regression):
+    """A task of one target, and infinite targets, are refused; the model stays as it was."""
+    X, y, names, fitted = regression
+    model = pickle.loads(pickle.dumps(fitted))
+    before = snapshot(model)
+    lonely = np.where((names == "slope") & (np.arange(80) > 40), np.nan, y)
+    for call, message in [
+        (lambda: model.fit(X, lonely, names), "'slope' has 1 labeled rows"),
+        (lambda: model.fit(X, np.full(80, np.inf), names), "infin"),
+        (lambda: model.add_task(X[:1], y[:1], "new"), "'new' has 1 labeled rows"),
+        (lambda: model.add_task(X[:5, :2], y[:5], "new"), "2 features.*expecting 4"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+        assert same(before, model)

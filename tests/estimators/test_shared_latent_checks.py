@@ -2,12 +2,13 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gleangp import SharedLatentGPClassifier
+from gleangp import SharedLatentGPClassifier, SharedLatentGPRegressor
 
 
 @parametrize_with_checks(
     [
         SharedLatentGPClassifier(hidden_units=5, tol=1e-1),
+        SharedLatentGPRegressor(hidden_units=5, tol=1e-1),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

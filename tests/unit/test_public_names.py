@@ -26,6 +26,7 @@ PUBLIC = [
     "ResidualSelector",
     "ScaledInputs",
     "SharedLatentGPClassifier",
+    "SharedLatentGPRegressor",
     "SparseGPClassifier",
     "SparseGPRegressor",
     "TaskColumn",

@@ -53,6 +53,13 @@ def natural_units(n_tasks: int) -> TargetUnits:
     return TargetUnits(np.zeros(n_tasks), np.ones(n_tasks), shared=True)
 
 
+def own_units(parts: list[FloatArray]) -> TargetUnits:
+    """Every task's own mean and standard deviation, from its targets."""
+    mean = np.array([np.mean(part) for part in parts])
+    scale = np.array([_spread(part) for part in parts])
+    return TargetUnits(mean, scale, shared=False)
+
+
 def standard_units(y: FloatArray, blocks: list[IntArray]) -> TargetUnits:
     """Units that standardise targets `y`; each block is the labelled rows of one task."""
     filled = [y[rows] for rows in blocks if len(rows)]

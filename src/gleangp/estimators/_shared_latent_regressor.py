@@ -1,0 +1,234 @@
+"""`SharedLatentGPRegressor`: tasks regressed in one low-dimensional latent space that they share."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from gleangp._compat import fit_context
+from gleangp._typing import FloatArray
+from gleangp.estimators._shared_latent import SHARED_CONSTRAINTS, SharedLatentMixin
+from gleangp.estimators._targets import TargetUnits, own_units
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.labels import check_regression_target
+from gleangp.learning.latent_model import Labels, locate
+from gleangp.tasks import blocks_of_rows
+
+
+class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimator):
+    """Regression in a latent space of few dimensions that all tasks share.
+
+    The same model as `SharedLatentGPClassifier`, with numbers for labels: one Gaussian process maps latent
+    positions to the features of all rows, and for every task another maps them to its targets.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions of the latent space.
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance over the latent space that every mapping starts from; each learns its own parameters.
+        None: `C * RBF + C`. White noise is added if it has none.
+    ard : bool, default=False
+        One length scale per latent dimension in the default kernel; see `relevance_`.
+    back_constraint : {"mlp"} or None, default="mlp"
+        "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
+        and new rows are placed by a short search from the nearest training rows.
+    hidden_units : int, default=50
+        Of the perceptron.
+    n_observed : int, default=None
+        Leading principal components of the features that the latent space explains and the perceptron
+        sees; None means 20. All of them are kept where there are fewer features.
+    label_weight : float, default=1.0
+        Weight of the targets against the observations; 0 gives a latent space without targets.
+    weight_decay : float, default=1.0
+        Of the perceptron's weights.
+    max_iter : int, default=200
+        Most iterations of the optimiser.
+    tol : float, default=1e-3
+        Learning stops when an iteration changes the objective by less than this many nats per observed
+        number (rows times components of the features), or by less than this share of it if that is more.
+    n_init : int, default=1
+        Starts with other hidden units; the best objective is kept.
+    task : str or int, default=None
+        Name or position of the column of X that holds the task.
+    random_state : int, RandomState, Generator or None, default=None
+        Draws the hidden units.
+    verbose : int, default=0
+        Print the objective every ten iterations.
+
+    Attributes
+    ----------
+    tasks_ : ndarray or None
+        Names of the tasks.
+    embedding_ : ndarray of shape (n, n_components)
+        Latent positions of the training rows.
+    kernel_ : Kernel
+        Of the map to the features, with its learnt parameters.
+    label_kernels_ : list of Kernel
+        Of the mapping to every task's standardised targets, in the order of `tasks_`.
+    relevance_ : ndarray of shape (n_components,)
+        Length scales that the training rows span in each dimension, in the mapping that uses it most. A
+        dimension far below the others is not used.
+    objective_ : float
+        What was minimised: minus the log posterior, up to a constant.
+    n_iter_ : int
+        Iterations of the best start.
+    n_features_in_ : int
+        Features seen in `fit`, the task column included.
+    feature_names_in_ : ndarray
+        Their names, where X had string names.
+
+    See Also
+    --------
+    SharedLatentGPClassifier : The same for classes.
+    SparseGPRegressor : Tasks that share a kernel over the features themselves.
+
+    Notes
+    -----
+    All features share one unit: standardise those that are in different ones. Targets are standardised
+    task by task. Rows without a target (NaN) help to find the latent space. Training costs O(n^3).
+
+    References
+    ----------
+    Urtasun, Quattoni & Darrell 2007; Lawrence & Quiñonero-Candela 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import SharedLatentGPRegressor
+    >>> t = np.linspace(-2, 2, 60)
+    >>> X = np.column_stack([t, np.sin(t), np.cos(t)])
+    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0).fit(X[::2], t[::2] ** 2)
+    >>> model.score(X[1::2], t[1::2] ** 2) > 0.95
+    True
+    """
+
+    _parameter_constraints: dict = {**SHARED_CONSTRAINTS}
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kernel: Any = None,
+        ard: bool = False,
+        back_constraint: str | None = "mlp",
+        hidden_units: int = 50,
+        n_observed: int | None = None,
+        label_weight: float = 1.0,
+        weight_decay: float = 1.0,
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        n_init: int = 1,
+        task: str | int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.kernel = kernel
+        self.ard = ard
+        self.back_constraint = back_constraint
+        self.hidden_units = hidden_units
+        self.n_observed = n_observed
+        self.label_weight = label_weight
+        self.weight_decay = weight_decay
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_init = n_init
+        self.task = task
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Learn the latent space and every task's mapping to its targets.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs, with the task column if `task` names one.
+        y : array-like of shape (n,)
+            Targets; NaN where there is none. Every task needs two.
+        tasks : array-like of shape (n,), default=None
+            Task of each row. None, and no task column: one task.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            y, labeled = check_regression_target(y, len(X))
+            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+            for t, r in enumerate(rows):
+                self._check_rows(len(r), self._task_name(t))
+            self._units = own_units([y[r] for r in rows])
+            standard = self._units.to_standard(y, codes)
+            self._learn(X, [Labels(r, standard[r, None]) for r in rows])
+        return self
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Learn one more task from few rows in the latent space that the others taught.
+
+        Its rows are placed by the learnt map, and only the mapping to its targets is fitted. The latent space
+        and the other tasks stay as they are.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (m, p)
+            Its rows, with or without the task column.
+        y : array-like of shape (m,)
+            Its targets, two at least; rows where it is NaN are left out.
+        task : str, int or bool
+            Its name.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with unchanged_on_failure(self):
+            X, names = self._new_rows(X, task)
+            y, labeled = check_regression_target(y, len(X))
+            self._check_rows(int(labeled.sum()), task)
+            units: TargetUnits = self._units.with_task(y[labeled])
+            standard = (y[labeled] - units.mean[-1]) / units.scale[-1]
+            self._learn_new_task(X[labeled], standard[:, None])
+            self.tasks_, self._units = names, units
+        return self
+
+    def predict(self, X: Any, tasks: Any = None, return_std: bool = False) -> Any:
+        """Mean of the targets, with their standard deviation if asked for.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        return_std : bool, default=False
+            Return the standard deviation of a new target as well, its noise included.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,)
+            Only if asked for.
+        """
+        check_is_fitted(self)
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        positions = locate(self._model, X)
+        mean: FloatArray = np.empty(len(X))
+        std: FloatArray = np.empty(len(X))
+        for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
+            if len(rows):
+                m, v = self._model.label_maps[t].predict(positions[rows])
+                mean[rows], std[rows] = m[:, 0], np.sqrt(v[:, 0])
+        mean = self._units.from_standard(mean, codes)
+        return (mean, std * self._units.scale[codes]) if return_std else mean
+
+    def _probit(self) -> bool:
+        return False
