@@ -296,3 +296,56 @@ def test_bad_regression_input(regression):
         with pytest.raises(ValueError, match=message):
             call()
         assert same(before, model)
+
+
+@pytest.mark.parametrize("label_noise", ["gaussian", "probit"])
+def test_sparse_fit_with_all_rows_is_the_dense_fit(tasks, label_noise):
+    """n_active at or beyond the number of rows changes nothing."""
+    X, y, names = tasks
+    dense = SharedLatentGPClassifier(**FAST, label_noise=label_noise).fit(X[::2], y[::2], names[::2])
+    sparse = SharedLatentGPClassifier(**FAST, label_noise=label_noise, n_active=50)
+    sparse.fit(X[::2], y[::2], names[::2])
+    assert_allclose(sparse.objective_, dense.objective_, rtol=1e-8)
+    assert_array_equal(sparse.basis_, np.arange(50))
+
+
+@pytest.mark.parametrize("label_noise", ["gaussian", "probit"])
+def test_sparse_fit_learns_from_all_rows(tasks, label_noise):
+    """A basis of 20 of 100 rows gives nearly the dense model's accuracy."""
+    X, y, names = tasks
+    model = SharedLatentGPClassifier(**FAST, label_noise=label_noise, n_active=20).fit(X, y, names)
+    assert len(model.basis_) == len(np.unique(model.basis_)) == 20
+    assert model._model.observation_map.points.shape == (20, 2)
+    assert model.score(X, y, names) > 0.9
+    X_new, y_new = two_rings(np.random.default_rng(8), 130, 0.8)
+    model.add_task(X_new[:30], y_new[:30], "north-east")  # more rows than the basis has points
+    assert model.score(X_new[30:], y_new[30:], np.repeat("north-east", 100)) > 0.8
+
+
+@pytest.mark.parametrize("label_noise", ["gaussian", "probit"])
+def test_multi_class_tasks(label_noise):
+    """Tasks of three classes and of two: zero probability for classes that a task does not have."""
+    rng = np.random.default_rng(1)
+    X, east = two_rings(rng, 120, 0.0)
+    y = np.where(X[:, 0] > 0.4, "right", np.where(X[:, 0] < -0.4, "left", "middle"))
+    names = np.repeat(["three", "two"], 60)
+    y[60:] = np.where(east[60:] == 1, "right", "left")
+    model = SharedLatentGPClassifier(**FAST, label_noise=label_noise).fit(X, y, names)
+    probabilities = model.predict_proba(X, names)
+    assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert_array_equal(model.classes_, ["left", "middle", "right"])
+    assert (probabilities[60:, 1] == 0.0).all()
+    assert np.isneginf(model.decision_function(X, names)[60:, 1]).all()
+    assert model.score(X, y, names) > 0.85
+    assert_array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(X, names))
+
+
+def test_probit_probabilities_are_calibrated():
+    """Where labels are drawn with known probabilities, the predicted ones come near them."""
+    rng = np.random.default_rng(4)
+    t = rng.uniform(-2, 2, size=300)
+    X = np.column_stack([t, np.sin(t), t**2]) + 0.01 * rng.normal(size=(300, 3))
+    truth = 1.0 / (1.0 + np.exp(-3.0 * t))
+    y = rng.random(300) < truth
+    model = SharedLatentGPClassifier(1, **FAST, label_noise="probit").fit(X, y)
+    assert np.mean(np.abs(model.predict_proba(X)[:, 1] - truth)) < 0.08

@@ -19,6 +19,7 @@ from gleangp.learning.latent_space import (
     fit_kernel,
     start_positions,
 )
+from gleangp.learning.latent_sparse import ProjectedGaussianTerm, ProjectedProbitTerm
 from gleangp.learning.latent_terms import GaussianTerm, ProbitTerm
 from gleangp.learning.observations import observe
 from gleangp.learning.parameters import Parameters
@@ -220,3 +221,54 @@ def test_fit_kernel_improves_the_evidence(rng, positions):
 
     assert penalised(fitted.parameters)[0] < penalised(part.parameters)[0]
     assert np.abs(penalised(fitted.parameters)[1]).max() < 0.02
+
+
+def sparse_terms(rng, basis):
+    rows = np.array([0, 3, 4, 5, 8, 9, 12, 13])
+    signs = np.where(rng.normal(size=(len(rows), 2)) > 0, 1.0, -1.0)
+    everywhere = np.arange(14)
+    T = rng.normal(size=(14, 3))
+    return {
+        "observations": (ProjectedGaussianTerm(T, everywhere, basis), GaussianTerm(T, everywhere), NOISY),
+        "least squares": (ProjectedGaussianTerm(signs, rows, basis), GaussianTerm(signs, rows), ROUGH),
+        "probit": (ProjectedProbitTerm(signs, rows, basis), ProbitTerm(signs, rows), SMOOTH),
+    }
+
+
+@pytest.mark.parametrize("name", ["observations", "least squares", "probit"])
+def test_sparse_term_gradients(name, rng, positions):
+    """Basis points move with the positions: the gradient counts them as rows and as basis."""
+    term, _, kernel = sparse_terms(rng, np.array([1, 4, 7, 9, 12]))[name]
+    _, theta_grad, X_grad = term(kernel, positions)
+    by_theta = differences(lambda t: term(at_theta(kernel, t), positions)[0], kernel.theta)
+    by_X = differences(lambda X: term(kernel, X)[0], positions)
+    tolerance = 1e-3 if name == "probit" else 1e-6
+    assert_allclose(theta_grad, by_theta, rtol=tolerance, atol=tolerance)
+    assert_allclose(X_grad, by_X, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["observations", "least squares", "probit"])
+def test_sparse_term_with_all_rows_is_the_dense_one(name, rng, positions):
+    """With every row in the basis: value, gradients, and predictions, up to the nugget."""
+    sparse, dense, kernel = sparse_terms(rng, np.arange(14))[name]
+    for ours, theirs in zip(sparse(kernel, positions), dense(kernel, positions), strict=True):
+        assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
+    X = rng.normal(size=(6, 2))
+    for ours, theirs in zip(
+        sparse.fit_map(kernel, positions).predict(X), dense.fit_map(kernel, positions).predict(X), strict=True
+    ):
+        assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["observations", "least squares"])
+def test_sparse_term_is_a_bound_that_grows_with_the_basis(name, rng, positions):
+    """The collapsed bound never exceeds the evidence, and a larger basis never lowers it."""
+    targets = sparse_terms(rng, np.arange(14))[name][0]
+    kernel = NOISY
+    dense = GaussianTerm(targets.targets, targets.rows)(kernel, positions)[0]
+    values = [
+        ProjectedGaussianTerm(targets.targets, targets.rows, np.arange(d))(kernel, positions)[0]
+        for d in (1, 3, 6, 10, 14)
+    ]
+    assert np.all(np.diff(values) <= 1e-4)
+    assert values[-1] >= dense - 1e-3

@@ -34,6 +34,7 @@ SHARED_CONSTRAINTS = {
     "kernel": [Kernel, None],
     "ard": ["boolean"],
     "back_constraint": [StrOptions({"mlp"}), None],
+    "n_active": [Interval(Integral, 1, None, closed="left"), None],
     "hidden_units": [Interval(Integral, 1, None, closed="left")],
     "n_observed": [Interval(Integral, 1, None, closed="left"), None],
     "label_weight": [Interval(Real, 0, None, closed="left")],
@@ -48,6 +49,7 @@ SHARED_CONSTRAINTS = {
 
 _WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
 _REPORT_EVERY = 10
+_MOST_DENSE_ROWS, _BASIS = 2000, 200
 
 
 def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
@@ -56,6 +58,11 @@ def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
     return ConstantKernel(1.0, (1e-3, 1e3)) * RBF(length_scale, (0.03, 30.0)) + ConstantKernel(
         0.1, (1e-6, 1e2)
     )
+
+
+def default_n_basis(n_rows: int) -> int | None:
+    """All rows where that is affordable, else some hundreds."""
+    return None if n_rows <= _MOST_DENSE_ROWS else _BASIS
 
 
 class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -120,8 +127,9 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _learn(self, X, labels: list[Labels]) -> None:
         self._check_dimensions(X)
-        model = fit_latent_model(X, labels, self._settings(), generator_from(self.random_state))
+        model = fit_latent_model(X, labels, self._settings(len(X)), generator_from(self.random_state))
         self.embedding_ = model.positions
+        self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
         self.n_iter_ = model.n_iterations
         self.objective_ = model.objective
         self.kernel_ = model.observation_map.kernel
@@ -130,7 +138,7 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self._warn_about(model)
 
     def _learn_new_task(self, X, targets) -> None:
-        model, _ = fit_new_task(self._model, X, targets, self._settings())
+        model, _ = fit_new_task(self._model, X, targets, self._settings(len(X)))
         self._store(model)
 
     def _store(self, model: LatentModel) -> None:
@@ -138,7 +146,7 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self.label_kernels_ = [m.kernel for m in model.label_maps]
         self.relevance_ = relevance(model, _length_scales([self.kernel_, *self.label_kernels_]))
 
-    def _settings(self) -> Settings:
+    def _settings(self, n_rows: int) -> Settings:
         kernel = latent_kernel(self.n_components, ard=self.ard) if self.kernel is None else clone(self.kernel)
         noisy = kernel if has_white(kernel) else kernel + WhiteKernel(*_WHITE)
         probit = self._probit()
@@ -149,6 +157,7 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             probit=probit,
             n_components=self.n_components,
             n_scores=20 if self.n_observed is None else self.n_observed,
+            n_active=default_n_basis(n_rows) if self.n_active is None else self.n_active,
             n_hidden=None if self.back_constraint is None else self.hidden_units,
             label_weight=float(self.label_weight),
             weight_decay=float(self.weight_decay),

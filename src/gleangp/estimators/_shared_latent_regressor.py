@@ -36,6 +36,9 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     back_constraint : {"mlp"} or None, default="mlp"
         "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
         and new rows are placed by a short search from the nearest training rows.
+    n_active : int, default=None
+        Number of informative rows whose positions are the basis through which all rows speak, in every
+        mapping: training costs O(n n_active^2). None: all rows up to 2000, else 200.
     hidden_units : int, default=50
         Of the perceptron.
     n_observed : int, default=None
@@ -65,6 +68,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         Names of the tasks.
     embedding_ : ndarray of shape (n, n_components)
         Latent positions of the training rows.
+    basis_ : ndarray of shape (d,)
+        Training rows whose positions are the basis of the mappings: all, unless `n_active` says fewer.
     kernel_ : Kernel
         Of the map to the features, with its learnt parameters.
     label_kernels_ : list of Kernel
@@ -115,6 +120,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         kernel: Any = None,
         ard: bool = False,
         back_constraint: str | None = "mlp",
+        n_active: int | None = None,
         hidden_units: int = 50,
         n_observed: int | None = None,
         label_weight: float = 1.0,
@@ -130,6 +136,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self.kernel = kernel
         self.ard = ard
         self.back_constraint = back_constraint
+        self.n_active = n_active
         self.hidden_units = hidden_units
         self.n_observed = n_observed
         self.label_weight = label_weight

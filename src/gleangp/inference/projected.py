@@ -90,6 +90,7 @@ class Evidence:
     noise_grad: dict[str, FloatArray]
     sites: RowSites
     basis_grad: Callable[[], FloatArray]  # (d, p) in the basis points, worked out when asked for
+    row_grad: Callable[[], FloatArray]  # (n, p) in the rows, likewise
 
 
 def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
@@ -160,7 +161,12 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
         # Both arguments of K_dd are the basis, and its gradient is symmetric: twice one argument's.
         return 2.0 * K_dd.input_vjp(dE_dKdd) + K_dn.input_vjp(dE_dKdn)
 
-    return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites, basis_grad)
+    def row_grad():
+        gradient = linearize(kernel, block.X, Z).input_vjp(dE_dKdn.T)
+        gradient += linearize_diag(kernel, block.X).input_vjp(settled.d_unexplained)  # white has no place
+        return gradient
+
+    return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites, basis_grad, row_grad)
 
 
 def _diag_gradient(kernel, block: Block, settled: Settled) -> FloatArray:
@@ -168,10 +174,10 @@ def _diag_gradient(kernel, block: Block, settled: Settled) -> FloatArray:
     if not has_white(kernel):
         return linearize_diag(kernel, block.X).theta_vjp(rho)
     whole = linearize_diag(kernel, block.X).theta_vjp(settled.d_white)
-    return whole + _signal_diag_vjp(kernel, block.X, rho - settled.d_white)
+    return whole + signal_diag_vjp(kernel, block.X, rho - settled.d_white)
 
 
-def _signal_diag_vjp(kernel, X: FloatArray, dE_ddiag: FloatArray) -> FloatArray:
+def signal_diag_vjp(kernel, X: FloatArray, dE_ddiag: FloatArray) -> FloatArray:
     """Gradient in theta of a function of the diagonal without white noise, from small blocks of K."""
     gradient = np.zeros(kernel.n_dims)
     for start in range(0, len(X), 64):

@@ -22,6 +22,7 @@ from gleangp.learning.latent_space import (
     learn_positions,
     start_positions,
 )
+from gleangp.learning.latent_sparse import ProjectedGaussianTerm, ProjectedProbitTerm, choose_basis
 from gleangp.learning.latent_terms import GaussianTerm, Mapping, ProbitTerm, Term
 from gleangp.learning.observations import Observations, observe
 from gleangp.learning.parameters import Parameters
@@ -45,6 +46,7 @@ class Settings:
     n_components: int
     n_scores: int
     n_hidden: int | None  # None: no back-constraint
+    n_active: int | None = None  # rows whose positions are the basis of all mappings; None: all rows
     label_weight: float = 1.0
     weight_decay: float = 1.0
     max_iter: int = 100
@@ -64,6 +66,7 @@ class LatentModel:
     observation_map: Mapping
     label_maps: tuple[Mapping, ...]  # by task
     objective: float
+    basis: IntArray | None  # (d,) training rows whose positions are the basis; None: all
     n_iterations: int
     converged: bool
     last_change: float  # of the objective, in nats per observed number
@@ -81,19 +84,12 @@ def fit_latent_model(
     observations = observe(X, settings.n_scores)
     scores = observations.scores(X)
     inputs = perceptron_inputs(observations, scores)
-    observation = Weighted(
-        GaussianTerm(scores, np.arange(len(X))), Parameters(settings.observation_kernel, None)
-    )
-    tasks = [
-        Weighted(_label_term(task, settings), settings.label_parameters, settings.label_weight)
-        for task in labels
-    ]
-    speaking = [part.term for part in tasks] if settings.label_weight > 0.0 else []
-    start = start_positions(inputs, speaking, settings.n_components)
-    parts = [observation, *tasks]
-    fits = [_learn(inputs, start, parts, settings, stream) for stream in rng.spawn(settings.n_init)]
-    best = min(fits, key=lambda fit: fit.objective)
-    return _finish(observations, scores, best, observation, tasks, settings)
+    speaking = labels if settings.label_weight > 0.0 else []
+    start = start_positions(inputs, [_label_term(task, settings) for task in speaking], settings.n_components)
+    learn = _learn_dense if _is_dense(settings, len(X)) else _learn_sparse
+    fits = [learn(inputs, start, scores, labels, settings, stream) for stream in rng.spawn(settings.n_init)]
+    best, parts, basis = min(fits, key=lambda found: found[0].objective)
+    return _finish(observations, scores, best, parts, basis, settings)
 
 
 def perceptron_inputs(observations: Observations, scores: FloatArray) -> FloatArray:
@@ -120,7 +116,11 @@ def fit_new_task(
 ) -> tuple[LatentModel, FloatArray]:
     """The model with one more label mapping, and the positions of its rows; all else is as it was."""
     positions = locate(model, X)
-    term = _label_term(Labels(np.arange(len(X)), targets), settings)
+    basis = None
+    if not _is_dense(settings, len(X)):
+        kernel = settings.label_parameters.kernel
+        basis = choose_basis(kernel, positions, settings.n_active, np.random.default_rng(0))
+    term = _label_term(Labels(np.arange(len(X)), targets), settings, basis)
     part = fit_kernel(Weighted(term, settings.label_parameters), positions)
     mapping = term.fit_map(part.parameters.kernel, positions)
     return replace(model, label_maps=(*model.label_maps, mapping)), positions
@@ -135,40 +135,82 @@ def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray
     return np.max([spread / scale for scale in length_scales], axis=0)
 
 
-def _label_term(labels: Labels, settings: Settings) -> Term:
-    make = ProbitTerm if settings.probit else GaussianTerm
-    return make(labels.targets, labels.rows)
+def _is_dense(settings: Settings, n_rows: int) -> bool:
+    return settings.n_active is None or settings.n_active >= n_rows
 
 
-def _learn(inputs, start, parts, settings: Settings, rng) -> LatentFit:
+def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Term:
+    if basis is None:
+        return (ProbitTerm if settings.probit else GaussianTerm)(labels.targets, labels.rows)
+    make = ProjectedProbitTerm if settings.probit else ProjectedGaussianTerm
+    return make(labels.targets, labels.rows, basis)
+
+
+def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels=None) -> list[Weighted]:
+    """The mappings of the objective, that to the observations first, at given kernels or the start's."""
+    rows = np.arange(len(scores))
+    first = GaussianTerm(scores, rows) if basis is None else ProjectedGaussianTerm(scores, rows, basis)
+    parts = [Weighted(first, Parameters(settings.observation_kernel, None))]
+    parts += [
+        Weighted(_label_term(task, settings, basis), settings.label_parameters, settings.label_weight)
+        for task in labels
+    ]
+    if kernels is None:
+        return parts
+    return [
+        replace(part, parameters=replace(part.parameters, kernel=kernel))
+        for part, kernel in zip(parts, kernels, strict=True)
+    ]
+
+
+def _learn_dense(inputs, start, scores, labels, settings: Settings, rng):
+    parts = _parts(scores, labels, settings)
+    return _learn(inputs, start, parts, settings, rng, settings.max_iter), parts, None
+
+
+def _learn_sparse(inputs, start, scores, labels, settings: Settings, rng):
+    """Half of the iterations with a basis chosen at the start, the rest with one chosen where they led."""
+    basis = choose_basis(settings.observation_kernel, start, settings.n_active, rng)
+    parts = _parts(scores, labels, settings, basis)
+    first = _learn(inputs, start, parts, settings, rng, max(1, settings.max_iter // 2))
+    basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
+    parts = _parts(scores, labels, settings, basis, first.kernels)
+    left = max(1, settings.max_iter - first.optimum.n_iterations)
+    fit = _learn(inputs, first.positions, parts, settings, rng, left, first.perceptron)
+    n_iterations = first.optimum.n_iterations + fit.optimum.n_iterations
+    return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
+
+
+def _learn(inputs, start, parts, settings: Settings, rng, max_iter, perceptron=None) -> LatentFit:
     return learn_positions(
         inputs,
         start,
         parts,
         n_hidden=settings.n_hidden,
         weight_decay=settings.weight_decay,
-        max_iter=settings.max_iter,
+        max_iter=max_iter,
         tol=settings.tol,
         rng=rng,
         report=settings.report,
+        perceptron=perceptron,
     )
 
 
-def _finish(observations, scores, fit: LatentFit, observation, tasks, settings) -> LatentModel:
-    kernel, *label_kernels = fit.kernels
+def _finish(observations, scores, fit: LatentFit, parts, basis, settings) -> LatentModel:
     maps = []
-    for part, label_kernel in zip(tasks, label_kernels, strict=True):
-        if settings.label_weight == 0.0:  # labels had no say in the positions: learn their kernels now
-            label_kernel = fit_kernel(part, fit.positions).parameters.kernel
-        maps.append(part.term.fit_map(label_kernel, fit.positions))
+    for part, kernel in zip(parts, fit.kernels, strict=True):
+        if part.weight == 0.0:  # these labels had no say in the positions: learn their kernel now
+            kernel = fit_kernel(part, fit.positions).parameters.kernel
+        maps.append(part.term.fit_map(kernel, fit.positions))
     return LatentModel(
         observations,
         fit.perceptron,
         fit.positions,
         scores,
-        observation.term.fit_map(kernel, fit.positions),
-        tuple(maps),
+        maps[0],
+        tuple(maps[1:]),
         fit.objective,
+        basis,
         fit.optimum.n_iterations,
         fit.optimum.converged,
         fit.optimum.last_change,
