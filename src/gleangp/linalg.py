@@ -12,6 +12,8 @@ from scipy.linalg import blas, lapack, solve_triangular
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
+_MIRROR_BLOCK = 128
+
 # Relative to the mean diagonal. The first is below what float64 kernels are accurate to, the last
 # is where the answer would no longer be about the matrix that was asked for.
 _JITTERS = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -90,9 +92,7 @@ def gram(rows: FloatArray) -> FloatArray:
     """`rows @ rows.T`, at half the work of a general product."""
     if not rows.flags.c_contiguous:
         rows = np.ascontiguousarray(rows)
-    product = blas.dsyrk(1.0, rows.T, trans=1, lower=1)
-    product += np.tril(product, -1).T
-    return product
+    return _mirrored(blas.dsyrk(1.0, rows.T, trans=1, lower=1))
 
 
 def solve_cholesky(chol: FloatArray, rhs: FloatArray) -> FloatArray:
@@ -103,8 +103,31 @@ def solve_cholesky(chol: FloatArray, rhs: FloatArray) -> FloatArray:
 def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     """`(chol chol^T)^-1` in full: needed where a gradient contracts every entry of it."""
     inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)  # fills the lower triangle
-    inverse += np.tril(inverse, -1).T
-    return inverse
+    return _mirrored(inverse)
+
+
+def evidence_sensitivity(chol: FloatArray, weights: FloatArray) -> FloatArray:
+    """`(S (chol chol^T)^-1 - weights weights^T) / 2` for weights (n, S).
+
+    The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T.
+    """
+    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)
+    half = 0.5 * weights.shape[1]
+    return _mirrored(blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1))
+
+
+def _mirrored(lower: FloatArray) -> FloatArray:
+    """The symmetric matrix of which LAPACK filled the lower triangle, by rows; overwrites its argument.
+
+    Block by block, because a transpose of the whole runs against the grain of the memory; and handed
+    back transposed, because kernel matrices are stored by rows.
+    """
+    for start in range(0, len(lower), _MIRROR_BLOCK):
+        stop = start + _MIRROR_BLOCK
+        corner = lower[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        lower[start:stop, stop:] = lower[stop:, start:stop].T
+    return lower.T
 
 
 def log_determinant(chol: FloatArray) -> float:

@@ -52,11 +52,11 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         "gaussian": least squares on labels -1 and +1, as in the paper. "probit": expectation propagation.
     label_weight : float, default=1.0
         Weight of the labels against the observations; 0 gives a latent space without labels.
-    weight_decay : float, default=1.0
+    weight_decay : float, default=5.0
         Of the perceptron's weights.
-    max_iter : int, default=200
+    max_iter : int, default=300
         Most iterations of the optimiser.
-    tol : float, default=1e-3
+    tol : float, default=1e-4
         Learning stops when an iteration changes the objective by less than this many nats per observed
         number (rows times components of the features), or by less than this share of it if that is more.
     n_init : int, default=1
@@ -116,7 +116,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     >>> from sklearn.datasets import load_iris
     >>> from gleangp import SharedLatentGPClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = SharedLatentGPClassifier(hidden_units=10, random_state=0).fit(X[::2], y[::2])
+    >>> model = SharedLatentGPClassifier(random_state=0).fit(X[::2], y[::2])
     >>> model.score(X[1::2], y[1::2]) > 0.9
     True
     >>> model.transform(X).shape
@@ -141,9 +141,9 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         n_observed: int | None = None,
         label_noise: str = "gaussian",
         label_weight: float = 1.0,
-        weight_decay: float = 1.0,
-        max_iter: int = 200,
-        tol: float = 1e-3,
+        weight_decay: float = 5.0,
+        max_iter: int = 300,
+        tol: float = 1e-4,
         n_init: int = 1,
         unlabeled: Any = None,
         task: str | int | None = None,

@@ -46,11 +46,11 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         sees; None means 20. All of them are kept where there are fewer features.
     label_weight : float, default=1.0
         Weight of the targets against the observations; 0 gives a latent space without targets.
-    weight_decay : float, default=1.0
+    weight_decay : float, default=5.0
         Of the perceptron's weights.
-    max_iter : int, default=200
+    max_iter : int, default=300
         Most iterations of the optimiser.
-    tol : float, default=1e-3
+    tol : float, default=1e-4
         Learning stops when an iteration changes the objective by less than this many nats per observed
         number (rows times components of the features), or by less than this share of it if that is more.
     n_init : int, default=1
@@ -124,9 +124,9 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         hidden_units: int = 50,
         n_observed: int | None = None,
         label_weight: float = 1.0,
-        weight_decay: float = 1.0,
-        max_iter: int = 200,
-        tol: float = 1e-3,
+        weight_decay: float = 5.0,
+        max_iter: int = 300,
+        tol: float = 1e-4,
         n_init: int = 1,
         task: str | int | None = None,
         random_state: Any = None,

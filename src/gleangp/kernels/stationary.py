@@ -297,9 +297,10 @@ def _differences(W, U, V):
     """-sum_j W_ij (u_ik - v_jk), twofold where V is U and both arguments move."""
     square = V is U
     U, V = _centred(U, V)
-    if square:
-        W = W + W.T
-    return W @ V - np.add.reduce(W, axis=1)[:, None] * U
+    gradient = W @ V - np.add.reduce(W, axis=1)[:, None] * U
+    if square:  # two thin products more cost less than the sum of W and its transpose
+        gradient += W.T @ V - np.add.reduce(W, axis=0)[:, None] * U
+    return gradient
 
 
 def _row_blocks(matrix):

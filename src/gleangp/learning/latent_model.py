@@ -48,9 +48,9 @@ class Settings:
     n_hidden: int | None  # None: no back-constraint
     n_active: int | None = None  # rows whose positions are the basis of all mappings; None: all rows
     label_weight: float = 1.0
-    weight_decay: float = 1.0
-    max_iter: int = 100
-    tol: float = 1e-3
+    weight_decay: float = 5.0
+    max_iter: int = 300
+    tol: float = 1e-4
     n_init: int = 1
     report: Callable[[int, float], None] | None = None
 

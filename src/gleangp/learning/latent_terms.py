@@ -20,7 +20,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import DensePosterior, propagate_dense
 from gleangp.kernels import kernel_columns, linearize
-from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+from gleangp.linalg import cholesky, evidence_sensitivity, log_determinant, solve_cholesky, solve_lower
 from gleangp.noise import Probit
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -91,9 +91,7 @@ class GaussianTerm:
         chol, _ = cholesky(K.value)
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
-        dL_dK = inverse_from_cholesky(chol)
-        dL_dK *= 0.5 * n_columns
-        dL_dK -= (0.5 * weights) @ weights.T
+        dL_dK = evidence_sensitivity(chol, weights)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = K.input_vjp(dL_dK)
         return float(value), K.theta_vjp(dL_dK), gradient
