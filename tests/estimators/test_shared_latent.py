@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
-from gleangp import SharedLatentGPClassifier, SharedLatentGPRegressor
+from gleangp import SharedLatentGPClassifier, SharedLatentGPRegressor, load, save
 from gleangp.exceptions import LabelError, TaskError
 
 FAST = {"hidden_units": 10, "tol": 1e-2, "random_state": 0}
@@ -349,3 +349,17 @@ def test_probit_probabilities_are_calibrated():
     y = rng.random(300) < truth
     model = SharedLatentGPClassifier(1, **FAST, label_noise="probit").fit(X, y)
     assert np.mean(np.abs(model.predict_proba(X)[:, 1] - truth)) < 0.08
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_active": 20}, {"back_constraint": None}], ids=str)
+def test_saved_models_are_the_same(tmp_path, tasks, settings):
+    """A model file gives back every number of predictions, transforms and new tasks."""
+    X, y, names = tasks
+    model = SharedLatentGPClassifier(**{**FAST, **settings}).fit(X[::2], y[::2], names[::2])
+    save(model, tmp_path / "model.glean")
+    again = load(tmp_path / "model.glean")
+    assert_array_equal(again.predict_proba(X, names), model.predict_proba(X, names))
+    assert_array_equal(again.transform(X), model.transform(X))
+    for one in (model, again):
+        one.add_task(X[:10], y[:10], "more")
+    assert_array_equal(again.predict_proba(X, ["more"] * 100), model.predict_proba(X, ["more"] * 100))
