@@ -29,12 +29,13 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import TaskError
-from gleangp.graph.neighbours import mean_nearest_distance, nearest_neighbours
 from gleangp.selection.base import Selection
 from gleangp.selection.descriptors import RELEVANCES
 from gleangp.selection.selectors import SELECTORS
 
 _LEAST_TASK_DISTANCE = 0.1  # in units of the median distance: equal tasks weigh ten times, not infinitely
+
+_SCALE_ENTRIES = 2**20  # distances held at once to find m_x
 
 
 class TaskRelevance(BaseEstimator):
@@ -123,8 +124,7 @@ class TaskRelevance(BaseEstimator):
         if n_active >= sum(len(b) for b in blocks):
             return selector.select(kernel, blocks, n_active, rng=rng, n_jobs=n_jobs)
         runs = selector.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
-        closeness = self._task_closeness(kernel, blocks)
-        pull = Pull([b.X for b in blocks], closeness, self.n_neighbors)
+        pull = Pull([b.X for b in blocks], self._task_closeness(kernel, blocks), self.n_neighbors)
         order = np.empty(n_active, dtype=np.intp)
         gain = np.empty(n_active)
         for step, task in zip(range(n_active), take_turns([len(b) for b in blocks]), strict=False):
@@ -189,9 +189,8 @@ class Pull:
     Attributes
     ----------
     nearest : ndarray of shape (M, k', N)
-        Distance of every row to the nearest chosen points of every task, ascending; inf for none.
-    similarity : ndarray of shape (M, N)
-        Sum over them of 1 / (1 + distance / m_x).
+        1 / (1 + distance / m_x) of every row to the nearest chosen points of every task, descending;
+        zero where a task has chosen fewer.
     """
 
     def __init__(self, inputs: list[FloatArray], closeness: FloatArray, n_neighbors: int):
@@ -199,8 +198,8 @@ class Pull:
         self.edges = np.cumsum([0] + [len(X) for X in inputs])
         self.closeness = closeness
         self.m_x = point_scale(inputs)
-        self.nearest = np.full((len(inputs), n_neighbors, len(self.X)), np.inf)
-        self.similarity = np.zeros((len(inputs), len(self.X)))
+        self.nearest = np.zeros((len(inputs), n_neighbors, len(self.X)))
+        self._sum = np.zeros((len(inputs), len(self.X)))  # of `nearest` over k'
         self._waiting = set(range(len(inputs)))
 
     def on(self, task: int) -> FloatArray:
@@ -208,16 +207,17 @@ class Pull:
         rows = slice(*self.edges[task : task + 2])
         if self._waiting:
             return np.zeros(rows.stop - rows.start)
-        return self.closeness[task] @ self.similarity[:, rows]  # Zhu & Sun 2013, eq. 11, bounded
+        return self.closeness[task] @ self._sum[:, rows]  # Zhu & Sun 2013, eq. 11, bounded
 
     def add(self, task: int, row: int) -> None:
         """A task has chosen a row."""
         self._waiting.discard(task)
         start = self.edges[task]
-        distance = cdist(self.X[start + row : start + row + 1], self.X)[0] / self.m_x
-        for near in self.nearest[task]:  # insert into the ascending list of every row
-            distance, near[:] = np.maximum(near, distance), np.minimum(near, distance)
-        self.similarity[task] = np.sum(1.0 / (1.0 + self.nearest[task]), axis=0)
+        distance = cdist(self.X[start + row : start + row + 1], self.X)[0]
+        new = self.m_x / (self.m_x + distance)
+        for near in self.nearest[task]:  # insert into the descending list of every row
+            new, near[:] = np.minimum(near, new), np.maximum(near, new)
+        np.sum(self.nearest[task], axis=0, out=self._sum[task])
 
 
 def task_closeness(distances: FloatArray) -> FloatArray:
@@ -244,10 +244,17 @@ def take_turns(sizes: list[int]) -> Iterator[int]:
 
 
 def point_scale(inputs: list[FloatArray]) -> float:
-    """Mean over all rows of the distance to the nearest distinct row of their task; 1 if there is none."""
-    scales, counts = [], []
+    """Mean distance of a row to the nearest distinct row of its task; 1 where no two rows differ.
+
+    Taken over some 256 evenly spaced rows of each task (fewer of very large ones).
+    """
+    nearest = []
     for X in inputs:
-        if (X != X[0]).any():
-            scales.append(mean_nearest_distance(X, nearest_neighbours(X, 1)))
-            counts.append(len(X))
-    return float(np.average(scales, weights=counts)) if scales else 1.0
+        n_rows = min(max(_SCALE_ENTRIES // len(X), 16), 256)
+        distance = cdist(X[:: -(-len(X) // n_rows)], X)
+        distance[distance == 0.0] = np.inf
+        nearest.append(distance.min(axis=1))
+    distinct = [d[np.isfinite(d)] for d in nearest]
+    means = [d.mean() for d in distinct if len(d)]
+    counts = [len(X) for d, X in zip(distinct, inputs, strict=True) if len(d)]
+    return float(np.average(means, weights=counts)) if means else 1.0
