@@ -41,15 +41,16 @@ def _around(scales, p):
 
 
 def default_priors(kernel: Kernel) -> dict[str, Prior]:
-    """Weak log-normal priors around the start: a factor of e^2 costs half a nat.
+    """Log-normal priors around the start: a factor of e costs half a nat, of e^2 two nats.
 
-    They only speak where data are few: five rows would otherwise be explained without noise.
+    They only speak where data are few: five rows would otherwise be explained without noise, and a
+    hundred noisy labels leave length scales of features that tell little free to fit them.
     """
     priors: dict[str, Prior] = {}
     for h in kernel.hyperparameters:
         if not h.fixed:
             value = kernel.get_params()[h.name]
-            priors[h.name] = LogNormal(np.asarray(value, dtype=float), 2.0)
+            priors[h.name] = LogNormal(np.asarray(value, dtype=float), 1.0)
     return priors
 
 
