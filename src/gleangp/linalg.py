@@ -45,6 +45,8 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
     array([[2., 0.],
            [1., 2.]])
     """
+    if len(matrix) == 0:
+        return np.zeros((0, 0)), 0.0
     chol, info = lapack.dpotrf(matrix, lower=1, clean=1, overwrite_a=0)
     # NaN passes through LAPACK without complaint, and so does infinity; both reach the diagonal.
     if info == 0 and np.isfinite(chol.diagonal().sum()):
@@ -90,6 +92,8 @@ def solve_lower(chol: FloatArray, rhs: FloatArray, *, transposed: bool = False) 
 
 def gram(rows: FloatArray) -> FloatArray:
     """`rows @ rows.T`, at half the work of a general product."""
+    if len(rows) == 0:
+        return np.zeros((0, 0))
     if not rows.flags.c_contiguous:
         rows = np.ascontiguousarray(rows)
     return _mirrored(blas.dsyrk(1.0, rows.T, trans=1, lower=1))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
-from sklearn.gaussian_process.kernels import RBF, Kernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, CompoundKernel, Kernel, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.exceptions import LabelError, NotPositiveDefiniteError, TaskError
+from gleangp.exceptions import KernelError, LabelError, NotPositiveDefiniteError, TaskError
 
 MODELS = [SparseGPRegressor, SparseGPClassifier]
 both = pytest.mark.parametrize("Model", MODELS)
@@ -171,6 +171,30 @@ def test_task_without_targets():
 
 
 @both
+@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("selector", ["entropy", "information", "residual", "random"])
+@pytest.mark.parametrize("optimizer", ["l-bfgs-b", None])
+def test_fewer_active_points_than_tasks(Model, posterior, selector, optimizer):
+    """Tasks that get no active point are predicted from the prior, with a kernel that is still learnt."""
+    X, y = problem(Model)
+    tasks = np.arange(len(y)) % 8
+    model = Model(
+        RBF() + WhiteKernel(0.1),
+        n_active=3,
+        posterior=posterior,
+        selector=selector,
+        optimizer=optimizer,
+        random_state=0,
+    ).fit(X, y, tasks)
+    assert len(model.active_) == 3
+    without = np.setdiff1d(tasks, tasks[model.active_])
+    assert len(without) >= 5
+    assert len(np.unique(model.predict(X, [without[0]] * len(X)))) == 1
+    model.partial_fit(X, y, tasks)
+    assert model.score(X, y, tasks) > 0.0
+
+
+@both
 def test_too_many_active_points(Model):
     """n_active above n is clipped, with a warning that has both numbers."""
     X, y = problem(Model)
@@ -315,6 +339,23 @@ def test_inputs_of_any_scale(scale):
         plain = Model(random_state=0).fit(X, y)
         scaled = Model(random_state=0).fit(scale * X, y)
         assert scaled.score(scale * X, y) == pytest.approx(plain.score(X, y), abs=0.02)
+
+
+@both
+def test_a_wild_input(Model):
+    """One input far away from all others does not hide their structure."""
+    X, y = problem(Model)
+    X = np.vstack([X, [[1e9, -1e9]]])
+    model = Model(random_state=0).fit(X, np.append(y, y[0]))
+    assert model.score(X[:-1], y) > 0.8
+
+
+@both
+def test_compound_kernel(Model):
+    """Several kernels side by side are no covariance."""
+    X, y = problem(Model)
+    with pytest.raises(KernelError, match="kernel is a CompoundKernel"):
+        Model(CompoundKernel([RBF(), RBF()])).fit(X, y)
 
 
 def test_targets_far_from_zero_or_constant():

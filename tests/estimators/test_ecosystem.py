@@ -262,6 +262,10 @@ def test_same_random_state_same_model(Model):
     state = np.random.RandomState(3)
     by_state = Model(**{**settings, "random_state": state}).fit(frame, y)
     assert_array_equal(by_state.active_, first.active_)
+    generators = [
+        Model(**{**settings, "random_state": np.random.default_rng(3)}).fit(frame, y) for _ in range(2)
+    ]
+    assert_array_equal(generators[0].active_, generators[1].active_)
 
 
 def test_classes_in_parallel():
@@ -276,6 +280,26 @@ def test_classes_in_parallel():
     assert_array_equal(models[0].predict(frame), models[0].classes_[p.argmax(axis=1)])
     assert models[0].score(frame, y) > 0.75
     assert models[0].decision_function(frame).shape == (N, 3)
+
+
+def test_tasks_come_and_grow_with_several_classes():
+    """add_task, also without rows or with one class, and partial_fit, with more than two classes."""
+    frame, y = table()
+    y = np.digitize(y, [-0.5, 0.5])
+    old, new = frame["school"] != "oak", frame["school"] == "oak"
+    model = fixed(SparseGPClassifier, task="school", n_active=40).fit(frame[old], y[old])
+    before = model.predict_proba(frame[old])
+    model.add_task(frame[new], y[new], "oak").add_task(None, None, "yew")
+    model.add_task(frame.loc[new, ["a", "b"]].iloc[:4], [1] * 4, "fir")
+    assert_array_equal(model.predict_proba(frame[old]), before)
+    assert model.score(frame[new], y[new]) > 0.7
+    assert np.all(model.predict(frame[new].iloc[:4].assign(school="fir")) == 1)
+    prior = model.predict_proba(frame.assign(school="yew"))
+    assert_allclose(prior, np.tile(prior[0], (N, 1)), rtol=1e-9)
+    score = model.score(frame[old], y[old])
+    model.partial_fit(frame[old], y[old])
+    assert model.score(frame[old], y[old]) >= score - 0.05
+    assert all(len(a) == len(g) for a, g in zip(model.active_, model.active_gain_, strict=True))
 
 
 def test_binary_probabilities_and_decisions_agree():

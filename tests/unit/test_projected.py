@@ -13,6 +13,7 @@ from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence, posterior_from_sites, predict_latent
 from gleangp.inference.projected import fit_projection, projected_evidence
+from gleangp.kernels import kernel_columns
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
 from tests.unit.gp_twins import KERNELS, make_block
 
@@ -107,6 +108,29 @@ def test_gradients(kernel, noise, n_basis):
         ends = [value(kernel.theta, **{name: x + s * h}).value for s in (1, -1)]
         slope = (ends[0] - ends[1]) / (2 * h)
         assert_allclose(np.sum(settled.noise_grad[name]), slope, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_basis_at_all(kernel, noise):
+    """A task without a basis point has the prior; its evidence and gradients are still right."""
+    kernel, block = KERNELS[kernel], block_with(NOISES[noise][0])
+    Z = np.zeros((0, 2))
+    posterior, value, _ = fit_projection(kernel, block, Z)
+    assert len(posterior) == 0
+    far = np.full((1, 2), 1e6)  # a basis point that explains nothing, for a kernel that decays
+    if kernel_columns(kernel, far, block.X).max() == 0.0:
+        assert_allclose(value, fit_projection(kernel, block, far)[1], rtol=1e-7)
+    evidence = projected_evidence(kernel, block, Z)
+    assert_allclose(evidence.value, value, rtol=1e-12)
+    for k in range(kernel.n_dims):
+        values = []
+        for h in (1e-5, -1e-5):
+            moved = clone(kernel)
+            moved.theta = kernel.theta + h * np.eye(kernel.n_dims)[k]
+            values.append(projected_evidence(moved, block, Z).value)
+        slope = (values[0] - values[1]) / 2e-5
+        assert_allclose(evidence.theta_grad[k], slope, rtol=1e-4, atol=1e-5)
 
 
 def test_rows_that_no_basis_point_reaches():

@@ -13,6 +13,7 @@ from gleangp.learning.priors import LogNormal, Prior
 _ROWS_PER_LENGTH_SCALE = 10
 _MOST_LENGTH_SCALES = 100
 _LEAST_ACTIVE = 200
+_WILD = 20.0  # times the spread of the middle half of a feature
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
@@ -22,8 +23,7 @@ def default_kernel(X: FloatArray, *, offset: bool) -> Kernel:
     `offset` adds a constant: the offset of a class or of each task.
     """
     n, p = X.shape
-    spread = np.std(X, axis=0)
-    spread[spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)] = 1.0  # constant columns
+    spread = _spread(X)
     start = np.sqrt(p)
     if p <= _MOST_LENGTH_SCALES and n >= _ROWS_PER_LENGTH_SCALE * p:
         scales = spread * start
@@ -33,6 +33,16 @@ def default_kernel(X: FloatArray, *, offset: bool) -> Kernel:
         shape = ScaledInputs(inner, 1.0 / spread, scales_bounds="fixed")
     kernel = ConstantKernel(1.0, (1e-4, 1e4)) * shape
     return kernel + ConstantKernel(1.0, (1e-5, 1e4)) if offset else kernel
+
+
+def _spread(X: FloatArray) -> FloatArray:
+    """Standard deviation of every feature, unless a few wild values make it up; 1 where constant."""
+    spread = np.std(X, axis=0)
+    middle = np.subtract(*np.quantile(X, [0.75, 0.25], axis=0)) / 1.349  # of a normal feature: the same
+    wild = (middle > 0.0) & (spread > _WILD * middle)
+    spread[wild] = middle[wild]
+    spread[spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)] = 1.0
+    return spread
 
 
 def _around(scales, p):

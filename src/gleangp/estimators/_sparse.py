@@ -8,7 +8,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
@@ -34,7 +34,7 @@ SHARED_CONSTRAINTS = {
     "priors": [dict, None],
     "task": [str, Integral, None],
     "n_jobs": [Integral, None],
-    "random_state": ["random_state"],
+    "random_state": ["random_state", np.random.Generator],
     "verbose": ["verbose"],
 }
 
@@ -55,7 +55,6 @@ class SparseGPMixin:
     def _settings(self, sizes: list[int], **more) -> Settings:
         """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
         settings = {
-            "n_active": more.pop("n_active", None) or self._count_active(sizes),
             "posterior": self.posterior,
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
@@ -63,6 +62,8 @@ class SparseGPMixin:
             "report": self._report if self.verbose else no_report,
             "n_jobs": self.n_jobs,
         }
+        if "n_active" not in more:
+            more["n_active"] = self._count_active(sizes)
         return Settings(selector=self._chosen_selector(), **{**settings, **more})
 
     def _settings_for_new_task(self, n_rows: int, **more) -> Settings:
@@ -95,6 +96,11 @@ class SparseGPMixin:
         print(f"[{type(self).__name__}] round {round_}: log evidence {value:.3f}")
 
     def _start_kernel(self, default) -> Kernel:
+        if isinstance(self.kernel, CompoundKernel):
+            raise KernelError(
+                "kernel is a CompoundKernel, which holds several kernels side by side. Give one of them; "
+                "a sum or product of kernels is one."
+            )
         return default() if self.kernel is None else clone(self.kernel)
 
     def _check_priors(self, parameters: Parameters) -> Parameters:

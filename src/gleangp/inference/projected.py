@@ -36,7 +36,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import TaskPosterior
+from gleangp.inference.posterior import TaskPosterior, prior_only
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.kernels import (
     has_white,
@@ -103,7 +103,13 @@ def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
 def fit_projection(
     kernel, block: Block, Z: FloatArray, start: RowSites | None = None
 ) -> tuple[TaskPosterior, float, RowSites]:
-    """Posterior of a block on the basis Z (d, p), the log evidence, and the sites of all rows. O(n d^2)."""
+    """Posterior of a block on the basis Z (d, p), the log evidence, and the sites of all rows. O(n d^2).
+
+    Without basis points the posterior is the prior.
+    """
+    if len(Z) == 0:
+        settled = _settle_without_basis(kernel, block)
+        return prior_only(Z.shape[1]), settled.evidence, settled.sites
     chol, jitter = factor_basis(kernel, Z)
     Phi = solve_lower(chol, kernel_columns(kernel, Z, block.X))
     settled = _settle(kernel, block, Phi, start)
@@ -114,15 +120,23 @@ def fit_projection(
 
 def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
     """sum of unexplained_n / (2 variance_n): what the collapsed bound charges for a small basis."""
-    chol, _ = factor_basis(kernel, Z)
-    Phi = solve_lower(chol, kernel_columns(kernel, Z, block.X))
-    unexplained = np.maximum(signal_diag(kernel, block.X) - np.einsum("dn,dn->n", Phi, Phi), 0.0)
+    unexplained = signal_diag(kernel, block.X)
+    if len(Z):
+        chol, _ = factor_basis(kernel, Z)
+        Phi = solve_lower(chol, kernel_columns(kernel, Z, block.X))
+        unexplained = np.maximum(unexplained - np.einsum("dn,dn->n", Phi, Phi), 0.0)
     variance = block.noise.variance + (white_diag(kernel, block.X) if has_white(kernel) else 0.0)
     return float(np.sum(0.5 * unexplained / variance))
 
 
 def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | None = None) -> Evidence:
     """The evidence and its gradients, for learning."""
+    if len(Z) == 0:
+        settled = _settle_without_basis(kernel, block)
+        theta_grad = _diag_gradient(kernel, block, settled)
+        return Evidence(
+            settled.evidence, theta_grad, settled.noise_grad, settled.sites, lambda: np.zeros_like(Z)
+        )
     K_dd = linearize(kernel, Z, Z)
     C = np.array(K_dd.value, order="F")
     C.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(C))
@@ -200,6 +214,11 @@ def _settle(kernel, block: Block, Phi: FloatArray, start: RowSites | None) -> Se
     if block.noise.precision_depends_on_mean:
         return _propagate(block, Phi, unexplained + white, start)
     return _collapse(block, Phi, unexplained, white)
+
+
+def _settle_without_basis(kernel, block: Block) -> Settled:
+    """A task that got no active point: nothing is explained, and every row speaks for itself."""
+    return _settle(kernel, block, np.zeros((0, len(block))), None)
 
 
 def _collapse(block: Block, Phi, unexplained, white) -> Settled:

@@ -222,7 +222,7 @@ def fit_blocks(
 def _basis(kernel, block: Block, Z, settings: Settings):
     """The active points, or where they moved to if they cannot express the rows and moving is affordable."""
     move = settings.move_basis
-    if block.noise.precision_depends_on_mean or move is False:
+    if block.noise.precision_depends_on_mean or move is False or len(Z) == 0:
         return Z
     if move == "auto":
         too_dear = len(block) * len(Z) ** 2 > _MOVE_WORK
