@@ -132,11 +132,7 @@ def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
 def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | None = None) -> Evidence:
     """The evidence and its gradients, for learning."""
     if len(Z) == 0:
-        settled = _settle_without_basis(kernel, block)
-        theta_grad = _diag_gradient(kernel, block, settled)
-        return Evidence(
-            settled.evidence, theta_grad, settled.noise_grad, settled.sites, lambda: np.zeros_like(Z)
-        )
+        return _evidence_without_basis(kernel, block, Z)
     K_dd = linearize(kernel, Z, Z)
     C = np.array(K_dd.value, order="F")
     C.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(C))
@@ -181,6 +177,19 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
         return gradient
 
     return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites, basis_grad, row_grad)
+
+
+def _evidence_without_basis(kernel, block: Block, Z: FloatArray) -> Evidence:
+    settled = _settle_without_basis(kernel, block)
+    diag = linearize_diag(kernel, block.X)
+    return Evidence(
+        settled.evidence,
+        _diag_gradient(kernel, block, settled),
+        settled.noise_grad,
+        settled.sites,
+        lambda: np.zeros_like(Z),
+        lambda: diag.input_vjp(settled.d_unexplained),
+    )
 
 
 def _diag_gradient(kernel, block: Block, settled: Settled) -> FloatArray:
