@@ -67,3 +67,147 @@ def demo(
     from gleangp.cli._demo import run_demo
 
     run_demo(output, seed, as_json=as_json)
+
+
+Target = Annotated[str, typer.Option("--target", "-y", help="Column to predict.")]
+Task = Annotated[str | None, typer.Option("--task", "-t", help="Column that says which task a row is of.")]
+Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
+Impute = Annotated[
+    bool, typer.Option("--impute", help="Fill missing inputs: median of numbers, a category of their own.")
+]
+Classify = Annotated[
+    bool | None,
+    typer.Option(
+        "--classify/--regress", help="Classes or numbers. Left out: text is classes.", show_default=False
+    ),
+]
+Unlabeled = Annotated[str | None, typer.Option("--unlabeled", help="Target value that means: no label.")]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        "--folds", min=0, help="Folds of the held-out score (0: none). Left out: 5, or one for large tables."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+TableFile = Annotated[str, typer.Argument(help="CSV, TSV, Parquet or Feather; - for CSV on standard input.")]
+ModelFile = Annotated[Path, typer.Argument(help="A file that `gleangp fit` wrote.")]
+
+
+@app.command()
+def fit(
+    table: TableFile,
+    target: Target,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    task: Task = None,
+    drop: Drop = None,
+    impute: Impute = False,
+    classify: Classify = None,
+    unlabeled: Unlabeled = None,
+    n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
+    folds: Folds = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes.")] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a model from a table, measure it on held-out rows, and save it.
+
+    Example: `gleangp fit pupils.csv --target score --task school -o pupils.glean`
+    """
+    from gleangp.cli._work import fit_table, read_problem
+
+    problem = read_problem(
+        table, target, task, drop=drop or [], impute=impute, classify=classify, unlabeled=unlabeled
+    )
+    fit_table(
+        problem,
+        output,
+        n_active=n_active,
+        folds=folds,
+        seed=seed,
+        n_jobs=jobs,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    table: TableFile,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Table to write; - for standard output.")
+    ] = "-",
+    new_tasks: Annotated[
+        str | None, typer.Option(help="`prior`: predict unknown tasks from what all tasks share.")
+    ] = None,
+) -> None:
+    """Predict the rows of a table: mean and standard deviation, or class and probabilities.
+
+    Example: `gleangp predict pupils.glean new.csv -o predictions.csv`. Files larger than memory are fine.
+    """
+    if new_tasks not in (None, "prior"):
+        raise typer.BadParameter("only 'prior' is known.", param_hint="--new-tasks")
+    from gleangp.cli._work import predict_table
+
+    predict_table(model, table, output, new_tasks_from_prior=new_tasks == "prior")
+
+
+@app.command()
+def add_task(
+    model: ModelFile,
+    table: TableFile,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Model file to write. Left out: replaces the model.")
+    ] = None,
+) -> None:
+    """Teach a model new tasks from a few rows each, without fitting it again.
+
+    Example: `gleangp add-task pupils.glean newcomers.csv`
+    """
+    from gleangp.cli._work import add_tasks
+
+    add_tasks(model, table, output or model)
+
+
+@app.command()
+def inspect(model: ModelFile, as_json: AsJson = False) -> None:
+    """Say what is in a model file.
+
+    Example: `gleangp inspect pupils.glean`
+    """
+    import json
+
+    from rich.console import Console
+
+    from gleangp.cli._work import describe, load_table_model, print_description
+
+    loaded = load_table_model(model)
+    if as_json:
+        print(json.dumps(describe(loaded)))
+    else:
+        print_description(loaded, Console())
+
+
+@app.command()
+def compare(
+    table: TableFile,
+    target: Target,
+    task: Task = None,
+    drop: Drop = None,
+    impute: Impute = False,
+    classify: Classify = None,
+    unlabeled: Unlabeled = None,
+    folds: Folds = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Cross-validate our model and simpler ones on a table, and say which to use.
+
+    Example: `gleangp compare pupils.csv --target score --task school`
+    """
+    from gleangp.cli._work import compare_table, read_problem
+
+    problem = read_problem(
+        table, target, task, drop=drop or [], impute=impute, classify=classify, unlabeled=unlabeled
+    )
+    compare_table(problem, folds=folds or None, seed=seed, as_json=as_json)

@@ -46,6 +46,8 @@ _MODULES = {
     "gleangp.learning.priors": "Gamma LogNormal",
     "gleangp.learning.sparse_model": "SparseModel",
     "gleangp.estimators._targets": "TargetUnits",
+    "gleangp.cli._encoding": "ColumnEncoding TableEncoding",
+    "gleangp.cli._table_model": "TableModel",
 }
 KNOWN = {name: module for module, names in _MODULES.items() for name in names.split()}
 

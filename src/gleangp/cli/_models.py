@@ -1,0 +1,145 @@
+"""The models of the command line and their simple rivals, all with the same `fit` and `predict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from gleangp import SparseGPClassifier, SparseGPRegressor
+
+
+class Pooled(BaseEstimator):
+    """One model of all rows that does not know of tasks."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Pooled:
+        """Fit without the tasks."""
+        self.estimator_ = clone(self.estimator).fit(X, y)
+        return self
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """Predict without the tasks."""
+        return self.estimator_.predict(X)
+
+
+class PerTask(BaseEstimator):
+    """A model for each task, which sees nothing of the others; the pooled target where it cannot learn."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> PerTask:
+        """Fit one clone for each task."""
+        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
+        self.models_, self.constants_ = {}, {}
+        for task in np.unique(codes):
+            rows = codes == task
+            values = np.unique(y[rows])
+            if len(values) == 1:
+                self.constants_[task] = values[0]
+            else:
+                self.models_[task] = clone(self.estimator).fit(X[rows], y[rows])
+        return self
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """Predict every row by its task's model."""
+        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
+        parts = np.empty(len(X), dtype=object)
+        for task in np.unique(codes):
+            rows = codes == task
+            parts[rows] = (
+                self.constants_[task] if task in self.constants_ else self.models_[task].predict(X[rows])
+            )
+        return np.array(parts.tolist())
+
+
+class TaskAverage(BaseEstimator):
+    """The mean of the task (numbers) or its most frequent class."""
+
+    def __init__(self, classify: bool = False) -> None:
+        self.classify = classify
+
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> TaskAverage:
+        """Average every task."""
+        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
+        self.averages_ = {t: self._average(y[codes == t]) for t in np.unique(codes)}
+        return self
+
+    def _average(self, y: np.ndarray) -> Any:
+        if not self.classify:
+            return float(np.mean(y))
+        labels, counts = np.unique(y, return_counts=True)
+        return labels[np.argmax(counts)]
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """The average of every row's task."""
+        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
+        return np.array([self.averages_[t] for t in codes])
+
+
+class WithTaskColumn(BaseEstimator):
+    """A common scikit-learn model that gets the task as one more column: categories or one-hot."""
+
+    def __init__(self, estimator: Any, one_hot: bool) -> None:
+        self.estimator = estimator
+        self.one_hot = one_hot
+
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> WithTaskColumn:
+        """Fit with the task as the last column."""
+        self.estimator_ = self._pipeline(X.shape[1], tasks).fit(self._table(X, tasks), y)
+        return self
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """Predict with the task as the last column."""
+        return self.estimator_.predict(self._table(X, tasks))
+
+    def _pipeline(self, p: int, tasks: Any) -> Any:
+        if tasks is None:
+            return make_pipeline(StandardScaler(), clone(self.estimator))
+        encoder: Any = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
+        if not self.one_hot:  # trees: an ordered code; few trees can take hundreds of categories as such
+            encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+        columns = [("x", StandardScaler(), list(range(p))), ("task", encoder, [p])]
+        return make_pipeline(ColumnTransformer(columns), clone(self.estimator))
+
+    @staticmethod
+    def _table(X: Any, tasks: Any) -> Any:
+        return X if tasks is None else np.column_stack([X.astype(object), np.asarray(tasks, dtype=object)])
+
+
+def sharing_model(
+    classify: bool, *, seed: int, n_active: int | None = None, n_jobs: int | None = None
+) -> Any:
+    """gleangp's model of all tasks."""
+    cls = SparseGPClassifier if classify else SparseGPRegressor
+    return cls(random_state=seed, n_active=n_active, n_jobs=n_jobs)
+
+
+def rivals(classify: bool, *, with_tasks: bool, seed: int) -> dict[str, Any]:
+    """What to compare with, simplest first."""
+    linear = LogisticRegression(max_iter=2000) if classify else RidgeCV(np.logspace(-3, 3, 13))
+    trees = (
+        HistGradientBoostingClassifier(random_state=seed)
+        if classify
+        else HistGradientBoostingRegressor(random_state=seed)
+    )
+    gp = sharing_model(classify, seed=seed)
+    average = "most frequent class" if classify else "mean"
+    found: dict[str, Any] = {
+        f"{average} of the task" if with_tasks else average: TaskAverage(classify),
+        "linear model + task offset" if with_tasks else "linear model": WithTaskColumn(linear, True),
+        "boosted trees, task as input" if with_tasks else "boosted trees": WithTaskColumn(trees, False),
+    }
+    if with_tasks:
+        found["GP of all rows, tasks ignored"] = Pooled(gp)
+        found["GP for each task alone"] = PerTask(gp)
+    return found

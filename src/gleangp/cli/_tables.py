@@ -1,0 +1,128 @@
+"""Tables in files: CSV, TSV, Parquet and Feather, whole or in chunks, from a path or a stream.
+
+`-` is standard input or output, read and written as CSV. Files are written beside their place and moved
+there when they are complete.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gleangp.io import replacing
+
+_SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
+_COMPRESSIONS = {".gz", ".bz2", ".xz", ".zst"}
+CHUNK_ROWS = 20_000
+
+
+def _kind(path: str) -> str:
+    """`csv`, `parquet` or `feather`, by the suffix."""
+    suffixes = [s.lower() for s in Path(path).suffixes]
+    last = suffixes[-2:-1] if suffixes and suffixes[-1] in _COMPRESSIONS else suffixes[-1:]
+    suffix = last[0] if last else ""
+    if path == "-" or suffix in _SEPARATORS:
+        return "csv"
+    if suffix in (".parquet", ".pq"):
+        return "parquet"
+    if suffix in (".feather", ".arrow"):
+        return "feather"
+    raise ValueError(
+        f"cannot tell the format of {path!r} from its name. Use .csv, .tsv, .parquet or .feather, or - for "
+        "CSV on standard input or output."
+    )
+
+
+def _separator(path: str) -> str:
+    return next((_SEPARATORS[s.lower()] for s in Path(path).suffixes if s.lower() in _SEPARATORS), ",")
+
+
+def read_table(path: str, text: tuple[str, ...] = ()) -> pd.DataFrame:
+    """The whole table; columns named in `text` as text, so that a task called 01 keeps its zero."""
+    return pd.concat(list(read_chunks(path, None, text)), ignore_index=True)
+
+
+def read_chunks(
+    path: str, rows: int | None = CHUNK_ROWS, text: tuple[str, ...] = ()
+) -> Iterator[pd.DataFrame]:
+    """The table in parts of some rows (Feather: in one part)."""
+    kind = _kind(path)
+    if path != "-" and not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path!r}.")
+    if kind == "csv":
+        yield from _csv_chunks(path, rows, text)
+    elif kind == "parquet":
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(rows or max(1, file.metadata.num_rows)):
+                yield batch.to_pandas()
+    else:
+        yield pd.read_feather(path)
+
+
+def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...]) -> Iterator[pd.DataFrame]:
+    source: Any = sys.stdin if path == "-" else path
+    types = dict.fromkeys(text, str)
+    try:
+        # Only empty cells and these words are missing: pandas would also take "None" or "null" for that.
+        frame = pd.read_csv(
+            source,
+            sep=_separator(path),
+            chunksize=rows,
+            dtype=types,
+            keep_default_na=False,
+            na_values=["", "NA", "NaN", "nan"],
+        )
+        yield from ([frame] if rows is None else frame)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {path!r} as a table: {error}") from error
+
+
+@contextmanager
+def table_writer(path: str) -> Iterator[Any]:
+    """A function that appends a frame; the file appears when the block ends without an error."""
+    kind = _kind(path)
+    if path == "-":
+        yield _CsvWriter(sys.stdout, ",")
+        return
+    with replacing(path) as temporary:
+        if kind == "csv":
+            compression: Any = "infer"
+            with pd.io.common.get_handle(  # the temporary name has no suffix: compress by the final one
+                temporary,
+                "w",
+                encoding="utf-8",
+                compression=pd.io.common.infer_compression(path, compression),
+            ) as handle:
+                yield _CsvWriter(handle.handle, _separator(path))
+        else:
+            parts: list[pd.DataFrame] = []
+            yield parts.append
+            whole = pd.concat(parts, ignore_index=True)
+            whole.to_parquet(temporary) if kind == "parquet" else whole.to_feather(temporary)
+
+
+class _CsvWriter:
+    """Appends frames, the header once."""
+
+    def __init__(self, stream: Any, separator: str) -> None:
+        self._stream = stream
+        self._separator = separator
+        self._started = False
+
+    def __call__(self, frame: pd.DataFrame) -> None:
+        frame.to_csv(
+            self._stream,
+            sep=self._separator,
+            index=False,
+            header=not self._started,
+            lineterminator="\n",
+            float_format="%.10g",
+        )
+        self._started = True

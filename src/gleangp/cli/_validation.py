@@ -1,0 +1,100 @@
+"""Held-out scores of models of many tasks: every task is learnt from and tested on in every fold."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from gleangp._typing import FloatArray, IntArray
+
+_SMALL = 2000  # rows up to which every row is held out once
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Predictions of rows that the model had not seen."""
+
+    rows: IntArray  # (m,)
+    fold: IntArray  # (m,)
+    predicted: np.ndarray  # (m,)
+    error: float  # root mean square, or share of wrong labels
+    std_error: float  # of it, over folds (nan for one)
+    seconds: float  # of fitting
+    last: Any  # the model of the last fold
+
+
+def task_folds(tasks: np.ndarray | None, n_rows: int, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Fold of every row (n,), dealt out task by task; a task's only row is never held out (-1)."""
+    codes = np.zeros(n_rows, dtype=np.intp) if tasks is None else np.unique(tasks, return_inverse=True)[1]
+    fold = np.empty(n_rows, dtype=np.intp)
+    for task in range(codes.max(initial=-1) + 1):
+        rows = rng.permutation(np.flatnonzero(codes == task))
+        start = rng.integers(n_folds)
+        fold[rows] = (np.arange(len(rows)) + start) % n_folds if len(rows) > 1 else -1
+    return fold
+
+
+def choose_folds(n_rows: int, wanted: int | None) -> tuple[int, int]:
+    """Number of folds, and how many of them are held out: five of five for small tables, else one."""
+    if wanted is not None:
+        return wanted, wanted
+    return (5, 5) if n_rows <= _SMALL else (5, 1)
+
+
+def held_out(
+    model: Any, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None, fold: IntArray, n_used: int
+) -> HeldOut:
+    """Fit and predict the first `n_used` folds in turn."""
+    numeric = y.dtype.kind == "f"
+    rows, folds, parts, errors, seconds = [], [], [], [], 0.0
+    fitted = model
+    for number, train, test in _splits(fold, n_used):
+        start = time.perf_counter()
+        with _threads_for(len(train)):
+            fitted = fit_quietly(clone(model), X[train], y[train], None if tasks is None else tasks[train])
+        seconds += time.perf_counter() - start
+        given = {} if tasks is None else {"tasks": tasks[test]}
+        predicted = fitted.predict(X[test], **given)
+        rows.append(test)
+        folds.append(np.full(len(test), number))
+        parts.append(predicted)
+        errors.append(_error(y[test], predicted, numeric))
+    joined = np.concatenate(parts)
+    all_rows = np.concatenate(rows)
+    spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
+    error = _error(y[all_rows], joined, numeric)
+    return HeldOut(all_rows, np.concatenate(folds), joined, error, spread, seconds, fitted)
+
+
+def _threads_for(n_rows: int) -> Any:
+    """One thread for small tables: what they have to say to each other costs more than they save."""
+    return threadpool_limits(1) if n_rows <= _SMALL else nullcontext()
+
+
+def _splits(fold: IntArray, n_used: int) -> Iterator[tuple[int, IntArray, IntArray]]:
+    for number in range(n_used):
+        test = np.flatnonzero(fold == number)
+        if len(test):
+            yield number, np.flatnonzero(fold != number), test
+
+
+def _error(y: np.ndarray, predicted: np.ndarray, numeric: bool) -> float:
+    if numeric:
+        return float(np.sqrt(np.mean((y - predicted.astype(float)) ** 2)))
+    return float(np.mean(y != predicted))
+
+
+def fit_quietly(model: Any, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None) -> Any:
+    """Fit; that an optimiser wanted more steps is no news on the command line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X, y) if tasks is None else model.fit(X, y, tasks=tasks)

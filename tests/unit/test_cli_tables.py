@@ -1,0 +1,258 @@
+"""The commands on tables, run in process: what they write, and how they refuse."""
+
+import json
+
+import numpy as np
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("typer")
+from typer.testing import CliRunner  # noqa: E402
+
+from gleangp import load  # noqa: E402
+from gleangp.cli._app import app  # noqa: E402
+from gleangp.cli._encoding import learn_encoding  # noqa: E402
+from gleangp.cli._models import PerTask, TaskAverage, rivals  # noqa: E402
+from gleangp.cli._tables import read_table, table_writer  # noqa: E402
+from gleangp.cli._validation import task_folds  # noqa: E402
+from gleangp.exceptions import ModelFileError, TaskError  # noqa: E402
+
+
+def run(*arguments, stdin=None):
+    """Run a command; what it raised is raised here."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Five schools, two numbers, a category, a boolean; a score and a grade to predict."""
+    rng = np.random.default_rng(0)
+    n = 100
+    frame = pd.DataFrame(
+        {
+            "school": np.tile(["01", "02", "03", "04", "<script>"], 20),
+            "hours": rng.uniform(0, 6, n),
+            "age": rng.integers(10, 15, n),
+            "kind": rng.choice(["day", "night"], n),
+            "tutor": rng.choice([True, False], n),
+        }
+    )
+    frame["score"] = np.sin(frame["hours"]) + (frame["kind"] == "day") + 0.1 * rng.standard_normal(n)
+    frame["grade"] = np.where(frame["score"] > 0.5, "pass", "fail")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fitted(frame, tmp_path_factory):
+    """A model file of the scores, and what fit printed."""
+    folder = tmp_path_factory.mktemp("cli")
+    frame.to_csv(folder / "train.csv", index=False)
+    model = folder / "model.glean"
+    out = run(
+        "fit", folder / "train.csv", "--target", "score", "--task", "school", "--drop", "grade",
+        "-o", model, "--json", "--folds", "2",
+    )  # fmt: skip
+    return model, json.loads(out)
+
+
+def test_fit_and_predict(fitted, frame, tmp_path):
+    """Held-out and predicted errors are near the noise; text tasks keep their zeros."""
+    model, facts = fitted
+    assert facts["tasks"] == ["01", "02", "03", "04", "<script>"]
+    assert facts["inputs"] == ["hours", "age", "kind=day", "kind=night", "tutor"]
+    assert facts["summary"]["held_out"]["rmse"] < 0.35
+    for suffix in ("csv", "tsv", "parquet", "feather", "csv.gz"):
+        new, out = tmp_path / f"new.{suffix}", tmp_path / f"out.{suffix}"
+        with table_writer(str(new)) as write:
+            write(frame.drop(columns=["score", "grade"])[::-1])
+        run("predict", model, new, "-o", out)
+        predicted = read_table(str(out), ("school",))
+        assert list(predicted) == ["school", "score", "score_std"]
+        assert predicted["school"].tolist() == frame["school"].tolist()[::-1]
+        error = predicted["score"].to_numpy() - frame["score"].to_numpy()[::-1]
+        assert np.sqrt(np.mean(error**2)) < 0.2
+        assert (predicted["score_std"] > 0).all()
+
+
+def test_predict_in_chunks_is_the_same(fitted, frame, tmp_path, monkeypatch):
+    """Chunks of seven rows give what one chunk gives; standard input and output work."""
+    model, _ = fitted
+    text = frame.to_csv(index=False)
+    whole = run("predict", model, "-", stdin=text)
+    from gleangp.cli import _tables, _work
+
+    monkeypatch.setattr(_work, "read_chunks", lambda path, text: _tables.read_chunks(path, 7, text))
+    assert run("predict", model, "-", stdin=text) == whole
+    assert whole.count("\n") == 101
+
+
+def test_classification(frame, tmp_path):
+    """Text targets are classes; probabilities sum to one; unlabeled rows are left out."""
+    table, model, out = tmp_path / "t.csv", tmp_path / "m.glean", tmp_path / "o.csv"
+    part = frame.drop(columns="score").copy()
+    part.loc[:4, "grade"] = "?"
+    part.to_csv(table, index=False)
+    facts = json.loads(
+        run(
+            "fit",
+            table,
+            "-y",
+            "grade",
+            "-t",
+            "school",
+            "-o",
+            model,
+            "--unlabeled",
+            "?",
+            "--json",
+            "--folds",
+            2,
+        )
+    )
+    assert facts["classes"] == ["fail", "pass"]
+    assert facts["summary"]["rows"] == 95
+    assert facts["summary"]["held_out"]["error"] < facts["summary"]["held_out"]["error_of_most_frequent"]
+    run("predict", model, table, "-o", out)
+    predicted = pd.read_csv(out)
+    np.testing.assert_allclose(predicted["p(fail)"] + predicted["p(pass)"], 1.0, rtol=1e-6)
+    assert (predicted["grade"] == frame["grade"]).mean() > 0.9
+    assert "fail, pass" in run("inspect", model)
+
+
+def test_new_tasks(fitted, frame, tmp_path):
+    """Unknown tasks are refused with the known ones, or predicted from the prior, or taught."""
+    model, _ = fitted
+    few = frame[:8].assign(school="new")
+    table, out = tmp_path / "few.csv", tmp_path / "out.csv"
+    few.to_csv(table, index=False)
+    with pytest.raises(TaskError, match=r"does not know the task 'new'.*'01', '02'"):
+        run("predict", model, table, "-o", out)
+    assert not out.exists()
+    assert list(tmp_path.iterdir()) == [table]
+    run("predict", model, table, "-o", out, "--new-tasks", "prior")
+    before = pd.read_csv(out)
+    run("add-task", model, table, "-o", tmp_path / "more.glean")
+    run("predict", tmp_path / "more.glean", table, "-o", out)
+    after = pd.read_csv(out)
+    assert (after["score_std"] < before["score_std"]).all()
+    assert np.abs(after["score"] - few["score"]).mean() < np.abs(before["score"] - few["score"]).mean()
+    with pytest.raises(TaskError, match="knows the task 'new' already"):
+        run("add-task", tmp_path / "more.glean", table)
+
+
+def test_model_file_in_python(fitted, frame):
+    """The file of the command line loads in Python and predicts frames."""
+    model, _ = fitted
+    predicted = load(model).predict(frame)
+    assert np.sqrt(np.mean((predicted["score"] - frame["score"]) ** 2)) < 0.2
+
+
+def test_inspect_refuses_others(tmp_path):
+    """A file that is no model is a ModelFileError."""
+    path = tmp_path / "x.glean"
+    path.write_bytes(b"no")
+    with pytest.raises(ModelFileError, match=r"'x\.glean' as a model"):
+        run("inspect", path)
+
+
+def test_missing_values(frame, tmp_path):
+    """Missing inputs are refused with the way out; with --impute they are filled, also when predicting."""
+    table, model = tmp_path / "t.csv", tmp_path / "m.glean"
+    gaps = frame.copy()
+    gaps.loc[3, "hours"] = np.nan
+    gaps.loc[4, "kind"] = None
+    gaps.to_csv(table, index=False)
+    arguments = ("fit", table, "-y", "score", "-t", "school", "--drop", "grade", "-o", model, "--folds", 0)
+    with pytest.raises(ValueError, match=r"'hours' has 1 missing values. Fill them with --impute"):
+        run(*arguments)
+    run(*arguments, "--impute")
+    out = run("predict", model, table)
+    assert "nan" not in out.lower()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, ["-y", "nothing"], r"--target names the column 'nothing'.*'school', 'hours'"),
+        ({}, ["-y", "score", "--drop", "x"], r"names the column 'x'"),
+        ({"id": [f"r{i}" for i in range(100)]}, ["-y", "score"], r"text with 100 different values"),
+        ({"void": [None] * 100}, ["-y", "score"], r"'void' is empty. Leave it out with --drop void"),
+        ({"hours": np.inf}, ["-y", "score"], r"'hours' has infinite values"),
+        ({"score": [None] * 100}, ["-y", "score", "--regress"], r"no row has a target"),
+        ({"grade": [None] + ["pass"] * 99}, ["-y", "grade"], r"1 rows without a label"),
+    ],
+    ids=["target", "drop", "identifier", "empty", "infinite", "no target", "no label"],
+)
+def test_bad_tables(frame, tmp_path, change, options, message):
+    """Each kind of unusable table is refused with what to do, and no model is written."""
+    table = tmp_path / "t.csv"
+    frame.assign(**change).to_csv(table, index=False)
+    with pytest.raises(ValueError, match=message):
+        run("fit", table, *options, "-t", "school", "-o", tmp_path / "m.glean")
+    assert list(tmp_path.iterdir()) == [table]
+
+
+def test_unknown_values_when_predicting(fitted, frame, tmp_path):
+    """A new category or a missing column is refused with what was expected."""
+    model, _ = fitted
+    table = tmp_path / "t.csv"
+    frame.assign(kind="dusk").to_csv(table, index=False)
+    with pytest.raises(ValueError, match=r"'kind' has the value 'dusk'.*Known: 'day', 'night'"):
+        run("predict", model, table)
+    frame.drop(columns="age").to_csv(table, index=False)
+    with pytest.raises(ValueError, match=r"no column 'age'"):
+        run("predict", model, table)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        run("predict", model, tmp_path / "gone.csv")
+    with pytest.raises(ValueError, match="cannot tell the format"):
+        run("predict", model, table, "-o", tmp_path / "out.xyz")
+
+
+@pytest.mark.slow
+def test_compare(frame, tmp_path):
+    """All rivals are measured on the same folds, and the best is named."""
+    table = tmp_path / "t.csv"
+    frame.drop(columns="grade").to_csv(table, index=False)
+    result = json.loads(run("compare", table, "-y", "score", "-t", "school", "--folds", 2, "--json"))
+    errors = {name: row["error"] for name, row in result["models"].items()}
+    assert len(errors) == 6
+    assert result["best"] == min(errors, key=errors.get)
+    assert errors["mean of the task"] > errors["gleangp, tasks share a kernel"]
+
+
+def test_task_folds():
+    """Every task of at least two rows is in every fold's training part; single rows are never held out."""
+    tasks = np.array(["a"] * 7 + ["b"] + ["c"] * 2)
+    fold = task_folds(tasks, 10, 3, np.random.default_rng(0))
+    assert fold[7] == -1
+    for number in range(3):
+        assert set(tasks[fold != number]) == {"a", "b", "c"}
+    assert sorted(np.bincount(fold[:7])) == [2, 2, 3]
+
+
+def test_rivals_learn_what_they_should():
+    """Averages are those of the task; models per task see their own rows only."""
+    X = np.arange(8.0)[:, None]
+    y = np.where(np.arange(8) < 4, 1.0, X[:, 0])
+    tasks = np.repeat(["a", "b"], 4)
+    average = TaskAverage().fit(X, y, tasks=tasks)
+    np.testing.assert_allclose(average.predict(X[:1], tasks=["b"]), y[4:].mean())
+    most = TaskAverage(classify=True).fit(X, np.array(list("xxyxyyxy")), tasks=tasks)
+    assert most.predict(X[:2], tasks=["a", "b"]).tolist() == ["x", "y"]
+    linear = rivals(False, with_tasks=True, seed=0)["linear model + task offset"].estimator
+    alone = PerTask(linear).fit(X, y, tasks=tasks)
+    np.testing.assert_allclose(
+        alone.predict(np.array([[6.0], [6.0]]), tasks=["a", "b"]), [1.0, 6.0], atol=0.05
+    )
+
+
+def test_encoding_of_words():
+    """yes and no are a boolean; numbers in text are categories and not guessed at."""
+    frame = pd.DataFrame({"y": [1.0, 2.0], "b": ["yes", "no"], "c": ["1", "x"]})
+    encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
+    assert [c.kind for c in encoding.columns] == ["boolean", "category"]
+    np.testing.assert_array_equal(encoding.inputs(frame), [[1, 1, 0], [0, 0, 1]])
