@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gleangp._version import __version__
 
 if TYPE_CHECKING:
-    from gleangp import exceptions, plots
+    from gleangp import exceptions, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
@@ -57,6 +57,7 @@ __all__ = [
     "exceptions",
     "load",
     "plots",
+    "report",
     "rotations",
     "save",
     "stack_outputs",
@@ -87,6 +88,7 @@ _HOME = {
     "exceptions": "gleangp.exceptions",
     "load": "gleangp.io",
     "plots": "gleangp.plots",
+    "report": "gleangp.report",
     "rotations": "gleangp.invariances",
     "save": "gleangp.io",
     "stack_outputs": "gleangp.tasks",

@@ -144,6 +144,31 @@ def test_new_tasks(fitted, frame, tmp_path):
         run("add-task", tmp_path / "more.glean", table)
 
 
+def test_report(frame, tmp_path):
+    """`--report` writes the HTML beside the model."""
+    table = tmp_path / "t.csv"
+    frame.drop(columns="grade").to_csv(table, index=False)
+    page = tmp_path / "r.html"
+    run(
+        "fit",
+        table,
+        "-y",
+        "score",
+        "-t",
+        "school",
+        "-o",
+        tmp_path / "m.glean",
+        "--folds",
+        0,
+        "--report",
+        page,
+    )
+    text = page.read_text(encoding="utf-8")
+    assert "kind=day" in text
+    assert "&lt;script&gt;" in text
+    assert text.count("<script") == 1
+
+
 def test_model_file_in_python(fitted, frame):
     """The file of the command line loads in Python and predicts frames."""
     model, _ = fitted

@@ -35,6 +35,7 @@ PUBLIC = [
     "exceptions",
     "load",
     "plots",
+    "report",
     "rotations",
     "save",
     "stack_outputs",

@@ -106,13 +106,14 @@ def fit(
     unlabeled: Unlabeled = None,
     n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
     folds: Folds = None,
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Learn a model from a table, measure it on held-out rows, and save it.
 
-    Example: `gleangp fit pupils.csv --target score --task school -o pupils.glean`
+    Example: `gleangp fit pupils.csv --target score --task school -o pupils.glean --report pupils.html`
     """
     from gleangp.cli._work import fit_table, read_problem
 
@@ -126,6 +127,7 @@ def fit(
         folds=folds,
         seed=seed,
         n_jobs=jobs,
+        report=report,
         as_json=as_json,
     )
 

@@ -89,6 +89,7 @@ def fit_table(
     folds: int | None,
     seed: int,
     n_jobs: int | None,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """Hold-out score, then the model of all rows, saved with its encoding."""
@@ -106,11 +107,25 @@ def fit_table(
     summary = summarize(problem, score, time.perf_counter() - start)
     fitted = TableModel(model, problem.encoding, summary)
     save(fitted, output)
+    if report is not None:
+        from gleangp.report import write
+
+        encoding = problem.encoding
+        with _status(console, "writing the report"):
+            write(
+                model,
+                problem.X,
+                problem.y,
+                problem.tasks,
+                report,
+                feature_names=encoding.feature_names,
+                target_name=encoding.target,
+            )
     if as_json:
         print(json.dumps({**describe(fitted), "model_file": str(output)}))
     else:
         print_description(fitted, Console())
-        print(f"model: {output}")
+        print(f"model: {output}" + ("" if report is None else f"   report: {report}"))
 
 
 def _taught_by(held_out_model: Any, model: Any) -> Any:

@@ -1,0 +1,258 @@
+"""What a report says, as plain values: held-out errors of every task, baselines, calibration, the kernel."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, Product, Sum, WhiteKernel
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.kernels import ScaledInputs
+
+_LEVELS = np.linspace(0.1, 0.9, 9)
+_HELD_OUT = 0.2
+_MOST_OWN_MODELS = 40  # tasks for which a model of their own is fitted as a baseline
+
+
+@dataclass(frozen=True, eq=False)
+class TaskFacts:
+    """One line of the table of tasks."""
+
+    name: str
+    rows: int
+    active: int
+    error: float  # held out: root mean square, or share of wrong labels; nan if no row was held out
+    error_alone: float  # of a model of this task's rows alone; nan where none was fitted
+    error_average: float  # of the task's mean, or most frequent class
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Everything on the page."""
+
+    estimator: str
+    classify: bool
+    target: str
+    rows: int
+    features: list[str]
+    relevance: FloatArray  # (p,) of each feature, largest 1; empty if the kernel does not tell
+    kernel: str
+    kernel_words: list[str]
+    noise_share: float | None  # of the variance within tasks
+    log_evidence: float
+    n_active: int
+    gain: FloatArray
+    tasks: list[TaskFacts]
+    n_held_out: int
+    error: float
+    error_average: float
+    error_pooled: float
+    promised: FloatArray  # calibration: promised and observed shares
+    observed: FloatArray
+
+    @property
+    def error_alone(self) -> float:
+        """Of models per task, over the tasks that have one."""
+        return self._mean([t.error_alone for t in self.tasks], [t.error_alone for t in self.tasks])
+
+    @property
+    def error_where_alone(self) -> float:
+        """Of this model on the same tasks."""
+        return self._mean([t.error for t in self.tasks], [t.error_alone for t in self.tasks])
+
+    @staticmethod
+    def _mean(values: list[float], where: list[float]) -> float:
+        kept = [v for v, w in zip(values, where, strict=True) if np.isfinite(w) and np.isfinite(v)]
+        return float(np.mean(kept)) if kept else float("nan")
+
+
+def gather(
+    model: Any,
+    X: FloatArray,
+    y: np.ndarray,
+    tasks: np.ndarray | None,
+    *,
+    feature_names: list[str] | None,
+    target_name: str,
+    seed: int = 0,
+) -> Facts:
+    """Measure: a twin of the model with its kernel as learnt is fitted to four fifths of every task.
+
+    The kernel was learnt with the held-out rows, so these errors are slightly too good; what the twin
+    predicts from it has not seen them.
+    """
+    classify = is_classifier(model)
+    names = np.zeros(len(X), dtype=int) if tasks is None else np.asarray(tasks)
+    unique, codes = np.unique(names, return_inverse=True)
+    test = _held_out_rows(codes, np.random.default_rng(seed))
+    train = ~test
+    given = {} if tasks is None else {"tasks": names}
+    twin = _fit(_with_kernel(model), X[train], y[train], {k: v[train] for k, v in given.items()})
+    pooled = _fit(_fresh(model), X[train], y[train], {})
+    prediction = twin.predict(X[test], **{k: v[test] for k, v in given.items()})
+    promised, observed = _calibration(
+        twin, X[test], y[test], {k: v[test] for k, v in given.items()}, classify
+    )
+    active = _active_by_task(model, len(unique))
+    facts = []
+    averages = np.empty(len(y), dtype=object)
+    for code, name in enumerate(unique):
+        rows, held = (codes == code) & train, (codes == code) & test
+        average = _average(y[rows], classify)
+        averages[held] = average
+        alone = float("nan")
+        if tasks is not None and code < _MOST_OWN_MODELS and held.any() and len(np.unique(y[rows])) > 1:
+            own = _fit(_fresh(model), X[rows], y[rows], {})
+            alone = _error(y[held], own.predict(X[held]), classify)
+        facts.append(
+            TaskFacts(
+                str(name) if tasks is not None else "all rows",
+                int((codes == code).sum()),
+                int(active[code]),
+                _error(y[held], prediction[codes[test] == code], classify),
+                alone,
+                _error(y[held], np.full(int(held.sum()), average), classify),
+            )
+        )
+    features = list(feature_names) if feature_names else [f"x{i}" for i in range(X.shape[1])]
+    kernel = model.kernel_
+    noise = None if classify else float(np.mean(getattr(model.noise_, "variance", np.nan)))
+    gains = model.active_gain_
+    return Facts(
+        type(model).__name__,
+        classify,
+        target_name,
+        len(X),
+        features,
+        _relevance(kernel, X),
+        str(kernel),
+        in_words(kernel, features),
+        noise,
+        float(model.log_evidence_),
+        int(active.sum()),
+        np.concatenate(gains) if isinstance(gains, list) else np.asarray(gains),
+        facts,
+        int(test.sum()),
+        _error(y[test], prediction, classify),
+        _error(y[test], averages[test].astype(y.dtype), classify),
+        _error(y[test], pooled.predict(X[test]), classify),
+        promised,
+        observed,
+    )
+
+
+def _held_out_rows(codes: IntArray, rng: np.random.Generator) -> np.ndarray:
+    """A fifth of the rows of every task that has at least two."""
+    test = np.zeros(len(codes), dtype=bool)
+    for code in range(codes.max() + 1):
+        rows = rng.permutation(np.flatnonzero(codes == code))
+        count = min(len(rows) - 1, max(1, round(_HELD_OUT * len(rows))))
+        test[rows[:count]] = True
+    return test
+
+
+def _with_kernel(model: Any) -> Any:
+    twin = clone(model).set_params(optimizer=None, verbose=0)
+    if not is_classifier(model):
+        return twin.set_params(kernel=model.kernel_, noise_variance=float(np.mean(model.noise_.variance)))
+    return twin.set_params(kernel=model.kernel_) if len(model.classes_) == 2 else clone(model)
+
+
+def _fresh(model: Any) -> Any:
+    """The same estimator that learns its own kernel, as a baseline."""
+    return type(model)(random_state=0)
+
+
+def _fit(model: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # n_active larger than four fifths of the rows
+        return model.fit(X, y, **given)
+
+
+def _average(y: np.ndarray, classify: bool) -> Any:
+    if not classify:
+        return float(np.mean(y))
+    labels, counts = np.unique(y, return_counts=True)
+    return labels[np.argmax(counts)]
+
+
+def _error(y: np.ndarray, predicted: np.ndarray, classify: bool) -> float:
+    if len(y) == 0:
+        return float("nan")
+    return float(np.mean(y != predicted) if classify else np.sqrt(np.mean((y - predicted) ** 2)))
+
+
+def _calibration(
+    twin: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any], classify: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Promised and observed shares: of central intervals, or of the predicted classes."""
+    if classify:
+        proba = twin.predict_proba(X, **given)
+        sure, hit = proba.max(axis=1), twin.classes_[proba.argmax(axis=1)] == y
+        bins = np.array_split(np.argsort(sure, kind="stable"), max(1, min(8, len(y) // 10)))
+        return np.array([sure[b].mean() for b in bins]), np.array([hit[b].mean() for b in bins])
+    mean, std = twin.predict(X, return_std=True, include_noise=True, **given)
+    needed = np.abs(2.0 * ndtr((y - mean) / std) - 1.0)
+    return _LEVELS, np.mean(needed[:, None] <= _LEVELS, axis=0)
+
+
+def _active_by_task(model: Any, n_tasks: int) -> IntArray:
+    models = getattr(model, "_models", None) or [model._model]
+    return np.bincount(np.concatenate([m.active_task for m in models]), minlength=n_tasks)[:n_tasks]
+
+
+def _parts(kernel: Kernel) -> list[Kernel]:
+    if isinstance(kernel, Sum | Product):
+        return _parts(kernel.k1) + _parts(kernel.k2)
+    if isinstance(kernel, ScaledInputs):
+        return [kernel]
+    return [p for k in kernel.kernels for p in _parts(k)] if hasattr(kernel, "kernels") else [kernel]
+
+
+def _relevance(kernel: Kernel, X: FloatArray) -> FloatArray:
+    """Spread of each feature in units of its length scale, largest 1: how much it moves predictions."""
+    total = np.zeros(X.shape[1])
+    for part in _parts(kernel):
+        scale = getattr(part, "length_scale", None)
+        if isinstance(part, ScaledInputs):
+            total += np.std(X, axis=0) * np.broadcast_to(part.scales, X.shape[1])
+        elif scale is not None and np.size(scale) in (1, X.shape[1]):
+            total += np.std(X, axis=0) / np.broadcast_to(scale, X.shape[1])
+    return total / total.max() if total.max() > 0 else np.zeros(0)
+
+
+def in_words(kernel: Kernel, features: list[str]) -> list[str]:
+    """Sentences about a kernel."""
+    if hasattr(kernel, "kernels"):
+        return [
+            f"One kernel for each class; the first: {s}" for s in in_words(kernel.kernels[0], features)[:1]
+        ]
+    if isinstance(kernel, Sum):
+        return in_words(kernel.k1, features) + in_words(kernel.k2, features)
+    if isinstance(kernel, ConstantKernel):
+        return [f"An offset of each task, of standard deviation {np.sqrt(kernel.constant_value):.3g}."]
+    if isinstance(kernel, WhiteKernel):
+        return [f"Noise of standard deviation {np.sqrt(kernel.noise_level):.3g}."]
+    if isinstance(kernel, Product) and isinstance(kernel.k1, ConstantKernel):
+        size = np.sqrt(kernel.k1.constant_value)
+        return [f"{_shape_in_words(kernel.k2, features)} Its standard deviation is {size:.3g}."]
+    return [_shape_in_words(kernel, features)]
+
+
+def _shape_in_words(kernel: Kernel, features: list[str]) -> str:
+    smooth = {RBF: "A smooth function", Matern: "A rough function"}.get(type(kernel))
+    scale = getattr(kernel, "length_scale", None)
+    if smooth is None or scale is None:
+        return f"A function with the covariance {kernel}."
+    if np.size(scale) == 1:
+        return f"{smooth} of all inputs, which changes over distances of about {float(np.mean(scale)):.3g}."
+    order = np.argsort(scale)[:3]
+    near = ", ".join(f"{features[i]} ({scale[i]:.3g})" for i in order if i < len(features))
+    return f"{smooth} that changes fastest along {near} (in brackets: over which distance)."
