@@ -130,11 +130,19 @@ def replay(case: IvmCase) -> GreedyRun:
 
 
 def check_order(case: IvmCase) -> None:
-    """Left to itself, greedy selection takes the reference's points in the reference's order."""
-    run = case.new_run().extend(len(case.outputs["active"]))
-    if is_firm(case.outputs):
-        assert_array_equal(run.picks, case.outputs["active"])
-    assert_allclose(run.gains(), case.outputs["delta_entropy_nats"], rtol=0, atol=ENTROPY_ATOL)
+    """Left to itself, greedy selection takes the reference's points in the reference's order.
+
+    Where the order is not firm there is nothing to compare: `replay` checks the case.
+    """
+    outputs = case.outputs
+    replay(case)
+    if is_firm(outputs):
+        run = case.new_run()
+        if outputs["n_tied_for_max"][0] > 1:
+            run.force(outputs["active"][0])
+        run.extend(len(outputs["active"]) - len(run.picks))
+        assert_array_equal(run.picks, outputs["active"])
+        assert_allclose(run.gains(), outputs["delta_entropy_nats"], rtol=0, atol=ENTROPY_ATOL)
 
 
 def check_filter(case: IvmCase) -> None:
@@ -222,7 +230,7 @@ def check_removal(case: IvmCase) -> None:
         assert_allclose(var, theirs, rtol=RTOL, atol=ATOL)
 
 
-def best_objective(log_evidence, kernel, n_restarts=3) -> float:
+def best_objective(log_evidence, kernel, n_restarts=6) -> float:
     """Least negative log evidence that our optimiser finds over the kernel's parameters."""
     from sklearn.base import clone
 

@@ -13,8 +13,6 @@ from tests.reference.reference_data import entry_names, load
 
 FILE = "ep.json"
 CASES = entry_names(FILE)
-# The reference stopped sweeping when precisions moved by about 1e-9.
-SETTLED = 1e-7
 
 
 def read(name):
@@ -68,14 +66,16 @@ def test_converged(name):
     """Sites, marginals of all rows and the EP evidence when no site moves any more."""
     case, active, kept, sites = read(name)
     theirs = case.outputs["converged"]
+    # The reference is as far from the fixed point as its last sweep moved.
+    rtol = max(RTOL, 10.0 * theirs["max_precision_change_per_sweep"][-1])
     settled = propagate(case.kernel.kernel, kept, sites, tol=1e-12)
     assert settled.converged
-    assert_sites(settled.sites, theirs, rtol=SETTLED)
+    assert_sites(settled.sites, theirs, rtol=rtol)
     evidence = theirs["ep_log_marginal_likelihood"]
     assert_allclose(settled.log_evidence, evidence, rtol=RTOL, atol=ATOL)
     ours = without_two_pi(case, kept, settled.sites)
-    assert_allclose(ours, theirs["log_likelihood_active_without_2pi"], rtol=SETTLED)
+    assert_allclose(ours, theirs["log_likelihood_active_without_2pi"], rtol=rtol)
     posterior = posterior_from_sites(case.kernel.kernel, kept.X, settled.sites)
     mean, var = training_marginals(case.kernel.kernel, posterior, case.X, active)
-    assert_allclose(mean, theirs["train_mean"], rtol=SETTLED, atol=ATOL)
-    assert_allclose(var, theirs["train_var"], rtol=SETTLED, atol=ATOL)
+    assert_allclose(mean, theirs["train_mean"], rtol=rtol, atol=ATOL)
+    assert_allclose(var, theirs["train_var"], rtol=rtol, atol=ATOL)

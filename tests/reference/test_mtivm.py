@@ -133,9 +133,10 @@ def test_selection_across_tasks(name):
     selection = EntropySelector().select(
         case.kernel.kernel, case.blocks, n_active, rng=np.random.default_rng(0)
     )
-    gains = case.outputs["delta_entropy_nats"]
-    assert_allclose(selection.gain, gains, rtol=0, atol=ENTROPY_ATOL)
-    if is_firm(case.outputs):
+    assert np.all(np.isfinite(selection.gain))
+    if is_firm(case.outputs):  # otherwise `test_replay` checks the case
+        gains = case.outputs["delta_entropy_nats"]
+        assert_allclose(selection.gain, gains, rtol=0, atol=ENTROPY_ATOL)
         assert_array_equal(selection.order, case.outputs["task_order"])
         for ours, theirs in zip(selection.active, case.outputs["active_per_task"], strict=True):
             assert_array_equal(ours, theirs)
