@@ -336,6 +336,18 @@ def test_sample_y():
     assert_array_equal(model.sample_y(new, 3, random_state=1), model.sample_y(new, 3, random_state=1))
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_sample_y_in_any_units(scale):
+    """Functions drawn are in the units of the targets, many close rows included."""
+    frame, y = table()
+    model = fixed(SparseGPRegressor, task="school").fit(frame, scale * y)
+    new = pd.DataFrame({"a": np.linspace(-1, 1, 200), "school": "ash", "b": 0.0})
+    draws = model.sample_y(new, 5)
+    mean, std = model.predict(new, return_std=True)
+    assert np.all(np.abs(draws - mean[:, None]) < 6 * std[:, None])
+    assert np.max(np.abs(np.diff(draws, axis=0))) < 0.2 * scale
+
+
 def test_std_with_noise():
     """include_noise adds the noise variance, in the user's units."""
     frame, y = table()
