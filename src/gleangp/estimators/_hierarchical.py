@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import EncodedConstraints, encode_constraints
-from gleangp.estimators._sparse import SparseGPMixin, generator_from
+from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
 from gleangp.exceptions import KernelError
@@ -29,11 +30,13 @@ from gleangp.learning.hierarchical_model import (
     predict_hierarchy,
     predict_hierarchy_cov,
 )
-from gleangp.learning.hierarchical_rows import GraphSettings, task_rows
+from gleangp.learning.hierarchical_rows import GraphSettings, choose_active, task_rows
 from gleangp.tasks import blocks_of_rows
 
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
 _NO_OTHER_NOISE = 1e-6
+_SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
+_DENSE_LABELS = 500
 
 
 class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
@@ -47,8 +50,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function; its parameters are where the prior mean starts, its bounds are those of the
-        prior mean. None: linear plus `RBF`, each with a variance of its own. A `WhiteKernel`
-        in it gives every task its own noise, and there is no other then.
+        prior mean. None: linear plus `RBF`, each with a variance of its own, plus a constant for
+        the offset of a task where targets have one centre. A `WhiteKernel` in it gives every task its
+        own noise, and there is no other then.
     prior_cov : float or array-like of shape (q, q), default=None
         Covariance of the log-parameters between tasks. None: learnt. 0: all tasks share one kernel;
         a large number: tasks do not help each other.
@@ -56,6 +60,12 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Neighbours in the graph of each task that has unlabelled rows. None: these rows are left out.
     n_landmarks : int, default=500
         Most unlabelled rows of a task that carry its graph; a larger graph is condensed on them.
+    n_active : int or float, default=None
+        Most labelled rows of a task that are kept, or their share of its labels. In a task without
+        unlabelled rows and constraints all labels speak through the rows kept (projection); else the
+        other labels are set aside. None: all of tasks with up to 500 labels, 500 of larger ones.
+    selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
+        Which labelled rows to keep.
     theta_uncertainty : bool, default=False
         Whether predictions average over the posterior of each task's kernel parameters instead of
         taking the most probable ones. Wider, and better calibrated, where a task has few labels.
@@ -75,7 +85,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     n_jobs : int, default=None
         Threads for large tasks.
     random_state : int, RandomState, Generator or None, default=None
-        For the choice of landmarks, and for `sample_y`.
+        For the choice of landmarks and active rows.
     verbose : int, default=0
         Print how learning ended.
 
@@ -102,6 +112,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Laplace's approximation, standardised units.
     tasks_ : ndarray or None
         Names of the tasks.
+    active_ : ndarray of shape (d,)
+        Labelled rows of the training set that were kept, task by task.
     n_rounds_ : int
         Updates of the prior covariance.
     n_features_in_ : int
@@ -118,8 +130,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     Tasks share kernel parameters, not function values: with two labels per task little can be learnt
     about a task, however many tasks there are.
 
-    A fit costs O(sum over tasks of n^3), n being the labelled rows of a task, the constrained ones and
-    up to `n_landmarks` others if it has unlabelled rows. Small tasks are evaluated together.
+    A fit costs O(sum over tasks of n^3), n being the labelled rows of a task that are kept, the
+    constrained ones and up to `n_landmarks` others if it has unlabelled rows. Small tasks are
+    evaluated together.
 
     References
     ----------
@@ -143,6 +156,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         "prior_cov": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "n_active": SHARED_CONSTRAINTS["n_active"],
+        "selector": SHARED_CONSTRAINTS["selector"],
         "theta_uncertainty": ["boolean"],
         "optimizer": [StrOptions({"l-bfgs-b"}), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
@@ -162,6 +177,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         prior_cov: Any = None,
         n_neighbors: int | None = 5,
         n_landmarks: int = 500,
+        n_active: int | float | None = None,
+        selector: Any = "residual",
         theta_uncertainty: bool = False,
         optimizer: str | None = "l-bfgs-b",
         n_rounds: int = 50,
@@ -177,6 +194,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.prior_cov = prior_cov
         self.n_neighbors = n_neighbors
         self.n_landmarks = n_landmarks
+        self.n_active = n_active
+        self.selector = selector
         self.theta_uncertainty = theta_uncertainty
         self.optimizer = optimizer
         self.n_rounds = n_rounds
@@ -216,9 +235,16 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             labeled_rows = [r[labeled[r]] for r in rows]
             self._units = standard_units(y, labeled_rows) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
-            blocks = self._blocks(X, y, codes, rows, encoded, generator_from(self.random_state))
-            kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1]))
-            self._store(self._learn(kernel, blocks))
+            offset = n_tasks > 1 and self._units.shared
+            kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1], offset))
+            make = _BlockMaker(self, X, y, codes, rows, encoded)
+            blocks = make([kernel] * n_tasks, _SELECTION_NOISE)
+            model = self._learn(kernel, blocks)
+            if make.left_some_out:  # once more, with the kernels just learnt
+                blocks = make([t.kernel for t in model.tasks], model.noise)
+                model = self._learn(model.kernel, blocks)
+            self.active_ = make.active
+            self._store(model)
             self._warn(blocks)
         return self
 
@@ -314,31 +340,35 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             codes = np.full(len(X), len(names) - 1)
             encoded = encode_constraints(constraints, codes) if constraints is not None else None
             self.tasks_, self._units = names, units
-            rows = [np.zeros(0, dtype=np.intp)] * (len(names) - 1) + [np.arange(len(X))]
-            block = self._blocks(X, y, codes, rows, encoded, generator_from(self.random_state))[-1]
+            make = _BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
+            [block] = make([self.kernel_], self.noise_variance_)
             self._store(add_task(self._model, block, optimize=self.optimizer is not None))
         return self
 
-    def _blocks(
-        self,
-        X: FloatArray,
-        y: FloatArray,
-        codes: IntArray,
-        rows: list[IntArray],
-        encoded: EncodedConstraints | None,
-        rng: np.random.Generator,
-    ) -> list[TaskRows]:
-        X = (X - self._center) / self._spread
-        y = self._units.to_standard(y, codes)
-        settings = GraphSettings(self.n_neighbors, self.n_landmarks, self.n_jobs)
-        blocks = []
-        for t, r in enumerate(rows):
-            own = None
-            if encoded is not None and (encoded.task == t).any():
-                at = np.flatnonzero(encoded.task == t)
-                own = (encoded.coefficients[at][:, r], encoded.margin[at] / self._units.scale[t])
-            blocks.append(task_rows(X[r], y[r], own, settings, rng))
-        return blocks
+    def _most_labels(self, n_labelled: int) -> int:
+        if self.n_active is None:
+            return _DENSE_LABELS
+        if isinstance(self.n_active, Integral):
+            return int(self.n_active)
+        return max(1, round(self.n_active * n_labelled))
+
+    def _check_state(self) -> None:
+        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
+        fitted = set(vars(self)) - set(self.get_params(deep=False))
+        if not fitted:
+            return
+        missing = {"_model", "_units", "_center", "_spread", "tasks_", "active_", "n_features_in_"} - fitted
+        if missing:
+            raise ValueError(f"no {min(missing)}.")
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != n_tasks:
+            raise ValueError(f"no fitted model for the {n_tasks} tasks.")
+        if len(self._units.mean) != n_tasks:
+            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
+        n_inputs = self.n_features_in_ - (self.task is not None)
+        if not self._center.shape == self._spread.shape == (n_inputs,):
+            raise ValueError(f"input units of other inputs than the {n_inputs} it says.")
+        self._store(self._model)
 
     def _learn(self, kernel: Kernel, blocks: list[TaskRows]) -> HierarchicalModel:
         noise = self.noise_variance
@@ -431,6 +461,52 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             )
 
 
+class _BlockMaker:
+    """The rows of every task as the hierarchy learns from them, in standard units."""
+
+    def __init__(
+        self,
+        estimator: HierarchicalGPRegressor,
+        X: FloatArray,
+        y: FloatArray,
+        codes: IntArray,
+        rows: list[IntArray],
+        encoded: EncodedConstraints | None,
+    ):
+        self.estimator, self.rows, self.encoded = estimator, rows, encoded
+        self.X = (X - estimator._center) / estimator._spread
+        self.y = estimator._units.to_standard(y, codes)
+        self.codes = codes
+        self.active = np.zeros(0, dtype=np.intp)
+        self.left_some_out = False
+
+    def __call__(self, kernels: list[Kernel], noise: float) -> list[TaskRows]:
+        model = self.estimator
+        rng = generator_from(model.random_state)
+        settings = GraphSettings(model.n_neighbors, model.n_landmarks, model.n_jobs)
+        blocks, active = [], []
+        for rows, kernel in zip(self.rows, kernels, strict=True):
+            X, y = self.X[rows], self.y[rows]
+            labelled = np.flatnonzero(~np.isnan(y))
+            most = model._most_labels(len(labelled))
+            chosen = choose_active(kernel, X, y, most, noise, model._chosen_selector(), rng)
+            self.left_some_out |= chosen is not None
+            active.append(rows[labelled if chosen is None else chosen])
+            blocks.append(task_rows(X, y, self._constraints_of(rows), settings, rng, chosen))
+        self.active = np.concatenate(active)
+        return blocks
+
+    def _constraints_of(self, rows: IntArray) -> tuple[csr_array, FloatArray] | None:
+        if self.encoded is None or len(rows) == 0:
+            return None
+        task = self.codes[rows[0]]
+        at = np.flatnonzero(self.encoded.task == task)
+        if len(at) == 0:
+            return None
+        scale = self.estimator._units.scale[task]
+        return self.encoded.coefficients[at][:, rows], self.encoded.margin[at] / scale
+
+
 def _input_units(X: FloatArray, standardize: bool) -> tuple[FloatArray, FloatArray]:
     if not standardize:
         return np.zeros(X.shape[1]), np.ones(X.shape[1])
@@ -439,9 +515,13 @@ def _input_units(X: FloatArray, standardize: bool) -> tuple[FloatArray, FloatArr
     return np.mean(X, axis=0), spread
 
 
-def _linear_plus_rbf(n_features: int) -> Kernel:
-    """The kernel of Zhang & Yeung 2009, section 2.1, with the inner product per feature."""
+def _linear_plus_rbf(n_features: int, offset: bool) -> Kernel:
+    """The kernel of Zhang & Yeung 2009, section 2.1, with the inner product per feature.
+
+    `offset` adds a constant: tasks whose targets have one centre differ from it.
+    """
     root = np.sqrt(n_features)
     linear = ScaledInputs(DotProduct(0.0, "fixed"), 1.0 / root, "fixed")
     rbf = RBF(root, (1e-2 * root, 1e3 * root))
-    return ConstantKernel(0.4, (1e-4, 1e4)) * linear + ConstantKernel(0.5, (1e-4, 1e4)) * rbf
+    kernel = ConstantKernel(0.4, (1e-4, 1e4)) * linear + ConstantKernel(0.5, (1e-4, 1e4)) * rbf
+    return kernel + ConstantKernel(0.1, (1e-4, 1e4)) if offset else kernel

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.laplace import find_mode
 from gleangp.inference.order_evidence import combinations, prior_of_combinations, sites_of
@@ -25,8 +26,10 @@ from gleangp.inference.posterior import (
     predict_latent_cov,
     prior_only,
 )
+from gleangp.inference.projected import fit_projection
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white, kernel_columns, white_diag
+from gleangp.noise import Gaussian
 
 _CHUNK_ENTRIES = 4_000_000
 
@@ -45,6 +48,8 @@ AnyPosterior = TaskPosterior | DataDependentPosterior
 
 def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width: float) -> AnyPosterior:
     """Posterior of a task at given parameters; `noise` is the variance of the labels."""
+    if task.basis is not None:
+        return fit_projection(kernel, Block(task.X, task.y, Gaussian(noise)), task.basis)[0]
     if task.laplacian is None and task.order is None:
         if task.n_labelled == 0:
             return prior_only(task.X.shape[1])

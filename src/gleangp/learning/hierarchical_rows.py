@@ -12,7 +12,9 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.graph.condense import condense_laplacian
 from gleangp.graph.laplacian import normalized_laplacian
 from gleangp.graph.local_scaling import local_scaling_graph
+from gleangp.inference.block import Block
 from gleangp.inference.task_rows import OrderRows, TaskRows
+from gleangp.noise import Gaussian
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +32,7 @@ def task_rows(
     constraints: tuple[csr_array, FloatArray] | None,
     settings: GraphSettings,
     rng: np.random.Generator,
+    active: IntArray | None = None,
 ) -> TaskRows:
     """One task, labelled rows first.
 
@@ -45,6 +48,10 @@ def task_rows(
         The graph.
     rng : numpy.random.Generator
         For the choice of landmarks.
+    active : ndarray of shape (d,), default=None
+        Labelled rows that stand for all of them. In a task with neither graph nor constraints the
+        other labels are projected on these rows; else they are set aside, and the rows stay in the
+        graph as unlabelled ones.
 
     Notes
     -----
@@ -53,6 +60,15 @@ def task_rows(
     others, so that the cost of learning is that of the landmarks.
     """
     labelled = ~np.isnan(y)
+    no_graph = settings.n_neighbors is None or labelled.all()
+    if active is not None and no_graph and constraints is None:
+        return TaskRows(X[labelled], y[labelled], basis=X[active])
+    if active is not None:
+        if no_graph:
+            X, y, constraints = _without(X, y, constraints, np.setdiff1d(np.flatnonzero(labelled), active))
+        else:
+            y = np.where(np.isin(np.arange(len(y)), active), y, np.nan)
+        labelled = ~np.isnan(y)
     constrained = np.zeros(len(X), dtype=bool)
     if constraints is not None:
         constrained[np.unique(constraints[0].indices)] = True
@@ -77,6 +93,26 @@ def _landmarks(X: FloatArray, rows: IntArray, n_landmarks: int, rng: np.random.G
         return rows
     _, chosen = kmeans_plusplus(X[rows], n_landmarks, random_state=int(rng.integers(2**31)))
     return rows[np.sort(np.unique(chosen))]
+
+
+def _without(X, y, constraints, dropped):
+    """The task without the labels of some rows, and without these rows if no constraint names them."""
+    named = np.unique(constraints[0].indices)
+    y = y.copy()
+    y[dropped] = np.nan
+    keep = np.setdiff1d(np.arange(len(X)), np.setdiff1d(dropped, named))
+    return X[keep], y[keep], (csr_array(constraints[0][:, keep]), constraints[1])
+
+
+def choose_active(
+    kernel, X: FloatArray, y: FloatArray, n_active: int, noise: float, selector, rng: np.random.Generator
+) -> IntArray | None:
+    """The `n_active` labelled rows to keep, in order of inclusion; None if there are no more than that."""
+    labelled = np.flatnonzero(~np.isnan(y))
+    if len(labelled) <= n_active:
+        return None
+    block = Block(X[labelled], y[labelled], Gaussian(noise))
+    return labelled[selector.select(kernel, [block], n_active, rng=rng).active[0]]
 
 
 def _order_rows(constraints: tuple[csr_array, FloatArray], kept: IntArray) -> OrderRows:

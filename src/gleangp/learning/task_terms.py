@@ -12,6 +12,7 @@ import numpy as np
 from joblib import parallel_config
 
 from gleangp.inference.order_evidence import OrderedTask
+from gleangp.inference.projected_task import ProjectedTask
 from gleangp.inference.task_evidence import GaussianStack, TaskEvidence
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import is_stackable
@@ -33,9 +34,7 @@ class TaskTerms:
         self.groups = []
         for members in _grouped(tasks, is_stackable(kernel)):
             chosen = [tasks[i] for i in members]
-            ordered = chosen[0].order is not None
-            term = OrderedTask(kernel, chosen[0]) if ordered else GaussianStack(kernel, chosen)
-            self.groups.append((np.array(members), term))
+            self.groups.append((np.array(members), _term(kernel, chosen)))
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -54,6 +53,14 @@ class TaskTerms:
         return total
 
 
+def _term(kernel, tasks: list[TaskRows]):
+    if tasks[0].order is not None:
+        return OrderedTask(kernel, tasks[0])
+    if tasks[0].basis is not None:
+        return ProjectedTask(kernel, tasks[0])
+    return GaussianStack(kernel, tasks)
+
+
 def _evaluate(term, *arguments):
     return term(*arguments)
 
@@ -64,7 +71,8 @@ def _grouped(tasks: Sequence[TaskRows], stackable: bool) -> list[list[int]]:
     groups = []
     for i, task in enumerate(tasks):
         n_other = len(task.X) - task.n_labelled
-        if not stackable or task.order is not None or len(task.X) > _LARGEST_STACKED:
+        special = task.order is not None or task.basis is not None
+        if special or not stackable or len(task.X) > _LARGEST_STACKED:
             groups.append([i])
         else:
             key = (task.laplacian is not None, _padded(task.n_labelled), _padded(n_other))
