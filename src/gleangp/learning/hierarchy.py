@@ -44,6 +44,7 @@ _Z_BOUNDS = (-20.0, 20.0)
 START_VARIANCE = 0.25  # S0: kernel parameters of tasks differ by a factor of e^0.5, before any data
 WIDE_VARIANCE = 4.0  # of the start at which tasks are nearly independent
 _START_TOL = 1e-4
+_LARGE_ALPHA = np.log(10.0)
 _DIFFERENCE = 1e-4
 
 
@@ -211,17 +212,23 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     """Where learning begins: at one kernel for all tasks, and at tasks that are nearly independent.
 
     The first finds the region where tasks have few rows. It can be a trap: a task unlike the others is
-    explained by noise, which all share. The second finds it; where both fail to agree, the better wins.
+    explained by noise, which all share. The second avoids it. The better of the two goes on.
     """
     q = start.theta.shape[1]
     cov = START_VARIANCE * np.eye(q) if plan.fixed_cov is None else plan.fixed_cov
     if not plan.learn_shared:
-        return [(start, cov)]
-    shared, _ = _optimize(terms, start, start, np.zeros((q, q)), plan, tol=_START_TOL)
+        graph = replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA))
+        return [(start, cov), (graph, cov)] if terms.has_graph.any() else [(start, cov)]
+    froms = [start]
+    if terms.has_graph.any():  # the evidence often has two peaks in alpha: graph or no graph
+        froms.append(replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA)))
+    one_kernel = [_optimize(terms, start, p, np.zeros((q, q)), plan, tol=_START_TOL) for p in froms]
+    shared, _ = min(one_kernel, key=lambda found: found[1].value)
     starts = [(shared, cov)]
     if len(terms) > 1 and cov.any():
         wide = np.sqrt(WIDE_VARIANCE) * np.eye(q)
-        apart, _ = _optimize(terms, start, start, wide, plan, tol=_START_TOL)
+        begin = replace(start, log_alpha=shared.log_alpha)
+        apart, _ = _optimize(terms, start, begin, wide, plan, tol=_START_TOL)
         if plan.fixed_cov is None:
             precision = whitened_precision(terms, apart, wide)
             cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
