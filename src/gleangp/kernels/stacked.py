@@ -22,7 +22,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.gradients import is_free, rule_for
+from gleangp.kernels.gradients import is_free, linearize, rule_for
 from gleangp.kernels.scaled_inputs import ScaledInputs
 
 # Beyond this squared norm (in length scales) the matrix product loses digits; see `stationary`.
@@ -147,3 +147,36 @@ def _(kernel, X):
 
 def _nothing(dL_dK):
     return np.empty(0)
+
+
+def linearize_tasks(kernel: Kernel, X: FloatArray) -> StackLinearization:
+    """As `linearize_stack`, for any kernel: without a rule for stacks, task by task.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel.
+    X : ndarray of shape (T, n, p)
+        Rows of T tasks of equal size.
+
+    Returns
+    -------
+    StackLinearization
+        With ``.value`` and ``.theta_vjp``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import Matern
+    >>> linearize_tasks(Matern(nu=1.5), np.arange(6.0).reshape(3, 2, 1)).value.shape
+    (3, 2, 2)
+    """
+    stacked = linearize_stack(kernel, X)
+    if stacked is not None:
+        return stacked
+    parts = [linearize(kernel, rows) for rows in X]
+
+    def theta_vjp(dL_dK):
+        return sum((k.theta_vjp(G) for k, G in zip(parts, dL_dK, strict=True)), np.zeros(kernel.n_dims))
+
+    return StackLinearization(np.array([k.value for k in parts]), theta_vjp)

@@ -1,0 +1,403 @@
+"""Coupled tasks: exact within a task, through a common basis between tasks.
+
+A model is a list of terms, each a kernel k with loadings W (M, R) and own weights kappa (M,):
+
+    f_t(x) = sum over terms of  sum_r W[t, r] g_r(x) + sqrt(kappa[t]) own_t(x),    g_r, own_t ~ GP(0, k),
+
+which covers a common function with deviations, and (linear models of) coregionalisation. With the basis
+Z of d points, Phi = chol(K_dd)^-1 K_dn, and the features F (D, n) that stack W[t, r] Phi over r and terms,
+
+    f = F^T v + h,   v ~ N(0, I),   cov(h) = blockdiag(H_t),
+    H_t = sum over terms of (kappa[t] + |W[t]|^2) K(X_t) - F_t^T F_t,
+
+the partially independent conditional of Snelson & Ghahramani 2007 with tasks as its blocks. Rows have
+sites exp(shift f - precision f^2 / 2). With D_t = H_t + 1 / precision and A_t = F_t D_t^-1,
+
+    P = I + sum_t A_t F_t^T,   m = E v = P^-1 sum_t F_t D_t^-1 (shift / precision),
+    alpha = C^-1 (shift / precision),   E f = F^T m + H alpha,   C = F^T F + blockdiag(D_t).
+
+Gaussian noise: precision = 1 / variance, and the evidence is exact for this prior. Other noise models:
+expectation propagation over all rows, which asks of them log_partition alone.
+
+Gradients. The evidence is stationary in the sites, so only its explicit dependence on the covariance
+counts: with G = (alpha alpha^T - C^-1) / 2,
+
+    d/dK(X_t) = (kappa[t] + |W[t]|^2) G_tt,     d/dF_t = m alpha_t^T - P^-1 A_t - 2 F_t G_tt,
+
+and d/dK_dd by invariance under rotations of the basis, as in `projected`. White noise of a kernel is a part
+of h. Tasks of nearly equal size stand in one array; a padded row has a site of precision zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.block import Block
+from gleangp.inference.projected import NUGGET, RowSites, wanted_sites
+from gleangp.kernels import linearize
+from gleangp.kernels.stacked import linearize_tasks
+from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+
+_STACK_ENTRIES = 2_000_000  # of one array of matrices
+_MAX_SWEEPS = 60
+_TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One kernel, and how the tasks share it."""
+
+    kernel: Any
+    loadings: FloatArray  # (M, R) W; R = 0: nothing is shared
+    own: FloatArray  # (M,) kappa >= 0
+
+    @property
+    def within(self) -> FloatArray:
+        """(M,) weight of the kernel inside each task: kappa + |W|^2."""
+        return self.own + np.einsum("tr,tr->t", self.loadings, self.loadings)
+
+    def between(self) -> FloatArray:
+        """B (M, M): covariance of the tasks, W W^T + diag(kappa)."""
+        return self.loadings @ self.loadings.T + np.diag(self.own)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRows:
+    """All rows, in stacks of tasks of nearly equal size; flat vectors run over blocks in order."""
+
+    blocks: list[Block]
+    task: IntArray  # of each block, a row of the loadings
+    stacks: list[tuple[IntArray, IntArray, FloatArray]]  # blocks (T,), flat rows (T, n), X (T, n, p)
+
+    def __len__(self) -> int:
+        return sum(len(b) for b in self.blocks)
+
+
+def stack_rows(blocks: list[Block], task: IntArray) -> TaskRows:
+    """Rows of the filled blocks; a padded row has the flat number n, one past the last."""
+    sizes = np.array([len(b) for b in blocks])
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    by_size = [t for t in np.argsort(sizes, kind="stable") if sizes[t]]
+    stacks, start = [], 0
+    while start < len(by_size):
+        # Padding costs cubically: a stack holds sizes up to a fifth larger than its smallest.
+        smallest = sizes[by_size[start]]
+        limit = max(smallest + 2, int(1.2 * smallest))
+        members = [t for t in by_size[start : start + max(1, _STACK_ENTRIES // limit**2)] if sizes[t] <= limit]
+        n = sizes[members[-1]]
+        rows = np.full((len(members), n), first[-1])
+        X = np.empty((len(members), n, blocks[0].X.shape[1]))
+        for k, t in enumerate(members):
+            rows[k, : sizes[t]] = np.arange(first[t], first[t + 1])
+            X[k, : sizes[t]] = blocks[t].X
+            X[k, sizes[t] :] = blocks[t].X[0]
+        stacks.append((np.array(members), rows, X))
+        start += len(members)
+    return TaskRows(blocks, np.asarray(task, dtype=np.intp), stacks)
+
+
+class Basis:
+    """The whitened basis of one term: chol(K_dd) and what gradients need of it."""
+
+    def __init__(self, kernel, Z: FloatArray):
+        self.Z, self.kernel = Z, kernel
+        self.K_dd = linearize(kernel, Z, Z)
+        C = np.array(self.K_dd.value, order="F")
+        C.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(C))
+        self.chol, self.jitter = cholesky(C)
+
+    def theta_grad(self, inside: FloatArray, parts: list[tuple[Any, FloatArray]]) -> FloatArray:
+        """dE/dtheta from `inside` = dE/dPhi Phi^T (d, d) and (K_dn, dE/dPhi) of each stack."""
+        gradient = np.zeros(self.kernel.n_dims)
+        for K_dn, d_phi in parts:
+            gradient += K_dn.theta_vjp(solve_lower(self.chol, d_phi, transposed=True))
+        inside = 0.5 * (inside + inside.T)
+        half = solve_lower(self.chol, np.ascontiguousarray(inside), transposed=True)
+        d_Kdd = -0.5 * solve_lower(self.chol, np.ascontiguousarray(half.T), transposed=True)
+        d_Kdd.flat[:: len(d_Kdd) + 1] += NUGGET * np.mean(np.diagonal(d_Kdd))  # the nugget moves too
+        return gradient + self.K_dd.theta_vjp(d_Kdd)
+
+
+class CoupledPrior:
+    """Covariance of all rows under given terms and bases: F and H of every stack."""
+
+    def __init__(self, terms: list[Term], rows: TaskRows, Z: FloatArray):
+        self.terms, self.rows = terms, rows
+        self.bases = [Basis(q.kernel, Z) if q.loadings.shape[1] else None for q in terms]
+        self.stacks = [self._stack(*stack) for stack in rows.stacks]
+
+    def _stack(self, members, row_numbers, X):
+        T, n, p = X.shape
+        tasks = self.rows.task[members]
+        H, F, kernels, cross = np.zeros((T, n, n)), [], [], []
+        for term, basis in zip(self.terms, self.bases, strict=True):
+            K = linearize_tasks(term.kernel, X)
+            kernels.append(K)
+            H += term.within[tasks, None, None] * K.value
+            if basis is None:
+                cross.append(None)
+                continue
+            K_dn = linearize(term.kernel, basis.Z, X.reshape(T * n, p))
+            d = len(basis.Z)
+            Phi = solve_lower(basis.chol, K_dn.value).reshape(d, T, n).transpose(1, 0, 2)
+            cross.append((K_dn, Phi))
+            F.append((term.loadings[tasks][:, :, None, None] * Phi[:, None]).reshape(T, -1, n))
+        F = np.concatenate(F, axis=1) if F else np.zeros((T, 0, n))
+        H -= F.transpose(0, 2, 1) @ F
+        return _Stack(tasks, row_numbers, H, F, kernels, cross)
+
+    @property
+    def n_shared(self) -> int:
+        """D: number of features that tasks share."""
+        return self.stacks[0].F.shape[1]
+
+    @property
+    def jitter(self) -> float:
+        """Largest jitter that the factor of a basis needed."""
+        return max((b.jitter for b in self.bases if b is not None), default=0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stack:
+    tasks: IntArray  # (T,)
+    rows: IntArray  # (T, n)
+    H: FloatArray  # (T, n, n)
+    F: FloatArray  # (T, D, n)
+    kernels: list  # per term, the linearization of K(X_t)
+    cross: list  # per term, (K_dn, Phi) or None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """Of the shared functions: v ~ N(m, P^-1)."""
+
+    m: FloatArray  # (D,)
+    inner: FloatArray  # (D, D) lower factor of P
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditioned:
+    """Posterior given Gaussian sites."""
+
+    m: FloatArray  # (D,)
+    inner: FloatArray  # (D, D) lower factor of P
+    log_z: float  # log of the integral of prior and sites
+    alpha: FloatArray  # (n,)
+    mean: FloatArray  # (n,)
+    inverses: list[FloatArray]  # D_t^-1 of every stack (T, n, n)
+    A: list[FloatArray]  # F_t D_t^-1 of every stack (T, D, n)
+
+
+def condition(prior: CoupledPrior, sites: RowSites, known: Knowledge | None = None) -> Conditioned:
+    """Absorb the sites of all rows, starting from what is known of v (None: v ~ N(0, I))."""
+    n = len(prior.rows)
+    precision, shift = _with_padding(sites.precision), _with_padding(sites.shift)
+    if known is None:
+        D = prior.n_shared
+        P, rhs, log_z = np.eye(D), np.zeros(D), 0.0
+    else:
+        P = known.inner @ known.inner.T
+        rhs = P @ known.m
+        log_z = 0.5 * (log_determinant(known.inner) - known.m @ rhs)
+    inverses, A_all, a0_all = [], [], []
+    for stack in prior.stacks:
+        root = np.sqrt(precision[stack.rows])
+        inverse, log_b = _inverse_and_log_det(stack.H * (root[:, :, None] * root[:, None, :]))
+        inverse *= root[:, :, None] * root[:, None, :]
+        A = stack.F @ inverse
+        s = shift[stack.rows]
+        Hs = _times(stack.H, s)
+        a0 = s - _times(inverse, Hs)
+        P += _flat(A) @ _flat(stack.F).T
+        rhs += np.einsum("tdn,tn->d", stack.F, a0)
+        log_z += 0.5 * (float(np.sum(a0 * Hs)) - log_b)
+        inverses.append(inverse)
+        A_all.append(A)
+        a0_all.append(a0)
+    inner = cholesky(P)[0] if len(P) else P
+    m = solve_cholesky(inner, rhs)
+    alpha, mean = np.zeros(n + 1), np.zeros(n + 1)
+    for stack, A, a0 in zip(prior.stacks, A_all, a0_all, strict=True):
+        a = a0 - m @ A
+        alpha[stack.rows] = a
+        mean[stack.rows] = m @ stack.F + _times(stack.H, a)
+    log_z += 0.5 * (float(m @ rhs) - log_determinant(inner))
+    return Conditioned(m, inner, log_z, alpha[:n], mean[:n], inverses, A_all)
+
+
+def posterior_var(prior: CoupledPrior, q: Conditioned) -> FloatArray:
+    """Variance (n,) of f at the training rows."""
+    var = np.zeros(len(prior.rows) + 1)
+    for stack, inverse, A in zip(prior.stacks, q.inverses, q.A, strict=True):
+        var[stack.rows] = np.einsum("tii->ti", stack.H) - np.einsum(
+            "tij,tij->ti", stack.H @ inverse, stack.H
+        )
+        J = solve_lower(q.inner, np.ascontiguousarray(_flat(stack.F - A @ stack.H)))
+        var[stack.rows] += np.einsum("dn,dn->n", J, J).reshape(stack.rows.shape)
+    return np.maximum(var[:-1], 1e-300)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """Sites at their fixed point, and what follows from them."""
+
+    sites: RowSites
+    q: Conditioned
+    evidence: float
+    noise_grad: dict[str, FloatArray] | None  # per row, natural units; None: Gaussian, from the gradient pass
+
+
+def settle(
+    prior: CoupledPrior,
+    start: RowSites | None = None,
+    known: Knowledge | None = None,
+    tol: float = _TOLERANCE,
+) -> Settled:
+    """The posterior of all rows: at once for Gaussian noise, by expectation propagation for other models."""
+    blocks = prior.rows.blocks
+    if not blocks[0].noise.precision_depends_on_mean:
+        residual = np.concatenate([b.y - b.noise.bias for b in blocks])
+        precision = np.concatenate([np.broadcast_to(1.0 / b.noise.variance, len(b)) for b in blocks])
+        sites = RowSites(precision, precision * residual)
+        q = condition(prior, sites, known)
+        local = 0.5 * np.sum(np.log(precision) - _LOG_TWO_PI - precision * residual**2)
+        return Settled(sites, q, float(local + q.log_z), None)
+    return _propagate(prior, start, known, tol)
+
+
+def _propagate(prior: CoupledPrior, start: RowSites | None, known: Knowledge | None, tol) -> Settled:
+    """Expectation propagation, all sites at once, damped as in `projected`."""
+    n, blocks = len(prior.rows), prior.rows.blocks
+    sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
+    step, last_move, last_evidence = 1.0, None, np.inf
+    for _ in range(_MAX_SWEEPS):
+        q = condition(prior, sites, known)
+        var = posterior_var(prior, q)
+        cavity_var = var / (1.0 - sites.precision * var)
+        cavity_mean = cavity_var * (q.mean / var - sites.shift)
+        log_z, g, nu = _partition(blocks, cavity_mean, cavity_var)
+        grown = 1.0 + sites.precision * cavity_var
+        exponent = (
+            sites.shift**2 * cavity_var + 2.0 * sites.shift * cavity_mean - sites.precision * cavity_mean**2
+        )
+        local = np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown)
+        evidence = float(local + q.log_z)
+        if abs(evidence - last_evidence) <= tol * (1.0 + abs(evidence)):
+            break
+        target = wanted_sites(g, nu, cavity_mean, cavity_var)
+        move = target.precision - sites.precision
+        if last_move is not None:
+            kept = float(move @ last_move) / max(float(last_move @ last_move), 1e-300)
+            step = min(max(step / max(1.0 - kept, 0.5), 0.25), 1.0)
+        sites = RowSites(sites.precision + step * move, sites.shift + step * (target.shift - sites.shift))
+        last_move, last_evidence = move, evidence
+    return Settled(sites, q, evidence, _partition_grad(blocks, cavity_mean, cavity_var))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoupledGradient:
+    """Gradient of the evidence."""
+
+    theta: list[FloatArray]  # per term (q,)
+    loadings: list[FloatArray]  # per term (M, R)
+    own: list[FloatArray]  # per term (M,)
+    noise: dict[str, FloatArray]  # per row, natural units, to be summed
+
+
+def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
+    """Gradient in everything that is learnt, by the explicit dependence on the covariance."""
+    q, terms = settled.q, prior.terms
+    theta = [np.zeros(t.kernel.n_dims) for t in terms]
+    loadings = [np.zeros_like(t.loadings) for t in terms]
+    own = [np.zeros_like(t.own) for t in terms]
+    inside = [None if b is None else np.zeros((len(b.Z), len(b.Z))) for b in prior.bases]
+    parts: list[list] = [[] for _ in terms]
+    alpha, d_variance = _with_padding(q.alpha), np.zeros(len(prior.rows) + 1)
+    P_inv = inverse_from_cholesky(q.inner) if len(q.inner) else q.inner
+    for stack, inverse, A in zip(prior.stacks, q.inverses, q.A, strict=True):
+        a = alpha[stack.rows]
+        shared = P_inv @ A
+        G = a[:, :, None] * a[:, None, :] - inverse
+        G += A.transpose(0, 2, 1) @ shared
+        G *= 0.5
+        d_variance[stack.rows] = np.einsum("tii->ti", G)
+        dF = q.m[None, :, None] * a[:, None, :] - shared - 2.0 * (stack.F @ G)
+        at = 0
+        for k, term in enumerate(terms):
+            T, n = stack.rows.shape
+            K = stack.kernels[k]
+            within = term.within[stack.tasks]
+            theta[k] += K.theta_vjp(within[:, None, None] * G)
+            d_within = np.einsum("tij,tij->t", G, np.broadcast_to(K.value, G.shape))
+            own[k][stack.tasks] += d_within
+            if prior.bases[k] is None:
+                continue
+            K_dn, Phi = stack.cross[k]
+            W, R, d = term.loadings[stack.tasks], term.loadings.shape[1], Phi.shape[1]
+            dF_k = dF[:, at : at + R * d].reshape(T, R, d, n)
+            at += R * d
+            loadings[k][stack.tasks] += 2.0 * W * d_within[:, None] + np.einsum("trdn,tdn->tr", dF_k, Phi)
+            d_phi = _flat(np.einsum("tr,trdn->tdn", W, dF_k))
+            inside[k] += d_phi @ _flat(Phi).T
+            parts[k].append((K_dn, np.ascontiguousarray(d_phi)))
+    for k, basis in enumerate(prior.bases):
+        if basis is not None:
+            theta[k] += basis.theta_grad(inside[k], parts[k])
+    noise = settled.noise_grad
+    if noise is None:
+        noise = {"variance": d_variance[:-1], "bias": q.alpha}
+    return CoupledGradient(theta, loadings, own, noise)
+
+
+def _with_padding(values: FloatArray) -> FloatArray:
+    return np.append(values, 0.0)
+
+
+def _flat(F: FloatArray) -> FloatArray:
+    """(T, D, n) as (D, T n)."""
+    return F.transpose(1, 0, 2).reshape(F.shape[1], -1)
+
+
+def _times(M: FloatArray, v: FloatArray) -> FloatArray:
+    return (M @ v[:, :, None])[:, :, 0]
+
+
+def _inverse_and_log_det(M: FloatArray) -> tuple[FloatArray, float]:
+    """(I + M)^-1 of every matrix of the stack, in place, and the sum of log |I + M|."""
+    log_det = 0.0
+    np.einsum("tii->ti", M)[...] += 1.0
+    for t in range(len(M)):
+        # The symmetric matrix is its own transpose: LAPACK's columns are our rows.
+        chol, info = lapack.dpotrf(M[t].T, lower=1, clean=0, overwrite_a=1)
+        if info:
+            raise NotPositiveDefiniteError(f"the covariance of a task of {M.shape[1]} rows has no factor")
+        log_det += 2.0 * float(np.log(chol.diagonal()).sum())
+        lapack.dpotri(chol, lower=1, overwrite_c=1)
+    inverse = np.triu(M)
+    inverse += np.triu(M, 1).transpose(0, 2, 1)
+    return inverse, log_det
+
+
+def _partition(blocks: list[Block], mean, var):
+    parts, at = [], 0
+    for b in blocks:
+        rows = slice(at, at + len(b))
+        parts.append(np.array(np.broadcast_arrays(*b.noise.log_partition(b.y, mean[rows], var[rows]))))
+        at += len(b)
+    return np.concatenate(parts, axis=1)
+
+
+def _partition_grad(blocks: list[Block], mean, var) -> dict[str, FloatArray]:
+    parts, at = [], 0
+    for b in blocks:
+        rows = slice(at, at + len(b))
+        parts.append(b.noise.log_partition_grad(b.y, mean[rows], var[rows]))
+        at += len(b)
+    return {name: np.concatenate([np.atleast_1d(p[name]) for p in parts]) for name in parts[0]}
