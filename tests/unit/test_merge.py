@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import EntropySelector, RandomSelector, ResidualSelector
 from gleangp.inference.block import Block
@@ -144,3 +145,12 @@ def test_keeping_everything_with_repeated_rows():
     assert sorted(selection.active[0]) == list(range(20))
     assert len(np.unique(block.X[selection.active[0][:5]], axis=0)) == 5
     assert np.all(np.isfinite(selection.gain))
+
+
+def test_budget_is_used_when_everything_is_explained():
+    """Tasks whose rows are explained by a few of them still give all rows, when all are asked for."""
+    rng = np.random.default_rng(0)
+    blocks = [Block(rng.normal(size=(n, 1)), np.ones(n), Probit()) for n in (9, 12, 5)]
+    kernel = ConstantKernel(4.0) * RBF(50.0)
+    chosen = ResidualSelector(weight="variance").select(kernel, blocks, 26, rng=rng)
+    assert [sorted(a.tolist()) for a in chosen.active] == [list(range(n)) for n in (9, 12, 5)]

@@ -120,13 +120,14 @@ def _heaviest(weights):
 
 def _sampled(weights, draws):
     """Task drawn in proportion to the heads' weights; told the number of its picks used so far."""
-    heads = np.array([max(w[0], 0.0) for w in weights])
+    heads = np.array([w[0] for w in weights])  # -inf for a task that has no rows left
     for draw in draws:
-        total = np.cumsum(heads)
+        total = np.cumsum(np.maximum(heads, 0.0))
         t = int(np.searchsorted(total, draw * total[-1], side="right"))
+        # Where everything is explained, the first task that still has rows.
         t = min(t, int(np.flatnonzero(heads > 0)[-1])) if total[-1] > 0 else int(np.argmax(heads))
         used = yield t
-        heads[t] = max(weights[t][used], 0.0)
+        heads[t] = weights[t][used]
         yield t
 
 
