@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gleangp.io import load, save
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
+    from gleangp.learning.couplings import CoregionCoupling, FunctionCoupling
     from gleangp.selection.descriptors import LabelRelevance, PosteriorRelevance
     from gleangp.selection.graph import GraphSelector
     from gleangp.selection.relevance import TaskRelevance
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArcSine",
+    "CoregionCoupling",
     "DifferenceOrder",
     "EntropySelector",
+    "FunctionCoupling",
     "GraphSelector",
     "HierarchicalGPRegressor",
     "InformationGainSelector",
@@ -68,8 +71,10 @@ __all__ = [
 # Public name -> module that defines it; a module is its own home.
 _HOME = {
     "ArcSine": "gleangp.kernels.arcsine",
+    "CoregionCoupling": "gleangp.learning.couplings",
     "DifferenceOrder": "gleangp.constraints",
     "EntropySelector": "gleangp.selection.selectors",
+    "FunctionCoupling": "gleangp.learning.couplings",
     "GraphSelector": "gleangp.selection.graph",
     "HierarchicalGPRegressor": "gleangp.estimators._hierarchical",
     "InformationGainSelector": "gleangp.selection.selectors",

@@ -14,8 +14,10 @@ from gleangp import exceptions
 
 PUBLIC = [
     "ArcSine",
+    "CoregionCoupling",
     "DifferenceOrder",
     "EntropySelector",
+    "FunctionCoupling",
     "GraphSelector",
     "HierarchicalGPRegressor",
     "InformationGainSelector",

@@ -11,28 +11,50 @@ from gleangp.learning.priors import LogNormal, Prior
 
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10
+_ROWS_PER_LENGTH_SCALE_COUPLED = 40
 _MOST_LENGTH_SCALES = 100
 _LEAST_ACTIVE = 200
 _WILD = 20.0  # times the spread of the middle half of a feature
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
-def default_kernel(X: FloatArray, *, offset: bool) -> Kernel:
+def default_kernel(X: FloatArray, *, offset: bool, coupled: bool = False) -> Kernel:
     """`C * RBF`, with the length scales started at the spread of the features.
 
-    `offset` adds a constant: the offset of a class or of each task.
+    `offset` adds a constant: the offset of a class or of each task. Coupled tasks need more rows for as
+    many length scales, because part of what a row tells is about its task.
     """
     n, p = X.shape
-    spread = _spread(X)
-    start = np.sqrt(p)
-    if p <= _MOST_LENGTH_SCALES and n >= _ROWS_PER_LENGTH_SCALE * p:
+    spread, start = _spread(X), np.sqrt(p)
+    enough = _ROWS_PER_LENGTH_SCALE_COUPLED if coupled else _ROWS_PER_LENGTH_SCALE
+    if p <= _MOST_LENGTH_SCALES and n >= enough * p:
         scales = spread * start
         shape: Kernel = RBF(scales if p > 1 else float(scales[0]), _around(scales, p))
     else:
-        inner = RBF(start, (1e-2 * start, 1e3 * start))
-        shape = ScaledInputs(inner, 1.0 / spread, scales_bounds="fixed")
+        shape = _one_length_scale(spread)
     kernel = ConstantKernel(1.0, (1e-4, 1e4)) * shape
     return kernel + ConstantKernel(1.0, (1e-5, 1e4)) if offset else kernel
+
+
+def default_own_kernel(X: FloatArray) -> Kernel:
+    """Of a task's deviation from the common function: `C * RBF + C`, small, with one length scale."""
+    small = ConstantKernel(0.03, (1e-6, 1e3)) * _one_length_scale(_spread(X))
+    return small + ConstantKernel(0.1, (1e-6, 1e3))
+
+
+def default_own_priors(kernel: Kernel) -> dict[str, Prior]:
+    """As for the common kernel, but the length scale stays near its start.
+
+    A short one is tempting, because it explains noise within tasks, and it spoils predictions (School data
+    with two labels per task: explained variance 0.277 against 0.284).
+    """
+    start = kernel.get_params()
+    near: dict[str, Prior] = {
+        h.name: LogNormal(start[h.name], 0.5)
+        for h in kernel.hyperparameters
+        if not h.fixed and h.name.endswith("length_scale")
+    }
+    return {**default_priors(kernel), **near}
 
 
 def _spread(X: FloatArray) -> FloatArray:
@@ -43,6 +65,11 @@ def _spread(X: FloatArray) -> FloatArray:
     spread[wild] = middle[wild]
     spread[spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)] = 1.0
     return spread
+
+
+def _one_length_scale(spread: FloatArray) -> Kernel:
+    start = np.sqrt(len(spread))
+    return ScaledInputs(RBF(start, (1e-2 * start, 1e3 * start)), 1.0 / spread, scales_bounds="fixed")
 
 
 def _around(scales, p):

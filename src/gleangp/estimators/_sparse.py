@@ -12,8 +12,15 @@ from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
-from gleangp.estimators._defaults import default_n_active
+from gleangp.estimators._defaults import (
+    default_kernel,
+    default_n_active,
+    default_own_kernel,
+    default_own_priors,
+)
 from gleangp.exceptions import KernelError
+from gleangp.learning.coupled_model import CoupledModel
+from gleangp.learning.couplings import Choice, CoregionCoupling, FunctionCoupling, KernelCoupling
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.shared_kernel import Settings, no_report
 from gleangp.learning.sparse_model import SparseModel
@@ -26,6 +33,7 @@ SHARED_CONSTRAINTS = {
         Interval(Real, 0, 1, closed="right"),
         None,
     ],
+    "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["parameters"])],
     "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
     "posterior": [StrOptions({"projected", "active"})],
     "optimizer": [StrOptions({"l-bfgs-b"}), None],
@@ -46,15 +54,25 @@ def generator_from(random_state) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 
+def _reason(estimator) -> str:
+    if estimator.coupling == "kernel":
+        return "as asked"
+    if estimator.posterior == "active":
+        return "posterior='active' keeps tasks apart"
+    return "fewer than two tasks have labels, so there is nothing to couple"
+
+
 class SparseGPMixin:
     """Settings from constructor parameters; bookkeeping of tasks; warnings."""
 
     _most_active = 1000  # of a task, by default
+    _most_basis = 300  # of all tasks, where these are coupled
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
 
     def _settings(self, sizes: list[int], **more) -> Settings:
         """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
         settings = {
+            "n_basis": self._count_basis(sizes),
             "posterior": self.posterior,
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
@@ -77,6 +95,45 @@ class SparseGPMixin:
                 return SELECTORS["entropy"]()
             return ResidualSelector(weight="variance")
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
+
+    def _couplings(self, X, n_tasks: int) -> tuple:
+        """The couplings to choose from; none where tasks share the kernel alone."""
+        if self.coupling == "kernel" or n_tasks == 1:
+            return ()
+        if self.posterior == "active":
+            if self.coupling == "auto":
+                return ()
+            raise ValueError(
+                f"coupling={self.coupling!r} with posterior='active': predictions from the active points "
+                "alone are for tasks that share the kernel only. Use posterior='projected' or "
+                "coupling='kernel'."
+            )
+        function = FunctionCoupling()
+        if self.kernel is None:
+            own = default_own_kernel(X)
+            function = FunctionCoupling(own, default_own_priors(own))
+        if self.coupling == "auto":
+            return KernelCoupling(), function, CoregionCoupling()
+        named = {"function": function, "coregion": CoregionCoupling()}
+        return (named[self.coupling] if isinstance(self.coupling, str) else self.coupling,)
+
+    def _default_kernel(self, X, *, offset: bool) -> Kernel:
+        coupled = self.coupling != "kernel" and self.tasks_ is not None
+        return default_kernel(X, offset=offset, coupled=coupled)
+
+    def _store_coupling(self, models: list) -> None:
+        choices = [m.choice or Choice("kernel", {}, _reason(self)) for m in models]
+        correlations = [m.task_correlation for m in models]
+        self.coupling_ = choices[0] if len(models) == 1 else choices
+        self.task_correlation_ = correlations[0] if len(models) == 1 else correlations
+
+    def _count_basis(self, sizes: list[int]) -> int:
+        """Points of the common basis, where tasks are coupled."""
+        if self.n_active is None:
+            return min(sum(sizes), self._most_basis)
+        if isinstance(self.n_active, Integral):
+            return min(sum(sizes), int(self.n_active))
+        return max(1, round(self.n_active * sum(sizes)))
 
     def _count_active(self, sizes: list[int], *, warn: bool = True) -> int:
         n_rows = sum(sizes)
@@ -144,9 +201,9 @@ class SparseGPMixin:
         models = self._models if "_models" in fitted else [self._model]
         n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
         for model in models:
-            if not isinstance(model, SparseModel) or len(model.posteriors) != n_tasks:
+            if not isinstance(model, SparseModel | CoupledModel) or model.n_tasks != n_tasks:
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
-            if model.posteriors[0].X.shape[1] != self._n_inputs:
+            if model.n_inputs != self._n_inputs:
                 raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")
         if self.n_features_in_ != self._n_inputs + (self.task is not None):
             raise ValueError(f"n_features_in_={self.n_features_in_!r} with {self._n_inputs} inputs.")

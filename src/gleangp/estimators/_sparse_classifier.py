@@ -12,19 +12,18 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._defaults import default_kernel, default_priors
+from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.shared_kernel import Settings
 from gleangp.learning.sparse_model import (
-    SparseModel,
     absorb_rows,
     add_task,
-    fit_sparse_model,
     predict_tasks,
 )
 from gleangp.noise import Probit
@@ -40,6 +39,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function of the latent function, shared by all tasks. None: `C * RBF + C` with one
         length scale per feature where there are at least ten rows for each, with weak priors.
+    coupling : {"kernel", "function", "coregion", "auto"} or object, default="kernel"
+        What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
+        that tasks inform each other's values and a new one starts from the common function
+        (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
+        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows;
+        `coupling_` says which and why. With one task there is nothing to couple, and it is ignored.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 400, 400 of larger ones (down to 200 where there are more than 20 000 rows).
@@ -82,6 +87,10 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         The fitted noise, one per class with more than two classes.
     tasks_ : ndarray or None
         Names of the tasks.
+    coupling_ : Choice
+        Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
+    task_correlation_ : ndarray of shape (M, M)
+        Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,) or list
         Rows of the training set in order of inclusion; with more than two classes a list of one array
         per class. The following four attributes likewise.
@@ -140,6 +149,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self,
         kernel: Any = None,
         *,
+        coupling: Any = "kernel",
         n_active: int | float | None = None,
         selector: Any = None,
         posterior: str = "projected",
@@ -155,6 +165,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ):
         self.kernel = kernel
+        self.coupling = coupling
         self.n_active = n_active
         self.selector = selector
         self.posterior = posterior
@@ -193,7 +204,11 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
             rows = blocks_of_rows(codes, n_tasks)
             settings = self._settings(
-                [len(r) for r in rows], propagate=self.sites == "ep", n_learning=200, **self._inner_jobs()
+                [len(r) for r in rows],
+                propagate=self.sites == "ep",
+                n_learning=200,
+                couplings=self._couplings(X, n_tasks),
+                **self._inner_jobs(),
             )
             streams = generator_from(self.random_state).spawn(self._n_models)
             jobs = [
@@ -322,7 +337,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         with unchanged_on_failure(self):
             X, _, codes = self._resolve(X, tasks, reset=False)
             y_codes = self._known_classes(y, len(X))
-            rows = blocks_of_rows(codes, len(self._models[0].posteriors))
+            rows = blocks_of_rows(codes, self._models[0].n_tasks)
             filled = {t: r for t, r in enumerate(rows) if len(r)}
             models = []
             for model, signs in zip(self._models, self._signs(y_codes), strict=True):
@@ -354,7 +369,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         return [np.where(y_codes == c, 1.0, -1.0) for c in positives]
 
     def _parameters(self, X: FloatArray, signs: FloatArray) -> Parameters:
-        kernel = self._start_kernel(lambda: default_kernel(X, offset=True))
+        kernel = self._start_kernel(lambda: self._default_kernel(X, offset=True))
         priors = self.priors
         if priors is None:
             priors = default_priors(kernel) if self.kernel is None else {}
@@ -362,7 +377,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         noise = Probit(bias=float(ndtri(share)))
         return self._check_priors(Parameters(kernel, noise, ("bias",) if self.learn_noise else (), priors))
 
-    def _latent(self, X: Any, tasks: Any) -> list[tuple[SparseModel, FloatArray, FloatArray]]:
+    def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
         return [(model, *predict_tasks(model, X, codes)) for model in self._models]
@@ -400,7 +415,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             )
         return np.searchsorted(self.classes_, y)
 
-    def _store(self, models: list[SparseModel]) -> None:
+    def _store(self, models: list[Any]) -> None:
         self._models = models
         self._n_inputs = self.n_features_in_ - (self.task is not None)
         binary = len(models) == 1
@@ -417,6 +432,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.log_evidence_ = float(sum(m.log_evidence for m in models))
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
+        self._store_coupling(models)
 
 
 def _fit_one(
@@ -426,6 +442,6 @@ def _fit_one(
     rows: list[IntArray],
     settings: Settings,
     rng: np.random.Generator,
-) -> SparseModel:
+) -> Any:
     blocks = [Block(X[r], signs[r], parameters.noise) for r in rows]
-    return fit_sparse_model(parameters, blocks, rows, len(X), settings, rng)
+    return fit_tasks(parameters, blocks, rows, len(X), settings, rng)

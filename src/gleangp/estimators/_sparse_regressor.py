@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._defaults import default_kernel, default_priors, noise_prior
+from gleangp.estimators._defaults import default_priors, noise_prior
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
@@ -19,12 +19,11 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
+from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.sparse_model import (
-    SparseModel,
     absorb_rows,
     add_task,
-    fit_sparse_model,
     predict_tasks,
     predict_tasks_cov,
 )
@@ -46,6 +45,12 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Covariance function, shared by all tasks. None: `C * RBF` with one length scale per feature
         where there are at least ten rows for each, started at the spread of the features, with weak
         priors; with several tasks a constant is added, the offset of a task.
+    coupling : {"kernel", "function", "coregion", "auto"} or object, default="kernel"
+        What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
+        that tasks inform each other's values and a new one starts from the common function
+        (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
+        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows;
+        `coupling_` says which and why. With one task there is nothing to couple, and it is ignored.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 1000, 1000 of larger ones (down to 200 where there are more than 20 000 rows).
@@ -91,6 +96,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         The fitted noise, in units of the standardised target; with a known variance per row, all of them.
     tasks_ : ndarray or None
         Names of the tasks.
+    coupling_ : Choice
+        Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
+    task_correlation_ : ndarray of shape (M, M)
+        Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,)
         Rows of the training set in order of inclusion; rows added later count on from its end.
     active_gain_ : ndarray of shape (d,)
@@ -147,6 +156,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self,
         kernel: Any = None,
         *,
+        coupling: Any = "kernel",
         n_active: int | float | None = None,
         selector: Any = "residual",
         posterior: str = "projected",
@@ -163,6 +173,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         verbose: int = 0,
     ):
         self.kernel = kernel
+        self.coupling = coupling
         self.n_active = n_active
         self.selector = selector
         self.posterior = posterior
@@ -207,9 +218,13 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             blocks = [
                 Block(X[r], standard[r], self._block_noise(parameters.noise, variance, r)) for r in rows
             ]
-            settings = self._settings([len(r) for r in rows], move_basis=self.move_basis)
+            settings = self._settings(
+                [len(r) for r in rows],
+                couplings=self._couplings(X[labeled], n_tasks),
+                move_basis=self.move_basis,
+            )
             rng = generator_from(self.random_state)
-            self._store(fit_sparse_model(parameters, blocks, rows, len(X), settings, rng))
+            self._store(fit_tasks(parameters, blocks, rows, len(X), settings, rng))
             self._warn_about(self._model)
         return self
 
@@ -343,7 +358,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             X, _, codes = self._resolve(X, tasks, reset=False)
             y, labeled = check_regression_target(y, len(X))
             standard = self._units.to_standard(y, codes)
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, len(self._model.posteriors))]
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
             filled = {t: r for t, r in enumerate(rows) if len(r)}
             noise = Gaussian(self._noise_at_new_rows())
             blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
@@ -365,7 +380,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         return X, check_regression_target(y, len(X))[0], names
 
     def _parameters(self, X: FloatArray, n_tasks: int) -> Parameters:
-        kernel = self._start_kernel(lambda: default_kernel(X, offset=n_tasks > 1))
+        kernel = self._start_kernel(lambda: self._default_kernel(X, offset=n_tasks > 1))
         learn: tuple[str, ...] = ()
         priors = self.priors
         if priors is None:
@@ -402,7 +417,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             )
         return self.noise_.variance
 
-    def _store(self, model: SparseModel) -> None:
+    def _store(self, model: Any) -> None:
         self._model = model
         self._n_inputs = self.n_features_in_ - (self.task is not None)
         self.kernel_ = model.kernel
@@ -414,3 +429,4 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.log_evidence_ = model.log_evidence
         self.n_rounds_ = model.n_rounds
         self.selection_objective_ = model.selection_objective
+        self._store_coupling([model])

@@ -39,14 +39,14 @@ from scipy.linalg import lapack
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.inference.projected import NUGGET, RowSites, wanted_sites
+from gleangp.inference.projected import NUGGET
+from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.kernels import linearize
 from gleangp.kernels.stacked import linearize_tasks
 from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
 
 _STACK_ENTRIES = 2_000_000  # of one array of matrices
-_MAX_SWEEPS = 60
-_TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
+_TOLERANCE = 1e-7  # of the evidence, relative, for sites to have settled
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
@@ -90,7 +90,8 @@ def stack_rows(blocks: list[Block], task: IntArray) -> TaskRows:
         # Padding costs cubically: a stack holds sizes up to a fifth larger than its smallest.
         smallest = sizes[by_size[start]]
         limit = max(smallest + 2, int(1.2 * smallest))
-        members = [t for t in by_size[start : start + max(1, _STACK_ENTRIES // limit**2)] if sizes[t] <= limit]
+        most = max(1, _STACK_ENTRIES // limit**2)
+        members = [t for t in by_size[start : start + most] if sizes[t] <= limit]
         n = sizes[members[-1]]
         rows = np.full((len(members), n), first[-1])
         X = np.empty((len(members), n, blocks[0].X.shape[1]))
@@ -188,57 +189,63 @@ class Conditioned:
 
     m: FloatArray  # (D,)
     inner: FloatArray  # (D, D) lower factor of P
-    log_z: float  # log of the integral of prior and sites
+    cost: float  # log |I + K S| + misfit of the site means, in units of half a nat
+    site_square: float  # sum of precision * site mean^2
     alpha: FloatArray  # (n,)
     mean: FloatArray  # (n,)
     inverses: list[FloatArray]  # D_t^-1 of every stack (T, n, n)
     A: list[FloatArray]  # F_t D_t^-1 of every stack (T, D, n)
 
+    @property
+    def log_z(self) -> float:
+        """log of the integral of the prior and the sites, as they are."""
+        return 0.5 * (self.site_square - self.cost)
+
 
 def condition(prior: CoupledPrior, sites: RowSites, known: Knowledge | None = None) -> Conditioned:
     """Absorb the sites of all rows, starting from what is known of v (None: v ~ N(0, I))."""
-    n = len(prior.rows)
-    precision, shift = _with_padding(sites.precision), _with_padding(sites.shift)
+    n, D = len(prior.rows), prior.n_shared
+    root = _with_padding(np.sqrt(sites.precision))
+    # Scaled site means; a row that says nothing has none.
+    z = np.divide(sites.shift, root[:-1], out=np.zeros(n), where=root[:-1] > 0.0)
+    z = _with_padding(z)
     if known is None:
-        D = prior.n_shared
-        P, rhs, log_z = np.eye(D), np.zeros(D), 0.0
-    else:
-        P = known.inner @ known.inner.T
-        rhs = P @ known.m
-        log_z = 0.5 * (log_determinant(known.inner) - known.m @ rhs)
-    inverses, A_all, a0_all = [], [], []
+        known = Knowledge(np.zeros(D), np.eye(D))
+    P_before = known.inner @ known.inner.T
+    P, rhs, log_det = P_before.copy(), P_before @ known.m, -log_determinant(known.inner)
+    factors, inverses, A_all = [], [], []
     for stack in prior.stacks:
-        root = np.sqrt(precision[stack.rows])
-        inverse, log_b = _inverse_and_log_det(stack.H * (root[:, :, None] * root[:, None, :]))
-        inverse *= root[:, :, None] * root[:, None, :]
+        r = root[stack.rows]
+        scaled, log_b = _inverse_and_log_det(stack.H * (r[:, :, None] * r[:, None, :]))
+        inverse = scaled * (r[:, :, None] * r[:, None, :])
         A = stack.F @ inverse
-        s = shift[stack.rows]
-        Hs = _times(stack.H, s)
-        a0 = s - _times(inverse, Hs)
         P += _flat(A) @ _flat(stack.F).T
-        rhs += np.einsum("tdn,tn->d", stack.F, a0)
-        log_z += 0.5 * (float(np.sum(a0 * Hs)) - log_b)
+        rhs += np.einsum("tdn,tn->d", stack.F, r * _times(scaled, z[stack.rows]))
+        log_det += log_b
+        factors.append(scaled)
         inverses.append(inverse)
         A_all.append(A)
-        a0_all.append(a0)
-    inner = cholesky(P)[0] if len(P) else P
+    inner = cholesky(P)[0] if D else P
     m = solve_cholesky(inner, rhs)
     alpha, mean = np.zeros(n + 1), np.zeros(n + 1)
-    for stack, A, a0 in zip(prior.stacks, A_all, a0_all, strict=True):
-        a = a0 - m @ A
-        alpha[stack.rows] = a
-        mean[stack.rows] = m @ stack.F + _times(stack.H, a)
-    log_z += 0.5 * (float(m @ rhs) - log_determinant(inner))
-    return Conditioned(m, inner, log_z, alpha[:n], mean[:n], inverses, A_all)
+    # Smallest over v of |site mean - F^T v|^2 in D^-1 and of v in its prior: errors of m enter squared.
+    misfit = float((m - known.m) @ P_before @ (m - known.m))
+    for stack, scaled in zip(prior.stacks, factors, strict=True):
+        r, shared = root[stack.rows], m @ stack.F
+        residual = z[stack.rows] - r * shared
+        weighted = _times(scaled, residual)
+        misfit += float(np.sum(residual * weighted))
+        alpha[stack.rows] = r * weighted
+        mean[stack.rows] = shared + _times(stack.H, r * weighted)
+    log_det += log_determinant(inner)
+    return Conditioned(m, inner, log_det + misfit, z[:-1] @ z[:-1], alpha[:n], mean[:n], inverses, A_all)
 
 
 def posterior_var(prior: CoupledPrior, q: Conditioned) -> FloatArray:
     """Variance (n,) of f at the training rows."""
     var = np.zeros(len(prior.rows) + 1)
     for stack, inverse, A in zip(prior.stacks, q.inverses, q.A, strict=True):
-        var[stack.rows] = np.einsum("tii->ti", stack.H) - np.einsum(
-            "tij,tij->ti", stack.H @ inverse, stack.H
-        )
+        var[stack.rows] = np.einsum("tii->ti", stack.H) - np.einsum("tij,tij->ti", stack.H @ inverse, stack.H)
         J = solve_lower(q.inner, np.ascontiguousarray(_flat(stack.F - A @ stack.H)))
         var[stack.rows] += np.einsum("dn,dn->n", J, J).reshape(stack.rows.shape)
     return np.maximum(var[:-1], 1e-300)
@@ -267,38 +274,53 @@ def settle(
         precision = np.concatenate([np.broadcast_to(1.0 / b.noise.variance, len(b)) for b in blocks])
         sites = RowSites(precision, precision * residual)
         q = condition(prior, sites, known)
-        local = 0.5 * np.sum(np.log(precision) - _LOG_TWO_PI - precision * residual**2)
-        return Settled(sites, q, float(local + q.log_z), None)
+        # The squares of the sites cancel against those of the noise: left out on both sides.
+        return Settled(sites, q, float(0.5 * (np.sum(np.log(precision) - _LOG_TWO_PI) - q.cost)), None)
     return _propagate(prior, start, known, tol)
 
 
 def _propagate(prior: CoupledPrior, start: RowSites | None, known: Knowledge | None, tol) -> Settled:
-    """Expectation propagation, all sites at once, damped as in `projected`."""
-    n, blocks = len(prior.rows), prior.rows.blocks
-    sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
-    step, last_move, last_evidence = 1.0, None, np.inf
-    for _ in range(_MAX_SWEEPS):
+    """Expectation propagation over the rows of all tasks."""
+
+    def marginals(sites: RowSites) -> Marginals:
         q = condition(prior, sites, known)
-        var = posterior_var(prior, q)
-        cavity_var = var / (1.0 - sites.precision * var)
-        cavity_mean = cavity_var * (q.mean / var - sites.shift)
-        log_z, g, nu = _partition(blocks, cavity_mean, cavity_var)
-        grown = 1.0 + sites.precision * cavity_var
-        exponent = (
-            sites.shift**2 * cavity_var + 2.0 * sites.shift * cavity_mean - sites.precision * cavity_mean**2
-        )
-        local = np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown)
-        evidence = float(local + q.log_z)
-        if abs(evidence - last_evidence) <= tol * (1.0 + abs(evidence)):
-            break
-        target = wanted_sites(g, nu, cavity_mean, cavity_var)
-        move = target.precision - sites.precision
-        if last_move is not None:
-            kept = float(move @ last_move) / max(float(last_move @ last_move), 1e-300)
-            step = min(max(step / max(1.0 - kept, 0.5), 0.25), 1.0)
-        sites = RowSites(sites.precision + step * move, sites.shift + step * (target.shift - sites.shift))
-        last_move, last_evidence = move, evidence
-    return Settled(sites, q, evidence, _partition_grad(blocks, cavity_mean, cavity_var))
+        # What the evidence subtracts from shift^T E f; with nothing known of v, log |I + K diag(precision)|.
+        return Marginals(q.mean, posterior_var(prior, q), sites.shift @ q.mean - 2.0 * q.log_z, q)
+
+    joined = _JoinedBlocks(prior.rows.blocks)
+    swept = sweep_rows(joined, marginals, start=start, tol=tol)
+    noise_grad = joined.log_partition_grad(swept.cavity_mean, swept.cavity_var)
+    return Settled(swept.sites, swept.marginals.state, swept.evidence, noise_grad)
+
+
+class _JoinedBlocks:
+    """All blocks as one, for the sweeps: noise models stay those of their blocks."""
+
+    def __init__(self, blocks: list[Block]):
+        self.blocks = blocks
+        self.y = np.concatenate([b.y for b in blocks])
+        ends = np.cumsum([len(b) for b in blocks])
+        self.parts = [slice(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
+        self.noise = self
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def log_partition(self, y, mean, var):
+        """log_z, g and nu of all rows, each (n,)."""
+        values = [
+            np.array(np.broadcast_arrays(*b.noise.log_partition(b.y, mean[part], var[part])))
+            for b, part in zip(self.blocks, self.parts, strict=True)
+        ]
+        return np.concatenate(values, axis=1)
+
+    def log_partition_grad(self, mean, var) -> dict[str, FloatArray]:
+        """Parameter name -> derivative of log_z per row."""
+        values = [
+            b.noise.log_partition_grad(b.y, mean[part], var[part])
+            for b, part in zip(self.blocks, self.parts, strict=True)
+        ]
+        return {name: np.concatenate([np.atleast_1d(v[name]) for v in values]) for name in values[0]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,7 +384,8 @@ def _with_padding(values: FloatArray) -> FloatArray:
 
 def _flat(F: FloatArray) -> FloatArray:
     """(T, D, n) as (D, T n)."""
-    return F.transpose(1, 0, 2).reshape(F.shape[1], -1)
+    T, D, n = F.shape
+    return F.transpose(1, 0, 2).reshape(D, T * n)
 
 
 def _times(M: FloatArray, v: FloatArray) -> FloatArray:
@@ -383,21 +406,3 @@ def _inverse_and_log_det(M: FloatArray) -> tuple[FloatArray, float]:
     inverse = np.triu(M)
     inverse += np.triu(M, 1).transpose(0, 2, 1)
     return inverse, log_det
-
-
-def _partition(blocks: list[Block], mean, var):
-    parts, at = [], 0
-    for b in blocks:
-        rows = slice(at, at + len(b))
-        parts.append(np.array(np.broadcast_arrays(*b.noise.log_partition(b.y, mean[rows], var[rows]))))
-        at += len(b)
-    return np.concatenate(parts, axis=1)
-
-
-def _partition_grad(blocks: list[Block], mean, var) -> dict[str, FloatArray]:
-    parts, at = [], 0
-    for b in blocks:
-        rows = slice(at, at + len(b))
-        parts.append(b.noise.log_partition_grad(b.y, mean[rows], var[rows]))
-        at += len(b)
-    return {name: np.concatenate([np.atleast_1d(p[name]) for p in parts]) for name in parts[0]}

@@ -11,14 +11,15 @@ are correlated through the basis. A task without rows has J = F and the prior of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.coupled import (
-    Basis,
     CoupledPrior,
     Knowledge,
     Settled,
@@ -26,7 +27,7 @@ from gleangp.inference.coupled import (
     settle,
     stack_rows,
 )
-from gleangp.inference.projected import RowSites
+from gleangp.inference.row_ep import RowSites
 from gleangp.kernels import kernel_columns
 from gleangp.linalg import solve_lower
 
@@ -49,17 +50,18 @@ class OwnRows:
 class CoupledPosterior:
     """The posterior of all tasks."""
 
-    terms: list[Term]
+    terms: tuple[Term, ...]
     Z: FloatArray  # (d, p) the basis
-    bases: list[Basis | None]  # per term
+    chols: tuple[FloatArray | None, ...]  # per term (d, d), lower factor of K_dd; None: nothing shared
     known: Knowledge  # of the basis, from all tasks
     own: tuple[OwnRows, ...]  # by task
     log_evidence: float
+    log_z: float  # log of the integral of the prior and the (unnormalised) sites
     jitter: float
 
 
 def fit_coupled(
-    terms: list[Term], blocks: list[Block], Z: FloatArray, start: RowSites | None = None
+    terms: Sequence[Term], blocks: list[Block], Z: FloatArray, start: RowSites | None = None
 ) -> CoupledPosterior:
     """Posterior of the blocks of all tasks (some may be empty) on the basis Z (d, p)."""
     filled = [t for t, b in enumerate(blocks) if len(b)]
@@ -69,10 +71,13 @@ def fit_coupled(
     for t, rows in zip(filled, _own_rows(prior, settled), strict=True):
         own[t] = rows
     known = Knowledge(settled.q.m, settled.q.inner)
-    return CoupledPosterior(terms, Z, prior.bases, known, tuple(own), settled.evidence, prior.jitter)
+    chols = tuple(None if b is None else b.chol for b in prior.bases)
+    return CoupledPosterior(
+        tuple(terms), Z, chols, known, tuple(own), settled.evidence, settled.q.log_z, prior.jitter
+    )
 
 
-def add_block(posterior: CoupledPosterior, terms: list[Term], block: Block) -> CoupledPosterior:
+def add_block(posterior: CoupledPosterior, terms: Sequence[Term], block: Block) -> CoupledPosterior:
     """The posterior with one more task, for which `terms` have one more row.
 
     The new task is conditioned on its rows starting from what the others taught about the shared
@@ -80,15 +85,61 @@ def add_block(posterior: CoupledPosterior, terms: list[Term], block: Block) -> C
     they are untouched.
     """
     new = _no_rows(posterior.Z.shape[1], len(posterior.known.m))
-    evidence = 0.0
+    evidence = log_z = 0.0
     if len(block):
         prior = CoupledPrior(terms, stack_rows([block], np.array([len(posterior.own)])), posterior.Z)
         settled = settle(prior, known=posterior.known)
         new = replace(_own_rows(prior, settled)[0], known=Knowledge(settled.q.m, settled.q.inner))
-        evidence = settled.evidence
+        evidence, log_z = settled.evidence, settled.q.log_z
     return replace(
-        posterior, terms=terms, own=(*posterior.own, new), log_evidence=posterior.log_evidence + evidence
+        posterior,
+        terms=tuple(terms),
+        own=(*posterior.own, new),
+        log_evidence=posterior.log_evidence + evidence,
+        log_z=posterior.log_z + log_z,
     )
+
+
+def absorb_blocks(posterior: CoupledPosterior, blocks: dict[int, Block]) -> CoupledPosterior:
+    """The posterior after new rows of known tasks; sites of the old rows are held.
+
+    Exact for Gaussian noise. All tasks learn from the new rows, and those added later join the others.
+    """
+    rows = []
+    for task, own in enumerate(posterior.own):
+        new = blocks.get(task)
+        X = own.X if new is None else np.vstack([own.X, new.X])
+        y = np.zeros(len(X))  # held sites have none, and the new rows bring their own
+        rows.append(Block(X, y, PartlyHeld(own.sites, new)))
+    after = fit_coupled(posterior.terms, rows, posterior.Z)
+    gained = after.log_evidence - posterior.log_z
+    return replace(after, log_evidence=posterior.log_evidence + gained)
+
+
+@dataclass(frozen=True, eq=False)
+class PartlyHeld:
+    """Noise of a task's rows of which the first have settled sites, and the others a noise model."""
+
+    sites: RowSites
+    new: Block | None
+
+    precision_depends_on_mean: ClassVar[bool] = True  # expectation propagation, which held sites pass through
+
+    def log_partition(self, y, mean, var):
+        """log_z, g and nu: of a site exp(shift f - precision f^2 / 2), or of the noise model."""
+        n = len(self.sites.precision)
+        s, shift, m, v = self.sites.precision, self.sites.shift, mean[:n], var[:n]
+        grown = 1.0 + s * v
+        log_z = 0.5 * ((shift**2 * v + 2.0 * shift * m - s * m**2) / grown - np.log(grown))
+        held = np.array([log_z, (shift - s * m) / grown, s / grown])
+        if self.new is None:
+            return held
+        told = self.new.noise.log_partition(self.new.y, mean[n:], var[n:])
+        return np.concatenate([held, np.array(np.broadcast_arrays(*told))], axis=1)
+
+    def log_partition_grad(self, y, mean, var):
+        """Nothing is learnt here."""
+        return {}
 
 
 def predict_coupled(
@@ -136,7 +187,7 @@ def _mean_at(posterior: CoupledPosterior, task: int, X: FloatArray):
     """Mean (n,), features F (D, n), and covariances h (n_t, n) of the residual to the task's rows."""
     own = posterior.own[task]
     known = posterior.known if own.known is None else own.known
-    F = features(posterior.terms, posterior.bases, task, X)
+    F = _features(posterior, task, X)
     h = -(own.F.T @ F)
     if len(own.X):
         for term in posterior.terms:
@@ -152,12 +203,12 @@ def _unsure(posterior, task, F, h) -> FloatArray:
     return solve_lower(known.inner, np.ascontiguousarray(F - own.F @ (own.inverse @ h)))
 
 
-def features(terms: list[Term], bases: list[Basis | None], task: int, X: FloatArray) -> FloatArray:
+def _features(posterior: CoupledPosterior, task: int, X: FloatArray) -> FloatArray:
     """F (D, n) of rows of one task."""
     parts = [np.zeros((0, len(X)))]
-    for term, basis in zip(terms, bases, strict=True):
-        if basis is not None:
-            Phi = solve_lower(basis.chol, kernel_columns(term.kernel, basis.Z, X))
+    for term, chol in zip(posterior.terms, posterior.chols, strict=True):
+        if chol is not None:
+            Phi = solve_lower(chol, kernel_columns(term.kernel, posterior.Z, X))
             parts += [weight * Phi for weight in term.loadings[task]]
     return np.concatenate(parts)
 

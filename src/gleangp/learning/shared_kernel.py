@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -71,6 +72,8 @@ class Settings:
     propagate: bool = False  # expectation propagation over the active points, after filtering
     n_jobs: int | None = None
     report: Callable[[int, float], None] = no_report
+    couplings: tuple[Any, ...] = ()  # to choose from (`couplings`); none: tasks share the kernel alone
+    n_basis: int = 300  # points of the common basis of coupled tasks
 
 
 @dataclass(frozen=True, eq=False)

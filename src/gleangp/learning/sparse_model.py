@@ -7,6 +7,7 @@ has learnt more and share everything else with the old one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from gleangp.inference.posterior import (
     predict_mean,
     prior_only,
 )
+from gleangp.learning.couplings import Choice
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.shared_kernel import Settings, choose_points, fit_blocks, learn_shared_kernel
 from gleangp.tasks import blocks_of_rows
@@ -44,6 +46,22 @@ class SparseModel:
     converged: bool
     last_change: float
     selection_objective: float | None = None  # what the choice of points achieved, for selectors with a goal
+    choice: Choice | None = None  # why tasks are not coupled, where that was a choice
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks known, those added later too."""
+        return len(self.posteriors)
+
+    @property
+    def n_inputs(self) -> int:
+        """Features of a row."""
+        return self.posteriors[0].X.shape[1]
+
+    @property
+    def task_correlation(self) -> FloatArray:
+        """(M, M) identity: tasks share the kernel, not values."""
+        return np.eye(self.n_tasks)
 
     @property
     def site_mean(self) -> FloatArray:
@@ -122,12 +140,13 @@ def fit_sparse_model(
     )
 
 
+@singledispatch
 def predict_tasks(
-    model: SparseModel, X: FloatArray, codes: IntArray, *, with_var: bool = True
+    model: Any, X: FloatArray, codes: IntArray, *, with_var: bool = True
 ) -> tuple[FloatArray, FloatArray]:
     """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
     mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
-    for task, rows in _filled_blocks(codes):
+    for task, rows in filled_blocks(codes):
         if with_var:
             mean[rows], var[rows] = predict_latent(model.kernel, model.posteriors[task], X[rows])
         else:
@@ -135,23 +154,26 @@ def predict_tasks(
     return mean, var
 
 
-def predict_tasks_cov(model: SparseModel, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+@singledispatch
+def predict_tasks_cov(model: Any, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
     """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
     mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
-    for task, rows in _filled_blocks(codes):
+    for task, rows in filled_blocks(codes):
         mean[rows], cov[np.ix_(rows, rows)] = predict_latent_cov(
             model.kernel, model.posteriors[task], X[rows]
         )
     return mean, cov
 
 
-def _filled_blocks(codes: IntArray):
+def filled_blocks(codes: IntArray):
+    """Task and rows of every task that has any."""
     for task, rows in enumerate(blocks_of_rows(codes, int(codes.max(initial=-1)) + 1)):
         if len(rows):
             yield task, rows
 
 
-def add_task(model: SparseModel, block: Block, settings: Settings, seed: int) -> SparseModel:
+@singledispatch
+def add_task(model: Any, block: Block, settings: Settings, seed: int) -> Any:
     """The model with one more task, under the kernel and noise that the others taught."""
     if len(block):
         settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
@@ -175,9 +197,10 @@ def add_task(model: SparseModel, block: Block, settings: Settings, seed: int) ->
     )
 
 
+@singledispatch
 def absorb_rows(
-    model: SparseModel, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int
-) -> SparseModel:
+    model: Any, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int
+) -> Any:
     """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
     posteriors, all_sites = list(model.posteriors), list(model.sites)
     active, active_task, gain = [model.active], [model.active_task], [model.gain]

@@ -1,0 +1,266 @@
+"""Learning coupled tasks: choose the common basis, then maximise the evidence of all rows.
+
+As `shared_kernel` does for tasks that share a kernel alone: rounds of "select, then learn", the first
+parameters from random parts of the rows. The basis is chosen among the rows of all tasks as one block, under
+the kernels that are shared, because it has to carry the shared functions only: own functions are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import Sum
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.coupled import CoupledPrior, evidence_gradient, settle, stack_rows
+from gleangp.learning.couplings import Choice, CoupledParameters
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.shared_kernel import Settings
+from gleangp.optimize import Optimum, minimize
+from gleangp.selection.base import Selection
+
+# Rows on which parameters are learnt, one after the other; with not many more, all are used at the end.
+_PARTS = (800, 6000)
+_LITTLE = 10.0
+_MOST_ROWS_OF_TASK = 50  # in a part, so that it has enough tasks to tell common from own
+_LEARNING_FEATURES = 200  # basis points times shared functions while learning: steps cost their square
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledFit:
+    """What was learnt."""
+
+    parameters: CoupledParameters
+    basis: Selection  # over the rows of all blocks, one after the other
+    objective: float  # evidence and priors of the rows last learnt on
+    n_rounds: int
+    converged: bool
+    last_change: float
+
+
+class CoupledEvidence:
+    """Log evidence and log prior of all rows, and their gradient; EP sites warm-start from call to call."""
+
+    def __init__(self, parameters: CoupledParameters, blocks: list[Block], Z: FloatArray):
+        filled = [t for t, b in enumerate(blocks) if len(b)]
+        self.parameters, self.Z = parameters, Z
+        self.rows = stack_rows([blocks[t] for t in filled], np.array(filled))
+        self._kernel = clone(parameters.base.kernel)  # clones cost as much as small tasks
+        self._sites = None
+
+    def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
+        prior, parameters = self._prior_at(z)
+        settled = settle(prior, self._sites)
+        if prior.rows.blocks[0].noise.precision_depends_on_mean:
+            self._sites = settled.sites
+        grad = parameters.gradient(z, evidence_gradient(prior, settled))
+        log_prior, prior_grad = parameters.log_prior(z)
+        return settled.evidence + log_prior, grad + prior_grad
+
+    def value(self, z: FloatArray) -> float:
+        """Without the gradient."""
+        prior, parameters = self._prior_at(z)
+        return settle(prior, self._sites).evidence + parameters.log_prior(z)[0]
+
+    def _prior_at(self, z):
+        base = self.parameters.base
+        self._kernel.theta = z[: base.n_kernel]
+        parameters = self.parameters.with_shares(z)
+        rows, values = self.rows, base.noise_values(z)
+        if values:
+            rows = replace(rows, blocks=with_noise(rows.blocks, values))
+        return CoupledPrior(parameters.terms(self._kernel), rows, self.Z), parameters
+
+
+def learn_coupled(
+    parameters: CoupledParameters, blocks: list[Block], settings: Settings, rng: np.random.Generator
+) -> CoupledFit:
+    """Choose the basis and learn kernels, noise, and loadings where they are free.
+
+    Parameters
+    ----------
+    parameters : CoupledParameters
+        To start from.
+    blocks : list of Block
+        One per task; a task without rows has an empty one.
+    settings : Settings
+        How to learn; `n_active` is the number of basis points.
+    rng : numpy.random.Generator
+        For selectors that sample, restarts, and the rows to begin with.
+
+    Returns
+    -------
+    CoupledFit
+        Learnt parameters and the basis; the posterior is the caller's to form.
+    """
+    seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
+    n_rows = sum(len(b) for b in blocks)
+    if not (settings.optimize and len(parameters.start())):
+        return CoupledFit(parameters, choose_basis(parameters, blocks, settings, seed), np.nan, 0, True, 0.0)
+    for n_part in _PARTS:
+        if n_rows > 1.5 * n_part:
+            part, tasks = some_rows(blocks, n_part, parameters.free, rng)
+            fit = _climb(parameters.at_tasks(tasks), part, replace(settings, n_rounds=1), seed, rng)
+            parameters = _learnt_on(parameters, fit.parameters, tasks)
+    if n_rows > 1.5 * _PARTS[-1]:  # so many rows that more of them would not change the parameters
+        return replace(fit, parameters=parameters, basis=choose_basis(parameters, blocks, settings, seed))
+    fit = _climb(parameters, blocks, settings, seed, rng)
+    empty = [t for t, b in enumerate(blocks) if not len(b)]
+    return replace(fit, parameters=fit.parameters.average_at(empty))
+
+
+def _climb(parameters, blocks, settings, seed, rng) -> CoupledFit:
+    """Rounds whose evidence is that of all rows: a new basis is taken only if it raises it."""
+    n_rows = sum(len(b) for b in blocks)
+    value, change, n_rounds, settled, basis = -np.inf, np.inf, 0, False, None
+    X = np.vstack([b.X for b in blocks])
+    while n_rounds < settings.n_rounds and not settled:
+        blocks = with_noise(blocks, parameters.base.noise_values(parameters.start()))
+        candidate = choose_basis(parameters, blocks, settings, seed)
+        Z = X[candidate.active[0][: _learning_basis(parameters)]]
+        evidence = CoupledEvidence(parameters, blocks, Z)
+        if n_rounds and evidence.value(parameters.start()) <= value + settings.tol * n_rows:
+            settled = True
+            break
+        n_rounds += 1
+        basis = candidate
+        optimum = _maximize(parameters, evidence, settings, rng, settings.n_restarts if n_rounds == 1 else 0)
+        parameters = parameters.with_values(optimum.theta)
+        change, value = -optimum.value - value, -optimum.value
+        settings.report(n_rounds, value)
+        settled = optimum.converged and len(Z) == len(X)
+    # Rounds that ran out while each still gained a little are not worth a warning.
+    settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
+    return CoupledFit(parameters, basis, value, n_rounds, settled and optimum.converged, change)
+
+
+def _learning_basis(parameters: CoupledParameters) -> int:
+    n_shared = sum(W.shape[1] for W in parameters.loadings)
+    return max(50, _LEARNING_FEATURES // max(1, n_shared))
+
+
+def _maximize(parameters: CoupledParameters, evidence: CoupledEvidence, settings, rng, n_restarts) -> Optimum:
+    def objective(z):
+        value, gradient = evidence(z)
+        return -value, -gradient
+
+    return minimize(
+        objective,
+        parameters.start(),
+        parameters.bounds(),
+        max_iter=settings.max_iter,
+        n_restarts=n_restarts,
+        rng=rng,
+    )
+
+
+def choose_coupling(
+    candidates, base: Parameters, blocks: list[Block], settings: Settings, rng: np.random.Generator
+) -> tuple[Choice, CoupledParameters | None]:
+    """The only candidate, or the one with the most evidence; None for parameters: the kernel alone.
+
+    Several are learnt on the same part of the rows. Their evidences count less half a log of the number
+    of rows that inform it for every parameter (Schwarz 1978): the rows of all tasks for kernel and
+    noise, those of its task for a loading or own weight.
+    """
+    if len(candidates) == 1:
+        only = candidates[0]
+        return Choice(only.name, {}, "as asked"), only.parameters(base, len(blocks))
+    scores, learnt = {}, {}
+    seed = int(rng.integers(2**63))
+    for candidate in candidates:
+        start = candidate.parameters(base, len(blocks))
+        learnt[candidate.name], scores[candidate.name] = _try_out(start, blocks, settings, seed)
+    name = max(scores, key=scores.get)
+    ahead = scores[name] - max(v for n, v in scores.items() if n != name)
+    words = ", ".join(f"{n} {v:.1f}" for n, v in scores.items())
+    reason = f"most evidence, by {ahead:.1f} nats ({words})"
+    return Choice(name, scores, reason), None if name == "kernel" else learnt[name]
+
+
+def _try_out(start: CoupledParameters, blocks, settings, seed) -> tuple[CoupledParameters, float]:
+    """Parameters learnt on a part of the rows, and their penalised evidence there."""
+    rng = np.random.default_rng(seed)
+    n_part = _PARTS[0]
+    if sum(len(b) for b in blocks) > 1.5 * n_part:
+        part, tasks = some_rows(blocks, n_part, False, rng)
+    else:
+        part, tasks = blocks, np.arange(len(blocks))
+    settings = replace(settings, n_active=settings.n_basis, n_rounds=1, n_restarts=0)
+    fit = _climb(start.at_tasks(tasks), part, settings, seed, rng)
+    learnt, z = fit.parameters, fit.parameters.start()
+    sizes = np.array([len(b) for b in part])
+    evidence = fit.objective - learnt.log_prior(z)[0]
+    cost = 0.5 * learnt.n_base * np.log(sizes.sum())
+    if learnt.free:
+        per_task = sum(1 + W.shape[1] for W in learnt.loadings)
+        cost += 0.5 * per_task * float(np.sum(np.log1p(sizes)))
+    return _learnt_on(start, learnt, tasks), float(evidence - cost)
+
+
+def choose_basis(
+    parameters: CoupledParameters, blocks: list[Block], settings: Settings, seed: int
+) -> Selection:
+    """The selector's choice among the rows of all tasks, as one block under the shared kernels."""
+    pooled = pool_blocks(blocks)
+    n_active = min(settings.n_active, len(pooled))
+    selector = getattr(settings.selector, "alone", settings.selector)
+    kernel = shared_kernel(parameters)
+    return selector.select(
+        kernel, [pooled], n_active, rng=np.random.default_rng(seed), n_jobs=settings.n_jobs
+    )
+
+
+def shared_kernel(parameters: CoupledParameters):
+    """Sum of the kernels that tasks share; of all kernels, if none is."""
+    terms = parameters.terms()
+    kernels = [q.kernel for q in terms if q.loadings.shape[1]] or [q.kernel for q in terms]
+    total = kernels[0]
+    for kernel in kernels[1:]:
+        total = Sum(total, kernel)
+    return total
+
+
+def pool_blocks(blocks: list[Block]) -> Block:
+    """All rows as one block; a noise model with values per row keeps them."""
+    filled = [b for b in blocks if len(b)]
+    noise = filled[0].noise
+    per_row = {
+        name: np.concatenate([b.noise.parameters[name] for b in filled])
+        for name, value in noise.parameters.items()
+        if np.ndim(value) == 1 and all(np.shape(b.noise.parameters[name]) == (len(b),) for b in filled)
+    }
+    noise = replace(noise, **per_row)
+    return Block(np.vstack([b.X for b in filled]), np.concatenate([b.y for b in filled]), noise)
+
+
+def some_rows(blocks: list[Block], n_part: int, every_task: bool, rng) -> tuple[list[Block], IntArray]:
+    """About `n_part` rows, and the tasks they are of; of every task some, where each has its own weights."""
+    filled = [t for t, b in enumerate(blocks) if len(b)]
+    most = max(3, n_part // len(filled)) if every_task else _MOST_ROWS_OF_TASK
+    part, tasks, left = [], [], n_part
+    for t in rng.permutation(filled):
+        take = min(len(blocks[t]), most)
+        part.append(blocks[t].at(np.sort(rng.choice(len(blocks[t]), size=take, replace=False))))
+        tasks.append(t)
+        left -= take
+        if left <= 0 and not every_task:
+            break
+    return part, np.array(tasks)
+
+
+def _learnt_on(parameters, learnt, tasks) -> CoupledParameters:
+    """Kernel and noise as learnt on a part; loadings and own weights of the tasks that were in it."""
+    loadings, own = [np.array(W) for W in parameters.loadings], [np.array(k) for k in parameters.own]
+    if parameters.free:
+        for q in range(len(own)):
+            loadings[q][tasks], own[q][tasks] = learnt.loadings[q], learnt.own[q]
+    return replace(learnt, loadings=tuple(loadings), own=tuple(own))
+
+
+def with_noise(blocks: list[Block], values: dict) -> list[Block]:
+    """The blocks under other noise parameters."""
+    return [replace(b, noise=replace(b.noise, **values)) for b in blocks] if values else blocks

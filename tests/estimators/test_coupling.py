@@ -1,0 +1,212 @@
+"""Coupled tasks at the estimators: their limits, new tasks, choices, and bad input."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from gleangp import CoregionCoupling, FunctionCoupling, SparseGPClassifier, SparseGPRegressor, load, save
+from gleangp.exceptions import TaskError
+from gleangp.inference.block import Block
+from gleangp.inference.coupled import Term
+from gleangp.inference.coupled_posterior import fit_coupled, predict_coupled
+from gleangp.inference.posterior import predict_latent
+from gleangp.inference.projected import fit_projection
+from gleangp.noise import Probit
+
+NOTHING = ConstantKernel(1e-12, "fixed")
+KERNEL = ConstantKernel(1.5) * RBF(0.8) + ConstantKernel(0.3)
+FIXED = {"optimizer": None, "noise_variance": 0.1, "normalize_y": False, "n_active": 1.0}
+
+
+def rows(seed=0, n_tasks=4, n=12):
+    """Tasks that are a common wave plus a smaller one of their own."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n_tasks * n, 1))
+    tasks = np.repeat(np.arange(n_tasks), n)
+    phase = rng.uniform(0, 6, n_tasks)[tasks]
+    y = 2 * np.sin(X[:, 0]) + 0.3 * np.cos(2 * X[:, 0] + phase) + 0.1 * rng.normal(size=len(X))
+    return X, y, tasks
+
+
+GRID = np.linspace(-3, 3, 9)[:, None]
+
+
+def test_no_common_part_is_the_kernel_coupling():
+    """With a common function of variance zero, tasks share the kernel alone."""
+    X, y, tasks = rows()
+    apart = SparseGPRegressor(KERNEL, **FIXED).fit(X, y, tasks=tasks)
+    coupled = SparseGPRegressor(NOTHING * RBF(), coupling=FunctionCoupling(KERNEL), **FIXED)
+    coupled.fit(X, y, tasks=tasks)
+    assert_allclose(coupled.log_evidence_, apart.log_evidence_, rtol=1e-7)
+    for task in range(4):
+        expected = apart.predict(GRID, tasks=np.full(9, task), return_std=True)
+        got = coupled.predict(GRID, tasks=np.full(9, task), return_std=True)
+        assert_allclose(got, expected, atol=1e-6)
+
+
+def test_no_own_part_is_the_pooled_gp():
+    """With own functions of variance zero, all tasks are one."""
+    X, y, tasks = rows()
+    pooled = SparseGPRegressor(KERNEL, **FIXED).fit(X, y)
+    coupled = SparseGPRegressor(KERNEL, coupling=FunctionCoupling(NOTHING * RBF()), **FIXED)
+    coupled.fit(X, y, tasks=tasks)
+    assert_allclose(coupled.log_evidence_, pooled.log_evidence_, atol=1e-4)
+    got = coupled.predict(GRID, tasks=np.arange(9) % 4, return_std=True)
+    assert_allclose(got, pooled.predict(GRID, return_std=True), atol=1e-5)
+    assert_allclose(coupled.task_correlation_, np.ones((4, 4)), atol=1e-9)
+
+
+def test_identical_tasks_are_one_task_with_twice_the_rows():
+    """Two tasks that share everything and have the same rows predict as one that has each row twice."""
+    X, y, _ = rows(n_tasks=1)
+    twice, y_twice = np.vstack([X, X]), np.concatenate([y, y])
+    one = SparseGPRegressor(KERNEL, **FIXED).fit(twice, y_twice)
+    two = SparseGPRegressor(KERNEL, coupling=FunctionCoupling(NOTHING * RBF()), **FIXED)
+    two.fit(twice, y_twice, tasks=np.repeat(["a", "b"], len(X)))
+    for task in "ab":
+        got = two.predict(GRID, tasks=[task] * 9, return_std=True)
+        assert_allclose(got, one.predict(GRID, return_std=True), atol=1e-5)
+
+
+def test_diagonal_coregionalisation_is_independent_tasks():
+    """With W = 0 each task is a Gaussian process of its own, scaled by its kappa; also under EP."""
+    X, y, tasks = rows()
+    kappa = np.array([0.5, 1.0, 2.0, 0.1])
+    blocks = [Block(X[tasks == t], np.sign(y[tasks == t]), Probit(0.2)) for t in range(4)]
+    posterior = fit_coupled([Term(KERNEL, np.zeros((4, 2)), kappa)], blocks, X[::6])
+    total = 0.0
+    for t, block in enumerate(blocks):
+        own = ConstantKernel(kappa[t]) * KERNEL
+        alone, evidence, _ = fit_projection(own, block, block.X)
+        total += evidence
+        assert_allclose(predict_coupled(posterior, t, GRID), predict_latent(own, alone, GRID), atol=2e-3)
+    assert_allclose(posterior.log_evidence, total, rtol=1e-5)
+
+
+def test_one_task_ignores_the_coupling():
+    """With one task there is nothing to couple, and the model says so."""
+    X, y, _ = rows(n_tasks=1)
+    model = SparseGPRegressor(coupling="function", random_state=0).fit(X, y, tasks=np.zeros(len(X)))
+    assert model.coupling_.name == "kernel"
+    assert "nothing to couple" in model.coupling_.reason
+    plain = SparseGPRegressor(coupling="function", random_state=0).fit(X, y)
+    assert_allclose(plain.predict(X), SparseGPRegressor(random_state=0).fit(X, y).predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("coupling", ["function", "coregion"])
+def test_few_rows_borrow_from_the_others(coupling):
+    """A task with three rows, and one with none at all, follow the others where they have no rows."""
+    X, y, tasks = rows(n_tasks=6, n=20)
+    keep = (tasks != 5) | (np.arange(len(X)) % 20 < 3)
+    model = SparseGPRegressor(coupling=coupling, random_state=0).fit(X[keep], y[keep], tasks=tasks[keep])
+    model.add_task(None, None, 99)
+    truth = 2 * np.sin(GRID[:, 0])
+    apart = SparseGPRegressor(random_state=0).fit(X[keep], y[keep], tasks=tasks[keep])
+    worse = np.mean((apart.predict(GRID, tasks=np.full(9, 5)) - truth) ** 2)
+    for name in (5, 99):
+        error = np.mean((model.predict(GRID, tasks=np.full(9, name)) - truth) ** 2)
+        assert error < 0.15 < worse
+    assert model.task_correlation_.shape == (7, 7)
+    assert model.task_correlation_[0, 1] > 0.7
+
+
+def test_unlabeled_task_is_predicted_from_the_others():
+    """A task all of whose targets are NaN is known, and predicted as a new task would be."""
+    X, y, tasks = rows()
+    y = np.where(tasks == 2, np.nan, y)
+    for coupling in ("function", "coregion"):
+        model = SparseGPRegressor(coupling=coupling, random_state=0).fit(X, y, tasks=tasks)
+        model.add_task(None, None, 99)
+        assert_allclose(
+            model.predict(GRID, tasks=np.full(9, 2)),
+            model.predict(GRID, tasks=np.full(9, 99)),
+            atol=1e-8,
+        )
+
+
+def test_absorbed_rows_are_as_if_they_had_been_there():
+    """`partial_fit` with Gaussian noise gives the posterior of all rows on the same basis."""
+    X, y, tasks = rows()
+    first = np.arange(len(X)) % 3 > 0
+    options = {**FIXED, "n_active": 20, "random_state": 0, "selector": "entropy"}
+    model = SparseGPRegressor(KERNEL, coupling="function", **options)
+    model.fit(X[first], y[first], tasks=tasks[first])
+    before = model.log_evidence_
+    model.partial_fit(X[~first], y[~first], tasks=tasks[~first])
+    terms = model._model.parameters.terms()
+    blocks = [Block(X[tasks == t], y[tasks == t], model.noise_) for t in range(4)]
+    whole = fit_coupled(terms, blocks, model._model.posterior.Z)
+    assert_allclose(model.log_evidence_, whole.log_evidence, rtol=1e-5)
+    assert model.log_evidence_ != before
+    for t in range(4):
+        got = model.predict(GRID, tasks=np.full(9, t), return_std=True)
+        mean, var = predict_coupled(whole, t, GRID)
+        assert_allclose(got, [mean, np.sqrt(var)], atol=1e-5)
+
+
+def test_auto_says_what_it_chose_and_why():
+    """ "auto" couples tasks that share a function, leaves apart those that do not, and gives its scores."""
+    X, y, tasks = rows(n_tasks=6, n=15)
+    together = SparseGPRegressor(coupling="auto", random_state=0).fit(X, y, tasks=tasks)
+    assert together.coupling_.name in ("function", "coregion")
+    assert set(together.coupling_.scores) == {"kernel", "function", "coregion"}
+    assert together.coupling_.name in together.coupling_.reason
+    rng = np.random.default_rng(1)
+    C = ConstantKernel(1.0) * RBF(0.7)
+    y = np.concatenate(
+        [
+            rng.multivariate_normal(np.zeros(15), C(X[tasks == t]) + 0.01 * np.eye(15), method="cholesky")
+            for t in range(6)
+        ]
+    )
+    apart = SparseGPRegressor(coupling="auto", random_state=0).fit(X, y, tasks=tasks)
+    assert apart.coupling_.name == "kernel"
+    assert_allclose(apart.task_correlation_, np.eye(6))
+
+
+@pytest.mark.parametrize("coupling", ["function", CoregionCoupling(rank=2)], ids=str)
+def test_coupled_classifier_borrows_and_is_saved(coupling, tmp_path):
+    """A class boundary that is common is known to a task without rows; the model survives a file."""
+    X, y, tasks = rows(n_tasks=5, n=15)
+    labels = np.where(y > 0, "up", "down")
+    model = SparseGPClassifier(coupling=coupling, random_state=0).fit(X, labels, tasks=tasks)
+    model.add_task(None, None, 9)
+    inside = np.array([[-1.5], [1.5]])
+    assert model.predict(inside, tasks=[9, 9]).tolist() == ["down", "up"]
+    assert (np.abs(model.predict_proba(inside, tasks=[9, 9])[:, 1] - 0.5) > 0.25).all()
+    save(model, tmp_path / "m.glean")
+    again = load(tmp_path / "m.glean")
+    assert_allclose(again.predict_proba(X, tasks=tasks), model.predict_proba(X, tasks=tasks), rtol=1e-12)
+    assert again.coupling_ == model.coupling_
+    model.partial_fit(X[:2], labels[:2], tasks=[9, 9])
+    assert np.isfinite(model.log_evidence_)
+
+
+def test_covariance_between_tasks():
+    """`return_cov` correlates rows of different tasks, and its diagonal is the variance."""
+    X, y, tasks = rows()
+    model = SparseGPRegressor(KERNEL, coupling="function", **FIXED).fit(X, y, tasks=tasks)
+    two = np.array([[0.5], [0.5]])
+    _, cov = model.predict(two, tasks=[0, 1], return_cov=True)
+    _, std = model.predict(two, tasks=[0, 1], return_std=True)
+    assert_allclose(np.sqrt(np.diagonal(cov)), std, rtol=1e-8)
+    assert cov[0, 1] > 0
+    assert np.linalg.eigvalsh(cov)[0] > 0
+
+
+def test_bad_input_is_explained():
+    """Unknown names, ranks above the number of tasks, and couplings that cannot be combined."""
+    X, y, tasks = rows()
+    with pytest.raises(ValueError, match="coupling"):
+        SparseGPRegressor(coupling="functional").fit(X, y, tasks=tasks)
+    with pytest.raises(TaskError, match=r"rank=5.*4 tasks"):
+        SparseGPRegressor(coupling=CoregionCoupling(rank=5)).fit(X, y, tasks=tasks)
+    with pytest.raises(TaskError, match="at least one term"):
+        SparseGPRegressor(coupling=CoregionCoupling(n_terms=0)).fit(X, y, tasks=tasks)
+    with pytest.raises(ValueError, match="posterior='active'"):
+        SparseGPRegressor(coupling="function", posterior="active").fit(X, y, tasks=tasks)
+    model = SparseGPRegressor(coupling=CoregionCoupling(rank=5))
+    with pytest.raises(TaskError):
+        model.fit(X, y, tasks=tasks)
+    assert not hasattr(model, "tasks_")
