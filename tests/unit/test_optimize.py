@@ -58,6 +58,7 @@ def test_restarts_stay_near_and_inside_the_bounds():
     assert np.abs(first[1:, 0]).max() > 2.0
     assert first[:, 1].min() >= -1.0
     assert first[:, 1].max() <= 0.5
+    assert len(np.unique(first[:, 1])) == 41  # drawn inside, not clipped to a bound
 
 
 def test_restarts_find_the_better_of_two_minima():
