@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_blobs, make_moons
 
-from gleangp import SparseGPClassifier, SparseGPRegressor, plots
+from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPRegressor, plots
 from gleangp.exceptions import TaskError
 from gleangp.plots._base import shortened
 
@@ -99,6 +99,15 @@ def test_kernel_parameters(tasks_model):
     display = plots.KernelParametersDisplay.from_estimator(model)
     np.testing.assert_allclose(display.values[0], np.exp(model.kernel_.theta))
     assert len(set(display.names)) == len(display.names) == display.values.shape[1]
+
+
+def test_kernel_parameters_over_tasks(tasks_model):
+    """A model with a kernel for each task shows all of them."""
+    _, X, y, tasks = tasks_model
+    model = HierarchicalGPRegressor(optimizer=None).fit(X, y, tasks=tasks)
+    display = plots.KernelParametersDisplay.from_estimator(model)
+    assert len(display.values) == 3
+    np.testing.assert_allclose(display.values[1], np.exp(model.kernels_["b"].theta))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

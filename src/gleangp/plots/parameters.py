@@ -44,7 +44,7 @@ class KernelParametersDisplay(Display):
         Parameters
         ----------
         model : estimator
-            A fitted estimator with `kernel_`, or with `task_kernels_`, one for each task.
+            A fitted estimator with `kernel_`, or with `kernels_`, one for each task.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 
@@ -98,9 +98,8 @@ class KernelParametersDisplay(Display):
 
 
 def _kernels(model: Any) -> list[Kernel]:
-    if hasattr(model, "task_kernels_"):
-        kernels = model.task_kernels_
-        return list(kernels.values()) if isinstance(kernels, dict) else list(kernels)
+    if hasattr(model, "kernels_"):
+        return list(model.kernels_.values())
     kernel = model.kernel_
     return list(getattr(kernel, "kernels", [kernel]))  # a CompoundKernel has one per class
 

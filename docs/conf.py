@@ -1,0 +1,48 @@
+"""Sphinx configuration. `sphinx-build -W docs build/docs` from the root; needs the extra `docs`."""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from gleangp import __version__  # noqa: E402 the path above comes first
+
+project = "gleangp"
+author = "gleangp developers"
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["build", "_build", "Thumbs.db", "sg_execution_times.rst"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+autosummary_generate = True
+autodoc_typehints = "none"  # types are in the docstrings
+numpydoc_show_class_members = False
+numpydoc_validation_checks = set()
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"plot_",
+    "download_all_examples": False,
+    "show_signature": False,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme" if find_spec("pydata_sphinx_theme") else "alabaster"
+html_title = "gleangp"
+html_show_sourcelink = False
+html_theme_options = {"show_toc_level": 2} if html_theme == "pydata_sphinx_theme" else {}
