@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from gleangp import EntropySelector, SparseGPClassifier, SparseGPRegressor
+from gleangp import EntropySelector, SparseGPClassifier, SparseGPRegressor, TaskRelevance
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
 
@@ -164,6 +164,13 @@ def test_number_of_swaps(n_swaps):
         EntropySelector(n_swaps=n_swaps).select(
             RBF(), tasks(Gaussian(0.1), [9]), 3, rng=np.random.default_rng(0)
         )
+
+
+def test_inside_another_selector():
+    """A rule that makes every pick itself cannot be followed by swaps: said, not ignored."""
+    blocks = tasks(Gaussian(0.1), [9, 9])
+    with pytest.raises(ValueError, match="n_swaps=2: a choice that is made point by point"):
+        TaskRelevance(EntropySelector(n_swaps=2)).select(RBF(), blocks, 4, rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("posterior", ["projected", "active"])

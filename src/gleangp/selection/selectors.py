@@ -57,6 +57,11 @@ class EntropySelector(BaseEstimator):
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing taken yet."""
+        if self.n_swaps:
+            raise ValueError(
+                f"n_swaps={self.n_swaps}: a choice that is made point by point under another rule cannot be "
+                "swapped afterwards. Leave n_swaps=0 inside other selectors."
+            )
         return _greedy_runs(EntropyReduction(), kernel, blocks)
 
 
