@@ -11,7 +11,7 @@ from gleangp.learning.priors import LogNormal, Prior
 
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10
-_ROWS_PER_LENGTH_SCALE_COUPLED = 40
+_ROWS_PER_LENGTH_SCALE_COUPLED = 20
 _MOST_LENGTH_SCALES = 100
 _LEAST_ACTIVE = 200
 _WILD = 20.0  # times the spread of the middle half of a feature

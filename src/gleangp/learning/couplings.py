@@ -22,6 +22,7 @@ from gleangp.learning.parameters import Parameters
 from gleangp.learning.priors import LogNormal
 
 _LOADING_BOUND = 30.0
+_LOADING_SPREAD = 0.5
 _OWN_BOUNDS = (np.log(1e-6), np.log(1e3))
 _OWN_PRIOR = LogNormal(0.3, 2.0)
 
@@ -110,14 +111,18 @@ class CoupledParameters:
         return np.concatenate(parts)
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
-        """Priors of kernel and noise; loadings are standard normal, own weights log-normal."""
+        """Priors of kernel and noise; loadings are normal around equal tasks, own weights log-normal.
+
+        Around zero instead, tasks with few rows would be drawn away from the others.
+        """
         value, base_grad = self.base.log_prior(z[: self.n_base])
         gradient = np.concatenate([base_grad, np.zeros(len(z) - self.n_base)])
         at = self.n_base
         for W, kappa in zip(self.loadings, self.own, strict=True) if self.free else ():
-            w = z[at : at + W.size]
-            value -= 0.5 * float(w @ w) + 0.5 * W.size * np.log(2.0 * np.pi)
-            gradient[at : at + W.size] -= w
+            away = z[at : at + W.size].reshape(W.shape) - _alike(W.shape[1])
+            value -= 0.5 * float(np.sum((away / _LOADING_SPREAD) ** 2))
+            value -= W.size * np.log(_LOADING_SPREAD * np.sqrt(2.0 * np.pi))
+            gradient[at : at + W.size] -= away.ravel() / _LOADING_SPREAD**2
             at += W.size
             k = np.exp(z[at : at + len(kappa)])
             log_p, slope = _OWN_PRIOR.log_prob(k)
@@ -268,6 +273,11 @@ class KernelCoupling(BaseEstimator):
     def parameters(self, base: Parameters, n_tasks: int) -> CoupledParameters:
         """One term without loadings."""
         return CoupledParameters(base, (np.zeros((n_tasks, 0)),), (np.ones(n_tasks),), free=False)
+
+
+def _alike(rank: int) -> FloatArray:
+    """(R,) loadings of a task that is like all others: one shared function, and nothing of the rest."""
+    return np.eye(1, rank)[0]
 
 
 def split_sum(kernel: Kernel, n_parts: int) -> list[Kernel]:
