@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gleangp import exceptions, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
+    from gleangp.estimators._ordinal import SparseGPOrdinal
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
     from gleangp.estimators._shared_latent_regressor import SharedLatentGPRegressor
     from gleangp.estimators._sparse_classifier import SparseGPClassifier
@@ -53,6 +54,7 @@ __all__ = [
     "SharedLatentGPClassifier",
     "SharedLatentGPRegressor",
     "SparseGPClassifier",
+    "SparseGPOrdinal",
     "SparseGPRegressor",
     "TaskColumn",
     "TaskRelevance",
@@ -87,6 +89,7 @@ _HOME = {
     "SharedLatentGPClassifier": "gleangp.estimators._shared_latent_classifier",
     "SharedLatentGPRegressor": "gleangp.estimators._shared_latent_regressor",
     "SparseGPClassifier": "gleangp.estimators._sparse_classifier",
+    "SparseGPOrdinal": "gleangp.estimators._ordinal",
     "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",
     "TaskRelevance": "gleangp.selection.relevance",

@@ -30,6 +30,7 @@ PUBLIC = [
     "SharedLatentGPClassifier",
     "SharedLatentGPRegressor",
     "SparseGPClassifier",
+    "SparseGPOrdinal",
     "SparseGPRegressor",
     "TaskColumn",
     "TaskRelevance",

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel
+from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
-from gleangp.learning.priors import LogNormal, Prior
+from gleangp.learning.priors import Gamma, LogNormal, Prior
 
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10
 _ROWS_PER_LENGTH_SCALE_COUPLED = 20
 _MOST_LENGTH_SCALES = 100
+_NEIGHBOUR = 15
 _LEAST_ACTIVE = 200
 _WILD = 20.0  # times the spread of the middle half of a feature
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
@@ -70,6 +72,40 @@ def _spread(X: FloatArray) -> FloatArray:
 def _one_length_scale(spread: FloatArray) -> Kernel:
     start = np.sqrt(len(spread))
     return ScaledInputs(RBF(start, (1e-2 * start, 1e3 * start)), 1.0 / spread, scales_bounds="fixed")
+
+
+def null_category_kernel(X: FloatArray) -> Kernel:
+    """`C * RBF` on standardised features, with the length scale at which neighbours are alike.
+
+    Labels spread from row to row, so learning must start where rows know their neighbours and not yet
+    the other class: at the median distance of a row to its fifteenth neighbour.
+    """
+    spread = _spread(X)
+    start = _neighbour_distance(X / spread)
+    inner = RBF(start, (1e-2 * start, 1e3 * start))
+    return ConstantKernel(1.0, (1e-4, 1e4)) * ScaledInputs(inner, 1.0 / spread, scales_bounds="fixed")
+
+
+def _neighbour_distance(X: FloatArray) -> float:
+    """Median distance of (at most 2000) rows to their fifteenth neighbour; 1 where rows are all alike."""
+    if len(X) < 2:
+        return 1.0
+    k = min(_NEIGHBOUR, len(X) - 1)
+    some = X[:: -(-len(X) // 2000)]
+    distance = NearestNeighbors(n_neighbors=k + 1).fit(X).kneighbors(some)[0][:, -1]
+    return float(np.median(distance)) or float(np.max(distance)) or 1.0
+
+
+def variance_priors(kernel: Kernel) -> dict[str, Prior]:
+    """The exponential prior on process variances of Lawrence, Platt & Jordan 2005, section 4.3.
+
+    Without it a growing variance shrinks the null category to nothing.
+    """
+    return {
+        h.name: Gamma(1.0, 1.0)
+        for h in kernel.hyperparameters
+        if not h.fixed and h.name.split("__")[-1] in ("constant_value", "noise_level")
+    }
 
 
 def _around(scales, p):

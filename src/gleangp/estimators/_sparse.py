@@ -117,6 +117,18 @@ class SparseGPMixin:
         named = {"function": function, "coregion": CoregionCoupling()}
         return (named[self.coupling] if isinstance(self.coupling, str) else self.coupling,)
 
+    def _refuse_with_coupling(self, n_tasks: int, **asked: bool) -> None:
+        """Raise for what needs tasks that share the kernel alone."""
+        if self.coupling == "kernel" or n_tasks == 1:
+            return
+        for name, wanted in asked.items():
+            if wanted:
+                raise ValueError(
+                    f"coupling={self.coupling!r} with {name}: tasks whose functions are coupled have one "
+                    "basis for all, which neither grows by virtual points nor keeps rows silent. Use "
+                    "coupling='kernel'."
+                )
+
     def _default_kernel(self, X, *, offset: bool) -> Kernel:
         coupled = self.coupling != "kernel" and self.tasks_ is not None
         return default_kernel(X, offset=offset, coupled=coupled)

@@ -1,4 +1,4 @@
-"""`SparseGPClassifier`: probit noise, two classes or more, one task or many."""
+"""`SparseGPClassifier`: two classes or more, one task or many, all rows labelled or only some."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._defaults import default_priors
+from gleangp.estimators._defaults import (
+    default_priors,
+    null_category_kernel,
+    variance_priors,
+)
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
+from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
@@ -26,9 +31,14 @@ from gleangp.learning.sparse_model import (
     add_task,
     predict_tasks,
 )
-from gleangp.noise import Probit
+from gleangp.learning.virtual_vectors import add_virtual_vectors
+from gleangp.noise import NullCategory, Probit
 from gleangp.parallel import in_parallel
 from gleangp.tasks import blocks_of_rows
+
+# Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
+# make expectation propagation swing, softer ones let rows stay inside.
+_SOFT_STEP = 0.01
 
 
 class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
@@ -59,8 +69,10 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         None keeps the kernel and the noise as they are given.
-    learn_noise : bool, default=True
-        Learn the bias of the noise model.
+    learn_noise : bool or sequence of str, default=True
+        Learn the parameters of the noise model: its bias, and for the null category with
+        `posterior="projected"` also the variance that softens its steps. Or the names of those to
+        learn, such as ("bias", "gamma_minus", "gamma_plus"). See Notes.
     n_rounds : int, default=5
         Most rounds of "select points, then learn the kernel".
     n_restarts : int, default=0
@@ -68,6 +80,13 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     priors : dict, default=None
         Hyperparameter name (as in `kernel.hyperparameters`) -> prior. None: weak ones on the default
         kernel.
+    unlabeled : object, default=None
+        The label of rows that carry none (-1 in scikit-learn's own semi-supervised estimators). Such rows
+        speak through the null-category noise model. None: every label is a class.
+    invariances : callable or list of callables, default=None
+        Each takes rows and gives as many transformed rows that mean the same, such as
+        `translations((16, 16))`. Transformed copies of the active points (virtual informative
+        vectors) compete for the active set. Rows come without the task column.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
     n_jobs : int, default=None
@@ -83,7 +102,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Class labels.
     kernel_ : Kernel
         With the learnt parameters; with more than two classes a `CompoundKernel` of one per class.
-    noise_ : gleangp.noise.Probit or list
+    noise_ : gleangp.noise.Probit, gleangp.noise.NullCategory or list
         The fitted noise, one per class with more than two classes.
     tasks_ : ndarray or None
         Names of the tasks.
@@ -98,6 +117,11 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Score of each when it was included: nats, or with `GraphSelector` its degree.
     site_mean_, site_precision_ : ndarray of shape (d,)
         Gaussian stand-ins of the noise at the active points.
+    active_virtual_ : ndarray of shape (d,)
+        Which invariance made each active point of the row in `active_`; -1 for the row itself.
+    n_silent_ : int
+        Rows that the null category left without a say, because they could belong to either side: of all
+        rows for "projected", of the active points for "active"; with more than two classes, the sum.
     log_evidence_ : float
         Log evidence (for "projected", the lower bound over all rows); the sum over classes.
     n_rounds_ : int
@@ -120,6 +144,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     those of independent detectors given that exactly one fires: proportional to p / (1 - p).
     A task in which only one class occurs is usable: it tells where that class is.
 
+    With unlabelled rows (LPJ05, section 4) there is a region between the classes, of width one in the
+    latent function, from which no rows come. An unlabelled row near the boundary pushes it
+    away, to where rows are thin. The probability that a label is missing is the share of unlabelled rows
+    unless it is learnt. Process variances get an exponential prior, without which the region would shrink
+    to nothing. The model has many fixed points: labels spread from the labelled rows to their neighbours, and
+    learning goes on from there, so the length scale of a `kernel` of your own should start near the
+    distance of neighbours. A row that could still belong to either side is silent and counted in
+    `n_silent_`. Without unlabelled rows in `y` the noise is probit, whatever `unlabeled` says; the null
+    category given labels alone would be a probit whose boundary is half a width further away.
+
     References
     ----------
     Lawrence & Platt 2004; Lawrence, Platt & Jordan 2005; Hensman, Matthews & Ghahramani 2015.
@@ -140,7 +174,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         **SHARED_CONSTRAINTS,
         "selector": [*SHARED_CONSTRAINTS["selector"], None],
         "sites": [StrOptions({"adf", "ep"})],
-        "learn_noise": ["boolean"],
+        "learn_noise": ["boolean", "array-like"],
+        "unlabeled": "no_validation",
+        "invariances": [callable, "array-like", None],
     }
 
     _fitted_parts = ("_models", "classes_")
@@ -155,10 +191,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         posterior: str = "projected",
         sites: str = "adf",
         optimizer: str | None = "l-bfgs-b",
-        learn_noise: bool = True,
+        learn_noise: Any = True,
         n_rounds: int = 5,
         n_restarts: int = 0,
         priors: dict[str, Any] | None = None,
+        unlabeled: Any = None,
+        invariances: Any = None,
         task: str | int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -175,6 +213,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.n_rounds = n_rounds
         self.n_restarts = n_restarts
         self.priors = priors
+        self.unlabeled = unlabeled
+        self.invariances = invariances
         self.task = task
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -189,7 +229,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         X : frame or array-like of shape (n, p)
             Inputs, with the task column if `task` names one.
         y : array-like of shape (n,)
-            Class labels.
+            Class labels; `unlabeled` in rows without one.
         tasks : array-like of shape (n,), default=None
             Task of each row. None, and no task column: one task.
 
@@ -200,8 +240,11 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y = check_class_target(y, len(X))
-            self.classes_, y_codes = encode_classes(y, split_unlabeled(y, None))
+            labeled = split_unlabeled(y, self.unlabeled)
+            self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
+            invariances = check_invariances(self.invariances)
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            self._refuse_with_coupling(n_tasks, unlabeled=not labeled.all(), invariances=bool(invariances))
             rows = blocks_of_rows(codes, n_tasks)
             settings = self._settings(
                 [len(r) for r in rows],
@@ -212,7 +255,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             )
             streams = generator_from(self.random_state).spawn(self._n_models)
             jobs = [
-                (self._parameters(X, signs), X, signs, rows, settings, stream)
+                (self._parameters(X, signs), X, signs, rows, settings, stream, invariances)
                 for signs, stream in zip(self._signs(y_codes), streams, strict=True)
             ]
             self._store(in_parallel(_fit_one, jobs, self.n_jobs if len(jobs) > 1 else None))
@@ -257,7 +300,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         margins = np.column_stack(
             [
-                (mean + model.noise.bias) / np.sqrt(var + model.noise.slope**-2.0)
+                model.noise.margin(mean, var)
                 for model, mean, var in self._latent(X, tasks)
             ]
         )
@@ -364,18 +407,37 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         return {"n_jobs": self.n_jobs if self._n_models == 1 else None}
 
     def _signs(self, y_codes: IntArray) -> list[FloatArray]:
-        """Targets -1 / +1 of every binary problem."""
+        """Targets -1 / +1 of every binary problem, 0 in unlabeled rows."""
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        return [np.where(y_codes == c, 1.0, -1.0) for c in positives]
+        return [np.where(y_codes < 0, 0.0, np.where(y_codes == c, 1.0, -1.0)) for c in positives]
 
     def _parameters(self, X: FloatArray, signs: FloatArray) -> Parameters:
-        kernel = self._start_kernel(lambda: self._default_kernel(X, offset=True))
-        priors = self.priors
-        if priors is None:
-            priors = default_priors(kernel) if self.kernel is None else {}
-        share = (np.sum(signs > 0) + 1.0) / (len(signs) + 2.0)
-        noise = Probit(bias=float(ndtri(share)))
-        return self._check_priors(Parameters(kernel, noise, ("bias",) if self.learn_noise else (), priors))
+        missing = float(np.mean(signs == 0.0))
+        share = (np.sum(signs > 0) + 1.0) / (np.sum(signs != 0.0) + 2.0)
+        bias = float(ndtri(share))
+        if missing > 0.0:
+            kernel = self._start_kernel(lambda: null_category_kernel(X))
+            own_priors = variance_priors(kernel)
+            noise: Any = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
+            usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
+        else:
+            kernel = self._start_kernel(lambda: self._default_kernel(X, offset=True))
+            own_priors = default_priors(kernel) if self.kernel is None else {}
+            noise, usual = Probit(bias), ("bias",)
+        priors = own_priors if self.priors is None else self.priors
+        return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
+
+    def _names_to_learn(self, noise: Any, usual: tuple[str, ...]) -> tuple[str, ...]:
+        if isinstance(self.learn_noise, bool | np.bool_):
+            return usual if self.learn_noise else ()
+        names = tuple(self.learn_noise)
+        unknown = [name for name in names if name not in noise.parameters]
+        if unknown:
+            raise ValueError(
+                f"learn_noise has {unknown}, but {type(noise).__name__} has the parameters "
+                f"{list(noise.parameters)}. Name some of those, or give True or False."
+            )
+        return names
 
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
         check_is_fitted(self)
@@ -384,11 +446,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""
-        parts = [
-            (model.noise.log_partition(1.0, mean, var)[0], model.noise.log_partition(-1.0, mean, var)[0])
-            for model, mean, var in self._latent(X, tasks)
-        ]
-        log_p, log_q = zip(*parts, strict=True)
+        parts = [model.noise.class_log_prob(mean, var) for model, mean, var in self._latent(X, tasks)]
+        log_q, log_p = zip(*parts, strict=True)
         return np.column_stack(log_p), np.column_stack(log_q)
 
     def _check_new_rows(self, X: Any) -> FloatArray:
@@ -406,14 +465,22 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         if n_rows == 0:
             return np.zeros(0, dtype=np.intp)
         y = check_class_target(y, n_rows)
-        split_unlabeled(y, None)
+        labeled = split_unlabeled(y, self.unlabeled)
+        if not labeled.all() and not isinstance(self._models[0].noise, NullCategory):
+            raise LabelError(
+                f"y has {np.sum(~labeled)} unlabeled rows (unlabeled={self.unlabeled!r}), but fit had none, "
+                "so the model has no null category. Fit again with unlabeled rows."
+            )
+        codes = np.full(n_rows, -1)
+        y = y[labeled]
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise LabelError(
                 f"y has classes that fit did not see: {unknown.tolist()}. Known classes: "
                 f"{self.classes_.tolist()}. Fit again with rows of the new ones."
             )
-        return np.searchsorted(self.classes_, y)
+        codes[labeled] = np.searchsorted(self.classes_, y)
+        return codes
 
     def _store(self, models: list[Any]) -> None:
         self._models = models
@@ -426,10 +493,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             ("active_gain_", "gain"),
             ("site_mean_", "site_mean"),
             ("site_precision_", "site_precision"),
+            ("active_virtual_", "virtual"),
         ):
             values = [getattr(m, name) for m in models]
             setattr(self, attribute, values[0] if binary else values)
         self.log_evidence_ = float(sum(m.log_evidence for m in models))
+        self.n_silent_ = sum(m.n_silent for m in models)
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
         self._store_coupling(models)
@@ -442,6 +511,11 @@ def _fit_one(
     rows: list[IntArray],
     settings: Settings,
     rng: np.random.Generator,
+    invariances: list,
 ) -> Any:
     blocks = [Block(X[r], signs[r], parameters.noise) for r in rows]
-    return fit_tasks(parameters, blocks, rows, len(X), settings, rng)
+    model = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
+    if not invariances:
+        return model
+    seed = int(rng.integers(2**31))
+    return add_virtual_vectors(model, blocks, rows, invariances, settings, seed)

@@ -17,6 +17,7 @@ from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
+from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
 from gleangp.learning.coupled_model import fit_tasks
@@ -27,6 +28,7 @@ from gleangp.learning.sparse_model import (
     predict_tasks,
     predict_tasks_cov,
 )
+from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.noise import Gaussian
 from gleangp.tasks import blocks_of_rows
 
@@ -79,6 +81,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     noise_variance : float or array-like of shape (n,), default=None
         None: learnt; but if the kernel has a `WhiteKernel`, that is the noise. A number fixes it;
         an array gives every row its own known variance. In the units of the kernel.
+    invariances : callable or list of callables, default=None
+        Each takes rows and gives as many transformed rows that have the same target. Transformed copies
+        of the active points (virtual informative vectors; LPJ05, section 6) compete for the active set.
+        Rows come without the task column.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
     n_jobs : int, default=None
@@ -104,6 +110,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Rows of the training set in order of inclusion; rows added later count on from its end.
     active_gain_ : ndarray of shape (d,)
         Score of each when it was included: nats, or with `GraphSelector` its degree.
+    active_virtual_ : ndarray of shape (d,)
+        Which invariance made each active point of the row in `active_`; -1 for the row itself.
     site_mean_, site_precision_ : ndarray of shape (d,)
         Gaussian stand-ins of the noise at the active points.
     log_evidence_ : float
@@ -147,6 +155,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         **SHARED_CONSTRAINTS,
         "move_basis": ["boolean", StrOptions({"auto"})],
         "normalize_y": ["boolean"],
+        "invariances": [callable, "array-like", None],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
     }
 
@@ -167,6 +176,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         priors: dict[str, Any] | None = None,
         normalize_y: bool = True,
         noise_variance: Any = None,
+        invariances: Any = None,
         task: str | int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -184,6 +194,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.priors = priors
         self.normalize_y = normalize_y
         self.noise_variance = noise_variance
+        self.invariances = invariances
         self.task = task
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -224,7 +235,13 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
                 move_basis=self.move_basis,
             )
             rng = generator_from(self.random_state)
-            self._store(fit_tasks(parameters, blocks, rows, len(X), settings, rng))
+            invariances = check_invariances(self.invariances)
+            self._refuse_with_coupling(n_tasks, invariances=bool(invariances))
+            model = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
+            if invariances:
+                seed = int(rng.integers(2**31))
+                model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
+            self._store(model)
             self._warn_about(self._model)
         return self
 
@@ -424,6 +441,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.noise_ = model.noise
         self.active_ = model.active
         self.active_gain_ = model.gain
+        self.active_virtual_ = model.virtual
         self.site_mean_ = model.site_mean
         self.site_precision_ = model.site_precision
         self.log_evidence_ = model.log_evidence

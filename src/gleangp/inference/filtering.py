@@ -9,8 +9,11 @@ and so in the column of the point itself.
 Policy for precisions that are not positive ("silent sites"). A log-concave noise model can give a
 `nu` that underflows; it is floored at 2**-52, where the site is as good as absent and its mean is
 still finite. For a model that is not log-concave, `nu <= 0` with `g` of order one has no Gaussian
-site at all: the point is taken in with g = 0 and the floor, so that it says nothing, and it is
-counted in `n_silent`.
+site at all, and a `nu` just above zero has one whose mean g / nu is absurdly far away. The sites
+stand in for probabilities, so the test is their peak, log_z + (log(1 + precision var) + g^2 / nu) / 2:
+log-concave models stay below e, and a site that would peak higher is no stand-in. Such a point is
+taken in with g = 0 and the floor, so that it says nothing, is counted in `n_silent`, and selection
+prefers any point that speaks.
 """
 
 from __future__ import annotations
@@ -27,6 +30,16 @@ from gleangp.inference.block import Block
 from gleangp.noise import NoiseModel
 
 PRECISION_FLOOR = 2.0**-52
+_HIGHEST_PEAK = 1.0  # log of the largest value of a site that stands in for a probability
+
+
+def speaks(log_z: FloatArray, g: FloatArray, nu: FloatArray, var: FloatArray) -> np.ndarray:
+    """Which rows of a model that is not log-concave have a sound Gaussian site (see above)."""
+    positive = nu > PRECISION_FLOOR
+    safe = np.where(positive, nu, 1.0)
+    # 1 + precision var = 1 / (1 - nu var), by LPJ05 eq. 17
+    peak = log_z + 0.5 * (g * g / safe - np.log1p(-np.minimum(safe * var, 1.0 - 2.0**-53)))
+    return positive & (peak <= _HIGHEST_PEAK)
 # How far below zero rounding can take a variance, relative to the largest prior variance.
 _ROUNDING = 1e-6
 
@@ -101,12 +114,9 @@ class Filter:
     def moments(self, n: int) -> Inclusion:
         """What including row n now would mean, after the policy for silent sites."""
         one = np.array([n])
-        _, g, nu = self.noise.at(one).log_partition(self.y[one], self.mean[one], self.var[one])
-        g, nu, silent = float(g[0]), float(nu[0]), False
-        if nu < PRECISION_FLOOR:
-            if not self.noise.log_concave:
-                g, silent = 0.0, True
-            nu = PRECISION_FLOOR
+        log_z, g, nu = self.noise.at(one).log_partition(self.y[one], self.mean[one], self.var[one])
+        silent = not (self.noise.log_concave or speaks(log_z, g, nu, self.var[one])[0])
+        g, nu = (0.0, PRECISION_FLOOR) if silent else (float(g[0]), max(float(nu[0]), PRECISION_FLOOR))
         return Inclusion(n, float(self.mean[n]), float(self.var[n]), g, nu, silent)
 
     def include(self, n: int, prior_column: FloatArray) -> None:

@@ -2,12 +2,17 @@
 
 Minka 2001; the parallel schedule costs one factorisation a sweep. Sites are kept in natural form,
 exp(shift g - precision g^2 / 2), where a row that says nothing is simply zero.
+
+Noise that is not log-concave: a row whose moments would widen the posterior (nu <= 0) is silent, its site
+zero, until others have moved it to one side (Lawrence, Platt & Jordan 2005, section 4.3: "set a
+negative variance to zero"). Such a model has several fixed points, and which one is found depends on the
+start; sites that do not settle give no evidence at all (NaN) rather than a wrong one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +22,8 @@ from gleangp.inference.block import Block
 
 _MAX_SWEEPS = 60
 _TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
+_FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
+_UNSETTLED = 1e-3  # change of the evidence, relative, from which it is not one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +32,11 @@ class RowSites:
 
     precision: FloatArray  # (n,)
     shift: FloatArray  # (n,) precision * site mean
+    n_silent: int = 0  # rows that say nothing because the noise model would widen the posterior
+
+    def at(self, rows) -> RowSites:
+        """The sites of some rows."""
+        return RowSites(self.precision[rows], self.shift[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +78,7 @@ def sweep_rows(
     n = len(block)
     sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
     step, last_move, last_evidence = 1.0, None, np.inf
-    for _ in range(_MAX_SWEEPS):
+    for sweep in range(_MAX_SWEEPS):
         now = marginals(sites)
         # What is left of a marginal without its own site; never quite nothing, whatever rounding says.
         left = np.maximum(1.0 - sites.precision * now.var, 1e-12)
@@ -74,15 +86,22 @@ def sweep_rows(
         cavity_mean = (now.mean - now.var * sites.shift) / left
         log_z, g, nu = block.noise.log_partition(block.y, cavity_mean, cavity_var + spread)
         evidence = _log_evidence(sites, now, cavity_mean, cavity_var, log_z)
-        if abs(evidence - last_evidence) <= tol * (1.0 + abs(evidence)):
+        change, last_evidence = evidence - last_evidence, evidence
+        if abs(change) <= tol * (1.0 + abs(evidence)):
             break
         target = _wanted_sites(g, nu, cavity_mean, cavity_var)
         move = target.precision - sites.precision
         if last_move is not None:
             kept = float(move @ last_move) / max(float(last_move @ last_move), 1e-300)
             step = min(max(step / max(1.0 - kept, 0.5), 0.25), 1.0)
+        if not block.noise.log_concave:
+            step *= min(1.0, _FULL_STEPS / (sweep + 1.0))
         sites = RowSites(sites.precision + step * move, sites.shift + step * (target.shift - sites.shift))
-        last_move, last_evidence = move, evidence
+        last_move = move
+    if not block.noise.log_concave:
+        sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
+        if not abs(change) <= _UNSETTLED * (1.0 + abs(evidence)):
+            evidence = np.nan
     return Swept(sites, now, evidence, cavity_mean, cavity_var + spread, g, nu)
 
 

@@ -89,6 +89,11 @@ class CoupledModel:
         return 0
 
     @property
+    def virtual(self) -> IntArray:
+        """(d,) -1: no active point is a transformed copy."""
+        return np.full(len(self.active), -1, dtype=np.intp)
+
+    @property
     def task_correlation(self) -> FloatArray:
         """(M, M) correlation of the tasks' functions under the learnt prior."""
         return self.parameters.correlation(self.posterior.Z)

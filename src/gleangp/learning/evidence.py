@@ -73,12 +73,17 @@ class ActiveSiteEvidence:
 
 
 class ProjectedEvidence:
-    """sum over tasks of the variational bound of all rows; sites warm-start from call to call."""
+    """sum over tasks of the variational bound of all rows; sites warm-start from call to call.
 
-    def __init__(self, blocks: list[Block], bases: list[FloatArray]):
+    Noise that is not log-concave has several fixed points. Every call then starts from the sites of the
+    best call so far, so that a far step of a line search cannot lead to another one for good.
+    """
+
+    def __init__(self, blocks: list[Block], bases: list[FloatArray], start: list[RowSites] | None = None):
         self.blocks = blocks
         self.bases = bases
-        self._sites: list[RowSites | None] = [None] * len(blocks)
+        self.sites: list[RowSites | None] = [None] * len(blocks) if start is None else list(start)
+        self._best = -np.inf
 
     def slack(self, kernel) -> float:
         """Nats by which the collapsed bound falls short for what the basis cannot express."""
@@ -87,15 +92,16 @@ class ProjectedEvidence:
         return sum(unexplained_nats(kernel, b, Z) for b, Z in zip(self.blocks, self.bases, strict=True))
 
     def __call__(self, kernel, noise_values):
-        value, theta_grad, noise_grads = 0.0, np.zeros(kernel.n_dims), []
+        value, theta_grad, noise_grads, sites = 0.0, np.zeros(kernel.n_dims), [], []
         for t, (block, Z) in enumerate(zip(self.blocks, self.bases, strict=True)):
             block = replace(block, noise=replace(block.noise, **noise_values))
-            evidence = projected_evidence(kernel, block, Z, self._sites[t])
-            if block.noise.precision_depends_on_mean:
-                self._sites[t] = evidence.sites
+            evidence = projected_evidence(kernel, block, Z, self.sites[t])
+            sites.append(evidence.sites if block.noise.precision_depends_on_mean else None)
             value += evidence.value
             theta_grad += evidence.theta_grad
             noise_grads.append(evidence.noise_grad)
+        if self.blocks[0].noise.log_concave or value > self._best:
+            self.sites, self._best = sites, value
         grads = {name: _stack([g[name] for g in noise_grads]) for name in noise_grads[0]}
         return value, theta_grad, grads
 

@@ -28,6 +28,7 @@ from gleangp.inference.posterior import (
     training_marginals,
 )
 from gleangp.inference.projected import fit_projection, unexplained_nats
+from gleangp.inference.row_ep import RowSites
 from gleangp.learning.evidence import (
     ActiveGaussianEvidence,
     ActiveSiteEvidence,
@@ -132,9 +133,12 @@ def learn_shared_kernel(
     if not (settings.optimize and (parameters.n_kernel or parameters.learn_noise)):
         return _finish(parameters, blocks, None, settings, seed, _Course(0, True, 0.0))
     if settings.posterior == "projected" or exact:
+        start = None
+        if not all(b.noise.log_concave for b in blocks):
+            start = _first_sites(parameters, blocks, settings, seed)
         for part in _parts(blocks, exact):
-            parameters = _learn_on_part(parameters, blocks, part, settings, rng)
-        return _climb(parameters, blocks, settings, seed, rng)
+            parameters = _learn_on_part(parameters, blocks, part, settings, rng, start)
+        return _climb(parameters, blocks, settings, seed, rng, start)
     return _alternate(parameters, blocks, settings, seed, rng)
 
 
@@ -147,7 +151,17 @@ class _Course:
     last_change: float
 
 
-def _climb(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
+def _first_sites(parameters, blocks, settings, seed) -> list[RowSites]:
+    """Sites of all rows under the kernel that learning starts from.
+
+    Noise that is not log-concave has several fixed points, and learning follows the one it starts in.
+    """
+    selection = choose_points(parameters.kernel, blocks, settings, seed)
+    bases = [b.X[a[: settings.n_learning]] for b, a in zip(blocks, selection.active, strict=True)]
+    return [fit_projection(parameters.kernel, b, Z)[2] for b, Z in zip(blocks, bases, strict=True)]
+
+
+def _climb(parameters, blocks, settings, seed, rng, start=None) -> SharedKernelFit:
     """Rounds whose evidence is that of all rows, so that it can only rise.
 
     A new selection is taken only if it raises the evidence at the parameters learnt so far. Where the
@@ -158,23 +172,25 @@ def _climb(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
     while n_rounds < settings.n_rounds and not settled:
         blocks = _with_noise(blocks, parameters)
         candidate = choose_points(parameters.kernel, blocks, settings, seed)
-        evidence = _evidence(parameters.kernel, blocks, candidate, settings)
+        evidence = _evidence(parameters.kernel, blocks, candidate, settings, start)
         if n_rounds == 0 and evidence.slack(parameters.kernel) > _TIGHT * n_rows:
-            return _finish(parameters, blocks, candidate, settings, seed, _Course(1, True, 0.0))
-        if n_rounds > 0 and _value_at(parameters, evidence) <= value + settings.tol * n_rows:
+            return _finish(parameters, blocks, candidate, settings, seed, _Course(1, True, 0.0), start)
+        if n_rounds > 0 and not _value_at(parameters, evidence) > value + settings.tol * n_rows:
             settled = True
             break
         n_rounds += 1
         selection = candidate
         optimum = _maximize(parameters, evidence, settings, rng, settings.n_restarts if n_rounds == 1 else 0)
         parameters = parameters.with_values(optimum.theta)
+        if start is not None:
+            start = evidence.sites
         change, value = -optimum.value - value, -optimum.value
         settings.report(n_rounds, value)
         settled = optimum.converged and isinstance(evidence, ActiveGaussianEvidence)
     # Rounds that ran out while each still gained a little are not worth a warning.
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
     course = _Course(n_rounds, settled and optimum.converged, change)
-    return _finish(parameters, blocks, selection, settings, seed, course)
+    return _finish(parameters, blocks, selection, settings, seed, course, start)
 
 
 def _alternate(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
@@ -195,22 +211,29 @@ def _alternate(parameters, blocks, settings, seed, rng) -> SharedKernelFit:
 
 
 def fit_blocks(
-    kernel, blocks: list[Block], selection: Selection, settings: Settings
+    kernel,
+    blocks: list[Block],
+    selection: Selection,
+    settings: Settings,
+    start: list[RowSites] | None = None,
 ) -> tuple[list[TaskPosterior], list[Sites], float]:
-    """Posterior and sites of every task for given active points, and the log evidence."""
+    """Posterior and sites of every task for given active points, and the log evidence.
+
+    `start` are sites of all rows to begin from, for the projection of noise with several fixed points.
+    """
     posteriors, all_sites, log_evidence = [], [], 0.0
     for t, block in enumerate(blocks):
         active = selection.active[t]
         kept = block.at(active)
         if settings.posterior == "projected" and not _exact_block(block, active):
-            posterior, value, rows_sites = fit_projection(
-                kernel, block, _basis(kernel, block, kept.X, settings)
-            )
+            first = None if start is None else start[t]
+            basis = _basis(kernel, block, kept.X, settings)
+            posterior, value, rows_sites = fit_projection(kernel, block, basis, first)
             precision = rows_sites.precision[active]
             mean = np.divide(
                 rows_sites.shift[active], precision, out=np.zeros(len(active)), where=precision > 0
             )
-            sites = Sites(mean, precision)
+            sites = Sites(mean, precision, rows_sites.n_silent)
         else:
             sites, value = _active_sites(kernel, kept, selection, t, settings)
             posterior = posterior_from_sites(kernel, kept.X, sites)
@@ -243,12 +266,12 @@ def choose_points(kernel, blocks, settings: Settings, seed: int) -> Selection:
     )
 
 
-def _learn_once(parameters, blocks, settings, seed, rng, round_) -> tuple[Optimum, Parameters]:
+def _learn_once(parameters, blocks, settings, seed, rng, round_, start=None) -> tuple[Optimum, Parameters]:
     """Select, then learn: kernel and noise together, or one after the other where sites are held."""
     blocks = _with_noise(blocks, parameters)
     n_restarts = settings.n_restarts if round_ == 1 else 0
     selection = choose_points(parameters.kernel, blocks, settings, seed)
-    evidence = _evidence(parameters.kernel, blocks, selection, settings)
+    evidence = _evidence(parameters.kernel, blocks, selection, settings, start)
     if not isinstance(evidence, ActiveSiteEvidence):
         optimum = _maximize(parameters, evidence, settings, rng, n_restarts)
         return optimum, parameters.with_values(optimum.theta)
@@ -282,13 +305,13 @@ def _learn_noise(parameters, blocks, settings, seed) -> Parameters:
     return replace(noise_only.with_values(optimum.theta), kernel=parameters.kernel)
 
 
-def _evidence(kernel, blocks, selection: Selection, settings):
+def _evidence(kernel, blocks, selection: Selection, settings, start=None):
     """The objective of a round, for given active points."""
     if _is_exact(blocks, settings):
         return ActiveGaussianEvidence(kernel, blocks)
     kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
     if settings.posterior == "projected":
-        return ProjectedEvidence(blocks, [b.X[: settings.n_learning] for b in kept])
+        return ProjectedEvidence(blocks, [b.X[: settings.n_learning] for b in kept], start)
     if not blocks[0].noise.precision_depends_on_mean:
         return ActiveGaussianEvidence(kernel, kept)
     sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
@@ -334,35 +357,46 @@ def _parts(blocks: list[Block], exact: bool) -> list[int]:
     return sorted({min(n_rows, _FIRST_PART), min(n_rows, _SECOND_PART)})
 
 
-def _learn_on_part(parameters, blocks, n_part, settings, rng) -> Parameters:
+def _learn_on_part(parameters, blocks, n_part, settings, rng, start=None) -> Parameters:
     """Parameters learnt on a random part of the rows: exactly for Gaussian noise, else on a small basis."""
-    part = _some_rows(_with_noise(blocks, parameters), n_part, rng)
+    chosen = _some_rows(_with_noise(blocks, parameters), n_part, rng)
+    part = [_with_noise(blocks, parameters)[t].at(rows) for t, rows in chosen]
+    if start is not None:
+        start = [start[t].at(rows) for t, rows in chosen]
     gaussian = not any(b.noise.precision_depends_on_mean for b in part)
     n_active = sum(len(b) for b in part) if gaussian else min(settings.n_active, n_part // 2)
     # Other selectors may ask more of a task than its few rows here can give.
     small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
-    return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1)[1]
+    return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1, start)[1]
 
 
-def _some_rows(blocks: list[Block], n_part: int, rng) -> list[Block]:
-    """Random rows of random tasks, at most a quarter of them from one task where the others have enough."""
+def _some_rows(blocks: list[Block], n_part: int, rng) -> list[tuple[int, IntArray]]:
+    """Random rows of random tasks, at most a quarter of them from one task where the others have enough.
+
+    Where the noise model knows rows without a label, those with one come first.
+    """
     n_rows = sum(len(b) for b in blocks)
     most = n_part if len(blocks) == 1 else n_part // 4
     part, left = [], n_part
     for t in rng.permutation(len(blocks)):
         take = min(len(blocks[t]), max(most, n_part - (n_rows - len(blocks[t]))), left)
-        part.append(blocks[t].at(np.sort(rng.choice(len(blocks[t]), size=take, replace=False))))
+        rows = rng.permutation(len(blocks[t]))
+        if hasattr(blocks[t].noise, "is_labeled"):
+            rows = rows[np.argsort(~blocks[t].noise.is_labeled(blocks[t].y[rows]), kind="stable")]
+        part.append((t, np.sort(rows[:take])))
         left -= take
         if left == 0:
             break
     return part
 
 
-def _finish(parameters, blocks, selection, settings, seed, course: _Course) -> SharedKernelFit:
+def _finish(
+    parameters, blocks, selection, settings, seed, course: _Course, start=None
+) -> SharedKernelFit:
     blocks = _with_noise(blocks, parameters)
     if selection is None:
         selection = choose_points(parameters.kernel, blocks, settings, seed)
-    posteriors, sites, log_evidence = fit_blocks(parameters.kernel, blocks, selection, settings)
+    posteriors, sites, log_evidence = fit_blocks(parameters.kernel, blocks, selection, settings, start)
     return SharedKernelFit(
         parameters,
         selection,

@@ -47,6 +47,7 @@ class SparseModel:
     last_change: float
     selection_objective: float | None = None  # what the choice of points achieved, for selectors with a goal
     choice: Choice | None = None  # why tasks are not coupled, where that was a choice
+    active_virtual: IntArray | None = None  # of the first active points, see `virtual`
 
     @property
     def n_tasks(self) -> int:
@@ -72,6 +73,12 @@ class SparseModel:
     def site_precision(self) -> FloatArray:
         """(d,) aligned with `active`."""
         return self._aligned([s.precision for s in self.sites])
+
+    @property
+    def virtual(self) -> IntArray:
+        """(d,) which invariance made each active point of its row; -1 for the row itself."""
+        known = np.zeros(0, dtype=np.intp) if self.active_virtual is None else self.active_virtual
+        return np.append(known, np.full(len(self.active) - len(known), -1, dtype=np.intp))
 
     @property
     def jitter(self) -> float:

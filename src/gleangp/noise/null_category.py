@@ -126,6 +126,24 @@ class NullCategory:
             "variance": -0.5 * (minus_slope * minus.u + plus_slope * plus.u) * c**2,
         }
 
+    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """log of the probabilities of -1 and of +1 of a new row, which is not in the null category.
+
+        Whether labels are missing does not matter to the class, so the gammas do not enter.
+        """
+        minus, plus = (log_ndtr(u) for u in self._arguments(mean, var))
+        total = np.logaddexp(minus, plus)
+        return minus - total, plus - total
+
+    def margin(self, mean: Floats, var: Floats) -> FloatArray:
+        """Distance from the boundary in predictive deviations; positive for +1."""
+        return (mean + self.bias) / np.sqrt(var + self.variance)
+
+    @staticmethod
+    def is_labeled(y: FloatArray) -> np.ndarray:
+        """Which targets are labels: learning on part of the rows takes those first."""
+        return y != 0.0
+
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""
         return restrict(self, rows)

@@ -99,6 +99,14 @@ class Probit:
         h = hazard(u)
         return {"bias": h * c, "slope": h * u / total * self.slope**-3.0}
 
+    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
+        return self.log_partition(-1.0, mean, var)[0], self.log_partition(1.0, mean, var)[0]
+
+    def margin(self, mean: Floats, var: Floats) -> FloatArray:
+        """Distance from the boundary in predictive deviations; positive for +1."""
+        return (mean + self.bias) / np.sqrt(var + self._variance)
+
     def at(self, rows: Rows) -> Self:
         """The model of those rows."""
         return restrict(self, rows)

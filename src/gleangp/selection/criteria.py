@@ -12,7 +12,15 @@ from typing import Protocol
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.inference.filtering import speaks
 from gleangp.noise import NoiseModel
+
+
+def _sound(noise, y, mean, var):
+    """nu var and g, neither of which is more than zero for rows without a sound site (`filtering.speaks`)."""
+    log_z, g, nu = noise.log_partition(y, mean, var)
+    sound = speaks(log_z, g, nu, var)
+    return np.where(sound, nu * var, np.minimum(nu * var, 0.0)), np.where(sound, g, 0.0)
 
 
 class Criterion(Protocol):
@@ -40,6 +48,8 @@ class EntropyReduction:
     """Fall of the entropy of the posterior process: -1/2 log(1 - nu var) (LPJ05 eq. 19)."""
 
     def key(self, noise, y, mean, var):
+        if not noise.log_concave:
+            return _sound(noise, y, mean, var)[0]
         key = noise.precision(y, mean, var)
         return np.multiply(key, var, out=key)
 
@@ -60,8 +70,11 @@ class InformationGain:
     """
 
     def key(self, noise, y, mean, var):
-        _, g, nu = noise.log_partition(y, mean, var)
-        q = nu * var
+        if noise.log_concave:
+            _, g, nu = noise.log_partition(y, mean, var)
+            q = nu * var
+        else:
+            q, g = _sound(noise, y, mean, var)
         return 0.5 * (-np.log1p(-np.minimum(q, 1.0 - 2.0**-53)) - q + g * g * var)
 
     def gain(self, key):

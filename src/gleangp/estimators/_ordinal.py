@@ -1,0 +1,430 @@
+"""`SparseGPOrdinal`: ordered categories, one task or many."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from gleangp._compat import StrOptions, fit_context
+from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._defaults import default_kernel, default_priors
+from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.exceptions import LabelError
+from gleangp.inference.block import Block
+from gleangp.invariances import check_invariances
+from gleangp.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.sparse_model import (
+    SparseModel,
+    absorb_rows,
+    add_task,
+    fit_sparse_model,
+    predict_tasks,
+)
+from gleangp.learning.virtual_vectors import add_virtual_vectors
+from gleangp.noise import Ordered
+from gleangp.tasks import blocks_of_rows
+
+_NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the default kernel
+
+
+class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
+    """Gaussian-process regression on ordered categories with few active points, for one task or many.
+
+    A latent function plus Gaussian noise falls between two of C - 1 ordered cut-points; which two is
+    the category.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance function of the latent function, shared by all tasks. None: `C * RBF + C`, as in
+        `SparseGPClassifier`.
+    n_active : int or float, default=None
+        Number of active points over all tasks, or their share of the rows; None as in
+        `SparseGPClassifier`.
+    selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
+        Which points to keep; None as in `SparseGPClassifier`.
+    posterior : {"projected", "active"}, default="projected"
+        "projected": all rows speak through the active points. "active": predictions use the active
+        points only (the papers' compression scheme).
+    sites : {"adf", "ep"}, default="adf"
+        For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
+    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+        None keeps the kernel and the noise as they are.
+    learn_noise : bool or sequence of str, default=True
+        Learn the cut-points: the bias and the widths of the inner categories. Or the names of what to
+        learn, of "bias", "widths" and "variance"; see Notes.
+    n_rounds : int, default=5
+        Most rounds of "select points, then learn the kernel".
+    n_restarts : int, default=0
+        Further starts of the optimiser, drawn within the bounds of the parameters.
+    priors : dict, default=None
+        Hyperparameter name (as in `kernel.hyperparameters`) -> prior. None: weak ones on the default
+        kernel.
+    categories : array-like, default=None
+        The categories in their order, at least three. None: those that occur, sorted.
+    unlabeled : object, default=None
+        The label of rows that carry none. They are left out: this model has nothing to learn from
+        them. None: every label is a category.
+    invariances : callable or list of callables, default=None
+        Transformations of rows that keep the category, as in `SparseGPClassifier`.
+    task : str or int, default=None
+        Name or position of the column of X that holds the task.
+    n_jobs : int, default=None
+        Processes for the selection of many tasks.
+    random_state : int, RandomState, Generator or None, default=None
+        For selectors that sample and for restarts.
+    verbose : int, default=0
+        Print the evidence of each round.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (C,)
+        The categories in their order.
+    cut_points_ : ndarray of shape (C - 1,)
+        Values of the latent function at which one category follows the other.
+    kernel_ : Kernel
+        With the learnt parameters.
+    noise_ : gleangp.noise.Ordered
+        The fitted noise.
+    tasks_ : ndarray or None
+        Names of the tasks.
+    active_ : ndarray of shape (d,)
+        Rows of the training set in order of inclusion.
+    active_gain_ : ndarray of shape (d,)
+        Score of each when it was included.
+    active_virtual_ : ndarray of shape (d,)
+        Which invariance made each active point of the row in `active_`; -1 for the row itself.
+    site_mean_, site_precision_ : ndarray of shape (d,)
+        Gaussian stand-ins of the noise at the active points.
+    log_evidence_ : float
+        Log evidence.
+    n_rounds_ : int
+        Rounds of learning.
+    selection_objective_ : float or None
+        What the selector says its choice achieved.
+    n_features_in_ : int
+        Features seen in `fit`, the task column included.
+    feature_names_in_ : ndarray
+        Their names, where X had string names.
+
+    See Also
+    --------
+    SparseGPClassifier : Classes without an order.
+    SparseGPRegressor : Numbers.
+
+    Notes
+    -----
+    Lawrence, Platt & Jordan 2005, sections 3.4 and 4.1. The variance of the noise (the slope of the steps
+    is its inverse root), the widths and the scale of the kernel trade off against each other exactly;
+    the variance is therefore held at a tenth unless `learn_noise` names it. With `posterior="active"` the
+    noise is learnt by the sum of log Z over all rows after each selection (eq. 28), with "projected" by the
+    evidence.
+    Two categories that are not named in `categories` are accepted; the model is then a probit classifier.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import SparseGPOrdinal
+    >>> X = np.linspace(-3, 3, 60)[:, None]
+    >>> y = np.array(["low", "medium", "high"])[np.digitize(X[:, 0], [-1, 1])]
+    >>> model = SparseGPOrdinal(categories=["low", "medium", "high"], random_state=0).fit(X, y)
+    >>> model.predict([[-2.0], [0.0], [2.0]]).tolist()
+    ['low', 'medium', 'high']
+    """
+
+    _parameter_constraints: dict = {
+        **{name: kinds for name, kinds in SHARED_CONSTRAINTS.items() if name != "coupling"},
+        "selector": [*SHARED_CONSTRAINTS["selector"], None],
+        "sites": [StrOptions({"adf", "ep"})],
+        "learn_noise": ["boolean", "array-like"],
+        "categories": ["array-like", None],
+        "unlabeled": "no_validation",
+        "invariances": [callable, "array-like", None],
+    }
+
+    _fitted_parts = ("_model", "classes_")
+    coupling = "kernel"  # tasks share the kernel and the cut-points
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        n_active: int | float | None = None,
+        selector: Any = None,
+        posterior: str = "projected",
+        sites: str = "adf",
+        optimizer: str | None = "l-bfgs-b",
+        learn_noise: Any = True,
+        n_rounds: int = 5,
+        n_restarts: int = 0,
+        priors: dict[str, Any] | None = None,
+        categories: Any = None,
+        unlabeled: Any = None,
+        invariances: Any = None,
+        task: str | int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.n_active = n_active
+        self.selector = selector
+        self.posterior = posterior
+        self.sites = sites
+        self.optimizer = optimizer
+        self.learn_noise = learn_noise
+        self.n_rounds = n_rounds
+        self.n_restarts = n_restarts
+        self.priors = priors
+        self.categories = categories
+        self.unlabeled = unlabeled
+        self.invariances = invariances
+        self.task = task
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Select active points and learn the kernel and the cut-points.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs, with the task column if `task` names one.
+        y : array-like of shape (n,)
+            Categories; `unlabeled` in rows without one.
+        tasks : array-like of shape (n,), default=None
+            Task of each row. None, and no task column: one task.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_failure(self):
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            y = check_class_target(y, len(X))
+            labeled = split_unlabeled(y, self.unlabeled)
+            self.classes_, ranks = self._ordered_categories(y, labeled)
+            invariances = check_invariances(self.invariances)
+            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+            settings = self._settings([len(r) for r in rows], propagate=self.sites == "ep", n_learning=200)
+            parameters = self._parameters(X[labeled], ranks[labeled])
+            rng = generator_from(self.random_state)
+            blocks = [Block(X[r], ranks[r].astype(np.float64), parameters.noise) for r in rows]
+            model = fit_sparse_model(parameters, blocks, rows, len(X), settings, rng)
+            if invariances:
+                seed = int(rng.integers(2**31))
+                model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
+            self._store(model)
+            self._warn_about(model)
+        return self
+
+    def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
+        """Probability of every category.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            Rows sum to one; columns in the order of `classes_`.
+        """
+        mean, var = self.predict_latent(X, tasks)
+        ranks = np.arange(len(self.classes_))
+        return np.exp(self.noise_.log_partition(ranks, mean[:, np.newaxis], var[:, np.newaxis])[0])
+
+    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
+        """The most probable category.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        best = self.predict_proba(X, tasks=tasks).argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_latent(self, X: Any, tasks: Any = None) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of the latent function, on the scale of `cut_points_`.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        mean, var : ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        return predict_tasks(self._model, X, codes)
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Learn one more task from few rows, under the kernel and cut-points that the others taught.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (m, p)
+            Its rows, with or without the task column. None or no rows: the task is predicted from
+            the prior.
+        y : array-like of shape (m,)
+            Its categories, of those known from `fit`.
+        task : str, int or bool
+            Its name.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        with unchanged_on_failure(self):
+            X, names = self._rows_of_new_task(X, task)
+            X = self._check_new_rows(X)
+            ranks, labeled = self._known_ranks(y, len(X))
+            block = Block(X[labeled], ranks[labeled], self._model.noise)
+            settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
+            seed = int(generator_from(self.random_state).integers(2**31))
+            model = add_task(self._model, block, settings, seed)
+            self.tasks_ = names
+            self._store(model)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
+        """Absorb new rows of known tasks by filtering, without starting again; on a new estimator, `fit`.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            New rows.
+        y : array-like of shape (n,)
+            Their categories, of those known from `fit`.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        classes : array-like, default=None
+            Taken for the sake of other estimators' signature; the first call must have every category.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "_model"):
+            return self.fit(X, y, tasks)
+        with unchanged_on_failure(self):
+            X, _, codes = self._resolve(X, tasks, reset=False)
+            ranks, labeled = self._known_ranks(y, len(X))
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, len(self._model.posteriors))]
+            filled = {t: r for t, r in enumerate(rows) if len(r)}
+            blocks = {t: Block(X[r], ranks[r], self._model.noise) for t, r in filled.items()}
+            self._store(absorb_rows(self._model, blocks, filled, len(X)))
+        return self
+
+    def _ordered_categories(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:
+        """The categories in order, and the rank of each row (-1 without a label)."""
+        found, codes = encode_classes(y, labeled, self.unlabeled)
+        if self.categories is None:
+            return found, codes
+        order = np.asarray(self.categories)
+        if order.ndim != 1 or len(order) < 3 or len(np.unique(order)) < len(order):
+            raise LabelError(
+                f"categories={order.tolist()}: at least three different categories are expected, in their "
+                "order. For two classes use SparseGPClassifier."
+            )
+        unknown = np.setdiff1d(found, order)
+        if len(unknown):
+            raise LabelError(
+                f"y has {unknown.tolist()}, which categories={order.tolist()} does not name. Name every "
+                "category, or set unlabeled to the label of rows without one."
+            )
+        empty = np.setdiff1d(order, found)
+        if len(empty):
+            raise LabelError(
+                f"no row of y is of the categories {empty.tolist()}, so their cut-points cannot be learnt. "
+                "Leave them out of categories, or merge them with a neighbour."
+            )
+        rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
+        return order, np.where(codes < 0, -1, rank_of_found[codes])
+
+    def _parameters(self, X: FloatArray, ranks: IntArray) -> Parameters:
+        kernel = self._start_kernel(lambda: default_kernel(X, offset=False))
+        priors = self.priors
+        if priors is None:
+            priors = default_priors(kernel) if self.kernel is None else {}
+        # First cut-points where the prior would give every category its share of the rows.
+        counts = np.bincount(ranks, minlength=len(self.classes_)) + 0.5
+        edges = np.sqrt(1.0 + _NOISE_VARIANCE) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
+        noise = Ordered(-float(edges[0]), np.diff(edges), _NOISE_VARIANCE)
+        names: tuple[str, ...] = ("bias", "widths") if self.learn_noise is True else ()
+        if not isinstance(self.learn_noise, bool | np.bool_):
+            names = tuple(self.learn_noise)
+        unknown = [name for name in names if name not in noise.parameters]
+        if unknown:
+            raise ValueError(
+                f"learn_noise has {unknown}; the noise has the parameters {list(noise.parameters)}."
+            )
+        names = tuple(n for n in names if np.size(noise.parameters[n]))
+        return self._check_priors(Parameters(kernel, noise, names, priors))
+
+    def _check_new_rows(self, X: Any) -> FloatArray:
+        if X is None:
+            return np.zeros((0, self._n_inputs))
+        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
+        if X.shape[1] != self._n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self._n_inputs} features as input."
+            )
+        return X
+
+    def _known_ranks(self, y: Any, n_rows: int) -> tuple[FloatArray, np.ndarray]:
+        """Ranks of new rows, and which of them have one."""
+        if n_rows == 0:
+            return np.zeros(0), np.zeros(0, dtype=bool)
+        y = check_class_target(y, n_rows)
+        labeled = split_unlabeled(y, self.unlabeled)
+        unknown = np.setdiff1d(y[labeled], self.classes_)
+        if len(unknown):
+            raise LabelError(
+                f"y has categories that fit did not see: {unknown.tolist()}. Known, in order: "
+                f"{self.classes_.tolist()}. Fit again with rows of the new ones."
+            )
+        ranks = np.full(n_rows, -1.0)
+        ranks[labeled] = [np.flatnonzero(self.classes_ == c)[0] for c in y[labeled]]
+        return ranks, labeled
+
+    def _store(self, model: SparseModel) -> None:
+        self._model = model
+        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        self.kernel_ = model.kernel
+        self.noise_ = model.noise
+        self.cut_points_ = model.noise.edges[1:-1] - model.noise.bias
+        self.active_ = model.active
+        self.active_gain_ = model.gain
+        self.active_virtual_ = model.virtual
+        self.site_mean_ = model.site_mean
+        self.site_precision_ = model.site_precision
+        self.log_evidence_ = model.log_evidence
+        self.n_rounds_ = model.n_rounds
+        self.selection_objective_ = model.selection_objective

@@ -1,0 +1,84 @@
+"""Virtual informative vectors: transformed copies of the active points compete for the active set.
+
+Lawrence, Platt & Jordan 2005, section 6. Fit as usual; apply every invariance to the active points; select
+again from points and copies, without learning the kernel again. With `posterior="active"` the active
+points and their copies are all there is to choose from, as in the paper. With "projected" all rows go on
+speaking and the copies speak too; active points are chosen from both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.invariances import apply_invariances
+from gleangp.learning.shared_kernel import Settings, choose_points, fit_blocks
+from gleangp.learning.sparse_model import SparseModel
+
+ORIGINAL = -1  # in place of the number of an invariance
+
+
+def add_virtual_vectors(
+    model: SparseModel,
+    blocks: list[Block],
+    block_rows: list[IntArray],
+    invariances: list,
+    settings: Settings,
+    seed: int,
+) -> SparseModel:
+    """The model with an active set chosen from points and transformed copies; kernel and noise stay.
+
+    `blocks` and `block_rows` are what the model was fitted on. In the result `active` has the row that a
+    point came from, and `virtual` the number of the invariance that made it.
+    """
+    filled = [t for t in range(len(blocks)) if np.any(model.active_task == t)]
+    pools = [_pool(model, t, blocks[t], block_rows[t], invariances, settings) for t in filled]
+    wider = [pool[0] for pool in pools]
+    settings = replace(settings, n_active=min(settings.n_active, sum(len(b) for b in wider)), optimize=False)
+    selection = choose_points(model.kernel, wider, settings, seed)
+    posteriors, sites, log_evidence = fit_blocks(model.kernel, wider, selection, settings)
+    all_posteriors, all_sites = list(model.posteriors), list(model.sites)
+    virtual = np.empty(len(selection.order), dtype=np.intp)
+    for k, t in enumerate(filled):
+        all_posteriors[t], all_sites[t] = posteriors[k], sites[k]
+        virtual[selection.order == k] = pools[k][2][selection.active[k]]
+    return replace(
+        model,
+        posteriors=tuple(all_posteriors),
+        sites=tuple(all_sites),
+        active=selection.rows([pool[1] for pool in pools]),
+        active_task=np.array(filled, dtype=np.intp)[selection.order],
+        gain=selection.gain,
+        log_evidence=log_evidence,
+        selection_objective=selection.objective,
+        active_virtual=virtual,
+    )
+
+
+def _pool(
+    model: SparseModel, task: int, block: Block, rows: IntArray, invariances: list, settings: Settings
+) -> tuple[Block, IntArray, IntArray]:
+    """What may become active in a task: a block, the row each came from, and which invariance made it."""
+    position = np.empty(int(rows.max()) + 1, dtype=np.intp)
+    position[rows] = np.arange(len(rows))
+    active = position[model.active[model.active_task == task]]
+    originals = active if settings.posterior == "active" else np.arange(len(block))
+    copies = apply_invariances(invariances, block.X[active])
+    source = np.concatenate([originals, np.tile(active, len(copies))])
+    virtual = np.concatenate(
+        [np.full(len(originals), ORIGINAL), np.repeat(np.arange(len(copies)), len(active))]
+    )
+    X: FloatArray = np.vstack([block.X[originals], *copies])
+    noise = replace(block.noise, **_learnt(model, block))
+    pool = replace(Block(block.X, block.y, noise).at(source), X=X)
+    return pool, rows[source], virtual
+
+
+def _learnt(model: SparseModel, block: Block) -> dict:
+    """Values of noise parameters that the model has and that are not the rows' own."""
+    own = block.noise.parameters
+    names = [n for n, value in model.noise.parameters.items() if np.shape(value) == np.shape(own[n])]
+    return {name: model.noise.parameters[name] for name in names}

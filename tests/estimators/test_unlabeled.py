@@ -1,0 +1,207 @@
+"""Unlabelled rows: the null category in `SparseGPClassifier`."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from gleangp import SparseGPClassifier
+from gleangp.exceptions import LabelError
+from gleangp.inference.filtering import PRECISION_FLOOR, Filter
+from gleangp.noise import NullCategory, Probit
+
+
+def crescents(n, rng):
+    """Two interlocking crescents; class -1 or +1."""
+    side = rng.choice([-1, 1], size=n)
+    angle, radius = rng.uniform(0, np.pi, n), 5 + 0.7 * rng.standard_normal(n)
+    X = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]) * side[:, None]
+    return X + side[:, None] * [2.5, -1.0], side
+
+
+def few_labels(side, rng, per_class):
+    """Labels of a few rows of each class, 0 elsewhere."""
+    y = np.zeros(len(side), dtype=int)
+    for c in (-1, 1):
+        rows = rng.choice(np.flatnonzero(side == c), per_class, replace=False)
+        y[rows] = c
+    return y
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """200 rows, 5 labels a class."""
+    rng = np.random.default_rng(3)
+    X, side = crescents(200, rng)
+    return X, few_labels(side, rng, 5), side
+
+
+@pytest.fixture(scope="module")
+def fitted(problem):
+    """The defaults on that problem."""
+    X, y, _ = problem
+    return SparseGPClassifier(unlabeled=0, random_state=0).fit(X, y)
+
+
+def test_unlabeled_rows_halve_the_error(problem, fitted):
+    """With the unlabelled rows the error is at most half of that with the labelled rows alone."""
+    X, y, side = problem
+    alone = SparseGPClassifier(random_state=0).fit(X[y != 0], y[y != 0])
+    assert isinstance(fitted.noise_, NullCategory)
+    assert isinstance(alone.noise_, Probit)
+    assert np.mean(fitted.predict(X) != side) <= 0.5 * np.mean(alone.predict(X) != side)
+    assert np.isfinite(fitted.log_evidence_)
+    assert np.isfinite(fitted.site_mean_).all()
+    assert 0 <= fitted.n_silent_ <= 20
+
+
+def test_probabilities(problem, fitted):
+    """Rows sum to one, agree with `predict`, and the gammas are the share of unlabelled rows."""
+    X, y, _ = problem
+    p = fitted.predict_proba(X)
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert_array_equal(fitted.classes_[p.argmax(axis=1)], fitted.predict(X))
+    assert fitted.noise_.gamma_plus == fitted.noise_.gamma_minus == np.mean(y == 0)
+    assert fitted.score(X, y) == np.mean(fitted.predict(X[y != 0]) == y[y != 0])
+
+
+def test_a_value_that_never_occurs_is_supervised(problem):
+    """Without unlabelled rows the model is the probit one, to the last digit."""
+    X, y, _ = problem
+    X, y = X[y != 0], y[y != 0]
+    usual = SparseGPClassifier(random_state=0).fit(X, y)
+    same = SparseGPClassifier(unlabeled=0, random_state=0).fit(X, y)
+    assert_array_equal(usual.predict_proba(X), same.predict_proba(X))
+    assert same.n_silent_ == 0
+
+
+def test_string_labels_several_classes_and_missing_entries(problem):
+    """Three classes one against the rest share the unlabelled rows; None is unlabelled too."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+    truth = rng.integers(3, size=90)
+    X = centres[truth] + 0.6 * rng.standard_normal((90, 2))
+    y = np.array(["a", "b", "c"], dtype=object)[truth]
+    y[15:] = "?"
+    y[20] = None
+    model = SparseGPClassifier(unlabeled="?", random_state=0, n_rounds=1).fit(X, y)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert np.mean(model.predict(X) != np.array(["a", "b", "c"])[truth]) < 0.05
+    assert all(isinstance(n, NullCategory) for n in model.noise_)
+
+
+def test_tasks_and_new_rows(problem):
+    """Tasks share kernel and null category; more rows and tasks can come later, unlabelled ones too."""
+    X, y, side = problem
+    kernel = ConstantKernel(1.0, "fixed") * RBF(1.5, "fixed")
+    model = SparseGPClassifier(kernel, unlabeled=0, n_active=0.3, optimizer=None, random_state=0)
+    tasks = np.repeat(["one", "two"], len(X))
+    model.fit(np.vstack([X, X + 30.0]), np.append(y, -y), tasks=tasks)
+    one, two = model.predict(X, tasks=tasks[: len(X)]), model.predict(X + 30.0, tasks=tasks[len(X) :])
+    assert_array_equal(one, -two)
+    assert np.mean(one != side) < 0.25
+    before = model.log_evidence_
+    model.partial_fit(X[:20] + 0.1, y[:20], tasks=tasks[:20]).add_task(X, y, "new")
+    assert np.isfinite(model.log_evidence_)
+    assert model.log_evidence_ != before
+    assert np.mean(model.predict(X, tasks=np.full(len(X), "new")) != side) < 0.25
+
+
+@pytest.mark.parametrize("selector", ["entropy", "information", "random", "residual", "graph"])
+def test_active_posterior_is_finite_with_every_selector(problem, selector):
+    """The papers' scheme gives finite sites and evidence, and is no worse than the labelled rows alone."""
+    X, y, side = problem
+    kernel = ConstantKernel(1.0, "fixed") * RBF(1.2, "fixed")
+    model = SparseGPClassifier(
+        kernel,
+        unlabeled=0,
+        posterior="active",
+        selector=selector,
+        n_active=60,
+        learn_noise=False,
+        random_state=0,
+    ).fit(X, y)
+    assert np.isfinite(model.log_evidence_)
+    assert np.abs(model.site_mean_).max() < 1e3
+    if selector == "entropy":
+        alone = SparseGPClassifier(kernel, posterior="active", selector=selector, random_state=0).fit(
+            X[y != 0], y[y != 0]
+        )
+        assert np.mean(model.predict(X) != side) <= np.mean(alone.predict(X) != side)
+
+
+def test_silent_rows_say_nothing():
+    """A row in the middle of the null category, or one whose site would be absurd, changes no marginal."""
+    noise = NullCategory()
+    mean = np.linspace(-3.0, 3.0, 601)
+    state = Filter(np.zeros(601), noise, np.ones(601))
+    state.mean = mean
+    nu = noise.precision(0.0, mean, 1.0)
+    seen = [state.moments(n) for n in range(601)]
+    silent = np.array([s.silent for s in seen])
+    assert silent[nu <= 0].all()
+    assert silent[nu > 0].any()  # just outside, g / nu is very large
+    assert not silent[np.abs(mean) > 1.5].any()
+    for step in seen:
+        if step.silent:
+            assert (step.g, step.nu) == (0.0, PRECISION_FLOOR)
+        else:
+            assert abs(step.g / step.nu) < 12.0
+
+
+def test_learnt_gammas(problem):
+    """Named noise parameters are learnt: with one class fully labelled its gamma falls."""
+    X, _, side = problem
+    y = np.where(side > 0, 1, 0)
+    y[np.flatnonzero(side < 0)[:10]] = -1
+    kernel = ConstantKernel(4.0, "fixed") * RBF(2.5, "fixed")
+    model = SparseGPClassifier(
+        kernel, unlabeled=0, learn_noise=("gamma_minus", "gamma_plus"), random_state=0
+    ).fit(X, y)
+    assert model.noise_.gamma_plus < 0.2 < 0.6 < model.noise_.gamma_minus
+
+
+@pytest.mark.parametrize(
+    ("unlabeled", "y", "match"),
+    [
+        (0, [0, 0, 0, 0], "no class"),
+        (0, [0, 1, 1, 0], "1 class"),
+        ("?", np.array([0, 1, 1, 0]), "can equal no label"),
+        (0, [0, 1, -1, np.nan], None),
+    ],
+)
+def test_bad_labels_leave_the_estimator_unchanged(problem, unlabeled, y, match):
+    """No label, one class, or a value that cannot occur: an error, and the old fit stays."""
+    X, _, _ = problem
+    model = SparseGPClassifier(ConstantKernel() * RBF(), optimizer=None).fit(X[:4], [1, 2, 1, 2])
+    before = model.predict_proba(X)
+    model.set_params(unlabeled=unlabeled)
+    if match is None:  # missing entries are unlabelled as well
+        assert model.fit(X[:4], y).classes_.tolist() == [-1, 1]
+        return
+    with pytest.raises(LabelError, match=match):
+        model.fit(X[:4], y)
+    assert_array_equal(model.predict_proba(X), before)
+
+
+def test_unknown_noise_parameter_is_named(problem):
+    """`learn_noise` with a name that the noise model lacks says which it has."""
+    X, y, _ = problem
+    with pytest.raises(ValueError, match="gamma_minus"):
+        SparseGPClassifier(unlabeled=0, learn_noise=["slope"]).fit(X, y)
+
+
+def test_unlabeled_rows_need_a_null_category(problem):
+    """A model fitted without unlabelled rows cannot absorb them."""
+    X, y, _ = problem
+    model = SparseGPClassifier(unlabeled=0, optimizer=None).fit(X[y != 0], y[y != 0])
+    with pytest.raises(LabelError, match="no null category"):
+        model.partial_fit(X[:30], y[:30])
+
+
+def test_coupled_functions_are_refused(problem):
+    """Silent rows and a common basis do not go together; the reason is given."""
+    X, y, _ = problem
+    tasks = np.arange(len(X)) % 2
+    with pytest.raises(ValueError, match="coupling='function' with unlabeled"):
+        SparseGPClassifier(unlabeled=0, coupling="function").fit(X, y, tasks=tasks)
