@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from gleangp.inference.block import Block
@@ -22,7 +22,7 @@ from gleangp.learning.latent_space import (
 from gleangp.learning.latent_sparse import ProjectedGaussianTerm, ProjectedProbitTerm
 from gleangp.learning.latent_terms import GaussianTerm, ProbitTerm
 from gleangp.learning.observations import observe
-from gleangp.learning.parameters import Parameters
+from gleangp.learning.parameters import MovingKernel, Parameters
 from gleangp.learning.priors import LogNormal
 from gleangp.noise import Probit
 
@@ -272,3 +272,16 @@ def test_sparse_term_is_a_bound_that_grows_with_the_basis(name, rng, positions):
     ]
     assert np.all(np.diff(values) <= 1e-4)
     assert values[-1] >= dense - 1e-3
+
+
+@pytest.mark.parametrize("kernel", [NOISY, ROUGH, SMOOTH, ConstantKernel(2.0, "fixed") * RBF(0.5)], ids=str)
+def test_moving_kernel_is_at_theta(kernel, rng, positions):
+    """Moved by its attributes, a kernel is what scikit-learn makes of the same theta; the original stays."""
+    before = kernel.theta.copy()
+    moving = MovingKernel(kernel)
+    for _ in range(2):
+        theta = before + 0.3 * rng.normal(size=before.shape)
+        moved = moving.at(theta)
+        assert_allclose(moved.theta, theta, rtol=1e-12, atol=1e-14)
+        assert_allclose(moved(positions), kernel.clone_with_theta(theta)(positions), rtol=1e-12)
+    assert_array_equal(kernel.theta, before)

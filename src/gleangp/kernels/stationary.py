@@ -180,7 +180,16 @@ def _half_square_distances(U, V, finish=None):
     (n, p), m = U.shape, len(V)
     few = n * m * p <= _FEW_PRODUCTS or p <= _FEW_FEATURES or min(n, m) <= _FEW_ROWS
     exponent = None if few else _products_of_rows(U, V, finish)
-    if exponent is None:
+    if exponent is None and V is U and n > 1:
+        half = pdist(U, "sqeuclidean")  # half as many numbers to finish
+        half *= -0.5
+        zero = np.zeros(1)
+        if finish is not None:
+            finish(half, out=half)
+            finish(zero, out=zero)
+        exponent = squareform(half, checks=False)
+        exponent.reshape(-1)[:: n + 1] = zero
+    elif exponent is None:
         exponent = cdist(U, V, "sqeuclidean")
         exponent *= -0.5
         if finish is not None:

@@ -23,7 +23,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.learning.back_constraint import Perceptron, start_perceptron
 from gleangp.learning.latent_terms import Term
-from gleangp.learning.parameters import Parameters
+from gleangp.learning.parameters import MovingKernel, Parameters
 from gleangp.linalg import cholesky, solve_cholesky
 from gleangp.optimize import Optimum, minimize
 
@@ -92,6 +92,7 @@ class LatentObjective:
         self.parts = parts
         sizes = [len(positions.start), *(part.parameters.n_kernel for part in parts)]
         self._edges = np.cumsum(sizes)
+        self._kernels = [MovingKernel(part.parameters.kernel) for part in parts]
 
     def start(self) -> FloatArray:
         """Where to begin."""
@@ -111,13 +112,13 @@ class LatentObjective:
         own, *thetas = self.split(z)
         X = self.layout.positions(own)
         value, dL_dX, gradients = 0.5 * PULL * float(np.vdot(X, X)), PULL * X, []
-        for part, theta in zip(self.parts, thetas, strict=True):
+        for part, kernel, theta in zip(self.parts, self._kernels, thetas, strict=True):
             log_prior, prior_gradient = part.parameters.log_prior(theta)
             value -= log_prior
             if part.weight == 0.0:  # its kernel is fitted afterwards
                 gradients.append(-prior_gradient)
                 continue
-            v, g_theta, g_X = part.term(part.parameters.unpack(theta)[0], X)
+            v, g_theta, g_X = part.term(kernel.at(theta), X)
             value += part.weight * v
             dL_dX += part.weight * g_X
             gradients.append(part.weight * g_theta - prior_gradient)
@@ -190,10 +191,10 @@ def learn_positions(
 
 def fit_kernel(part: Weighted, positions: FloatArray, *, max_iter: int = 100) -> Weighted:
     """A mapping's kernel at fixed positions: how a new task is learnt (UQD07 section 3.2)."""
-    parameters = part.parameters
+    parameters, kernel = part.parameters, MovingKernel(part.parameters.kernel)
 
     def objective(theta):
-        value, gradient, _ = part.term(parameters.unpack(theta)[0], positions)
+        value, gradient, _ = part.term(kernel.at(theta), positions)
         log_prior, prior_gradient = parameters.log_prior(theta)
         return value - log_prior, gradient - prior_gradient
 

@@ -20,6 +20,35 @@ from gleangp.learning.priors import Prior
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 
 
+class MovingKernel:
+    """A private copy of a kernel that is moved from theta to theta.
+
+    scikit-learn sets theta by reflection, which costs as much as a small covariance matrix; here the
+    attributes that theta stands for are looked up once. Use the kernel before it is moved again.
+    """
+
+    def __init__(self, kernel: Any):
+        self._kernel = clone(kernel)
+        self._slots: list[tuple[Any, str, int | slice]] = []
+        at = 0
+        for h in self._kernel.hyperparameters:
+            if not h.fixed:
+                *path, name = h.name.split("__")
+                owner = self._kernel
+                for step in path:
+                    owner = getattr(owner, step)
+                vector = np.ndim(getattr(owner, name)) > 0
+                self._slots.append((owner, name, slice(at, at + h.n_elements) if vector else at))
+                at += h.n_elements
+
+    def at(self, theta: FloatArray) -> Any:
+        """The kernel with that theta."""
+        values = np.exp(theta)
+        for owner, name, where in self._slots:
+            setattr(owner, name, values[where] if isinstance(where, slice) else float(values[where]))
+        return self._kernel
+
+
 @dataclass(frozen=True, eq=False)
 class Parameters:
     """Packs and unpacks what is learnt.
