@@ -144,6 +144,32 @@ def test_new_tasks(fitted, frame, tmp_path):
         run("add-task", tmp_path / "more.glean", table)
 
 
+@pytest.mark.parametrize("name", ["hierarchical", "latent"])
+def test_other_models(frame, tmp_path, name):
+    """The other models learn, are kept with their encoding, and predict with a deviation."""
+    table, model = tmp_path / "t.csv", tmp_path / "m.glean"
+    frame.drop(columns="grade").to_csv(table, index=False)
+    out = run("fit", table, "-y", "score", "-t", "school", "-m", name, "-o", model, "--folds", 0, "--json")
+    assert name[:6].lower() in json.loads(out)["estimator"].lower()
+    run("predict", model, table, "-o", tmp_path / "o.csv")
+    predicted = pd.read_csv(tmp_path / "o.csv")
+    assert np.corrcoef(predicted["score"], frame["score"])[0, 1] > 0.8
+    assert (predicted["score_std"] > 0).all()
+    run("inspect", model)
+    with pytest.raises(ValueError, match="not yet for"):
+        run("fit", table, "-y", "score", "-m", name, "-o", model, "--report", tmp_path / "r.html")
+
+
+def test_model_names(frame, tmp_path):
+    """A model that is not there, or not for classes, is refused with those that are."""
+    table = tmp_path / "t.csv"
+    frame.to_csv(table, index=False)
+    with pytest.raises(ValueError, match=r"'deep' is not known; use one of sparse, hierarchical, latent"):
+        run("fit", table, "-y", "score", "-m", "deep", "-o", tmp_path / "m.glean")
+    with pytest.raises(ValueError, match=r"for numbers, and the target holds classes"):
+        run("fit", table, "-y", "grade", "-m", "hierarchical", "-o", tmp_path / "m.glean")
+
+
 def test_report(frame, tmp_path):
     """`--report` writes the HTML beside the model."""
     table = tmp_path / "t.csv"

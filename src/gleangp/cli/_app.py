@@ -104,6 +104,15 @@ def fit(
     impute: Impute = False,
     classify: Classify = None,
     unlabeled: Unlabeled = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="`sparse`: tasks share a kernel. `hierarchical`: each has its own under a "
+            "common prior (numbers only). `latent`: tasks share few hidden inputs.",
+        ),
+    ] = "sparse",
     n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
     folds: Folds = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
@@ -123,6 +132,7 @@ def fit(
     fit_table(
         problem,
         output,
+        model_name=model,
         n_active=n_active,
         folds=folds,
         seed=seed,

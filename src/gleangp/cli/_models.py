@@ -12,7 +12,20 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp import (
+    HierarchicalGPRegressor,
+    SharedLatentGPClassifier,
+    SharedLatentGPRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+)
+
+# Name on the command line -> for numbers, for classes.
+_ESTIMATORS: dict[str, tuple[Any, Any]] = {
+    "sparse": (SparseGPRegressor, SparseGPClassifier),
+    "hierarchical": (HierarchicalGPRegressor, None),
+    "latent": (SharedLatentGPRegressor, SharedLatentGPClassifier),
+}
 
 
 class Pooled(BaseEstimator):
@@ -120,8 +133,21 @@ def sharing_model(
     classify: bool, *, seed: int, n_active: int | None = None, n_jobs: int | None = None
 ) -> Any:
     """gleangp's model of all tasks."""
-    cls = SparseGPClassifier if classify else SparseGPRegressor
-    return cls(random_state=seed, n_active=n_active, n_jobs=n_jobs)
+    return named_model("sparse", classify, seed=seed, n_active=n_active, n_jobs=n_jobs)
+
+
+def named_model(name: str, classify: bool, **options: Any) -> Any:
+    """An estimator by its name on the command line; options that are None are left to it."""
+    if name not in _ESTIMATORS:
+        raise ValueError(f"--model {name!r} is not known; use one of {', '.join(_ESTIMATORS)}.")
+    cls = _ESTIMATORS[name][classify]
+    if cls is None:
+        raise ValueError(f"--model {name} is for numbers, and the target holds classes. Use --model sparse.")
+    given = {"random_state": options.pop("seed"), **{k: v for k, v in options.items() if v is not None}}
+    unknown = sorted(set(given) - set(cls().get_params()))
+    if unknown:
+        raise ValueError(f"--model {name} has no use for {unknown[0]!r}. Leave that option out.")
+    return cls(**given)
 
 
 def rivals(classify: bool, *, with_tasks: bool, seed: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sklearn.base import is_classifier
 from gleangp import load, save
 from gleangp._version import __version__
 from gleangp.cli._encoding import TableEncoding, learn_encoding, target_of
-from gleangp.cli._models import rivals, sharing_model
+from gleangp.cli._models import named_model, rivals, sharing_model
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._tables import read_chunks, read_table, table_writer
 from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds
@@ -85,6 +85,7 @@ def fit_table(
     problem: Problem,
     output: Path,
     *,
+    model_name: str,
     n_active: int | None,
     folds: int | None,
     seed: int,
@@ -94,14 +95,16 @@ def fit_table(
 ) -> None:
     """Hold-out score, then the model of all rows, saved with its encoding."""
     console = Console(stderr=True)
-    model = sharing_model(problem.classify, seed=seed, n_active=n_active, n_jobs=n_jobs)
+    model = named_model(model_name, problem.classify, seed=seed, n_active=n_active, n_jobs=n_jobs)
+    if report is not None and model_name != "sparse":
+        raise ValueError(f"--report is for --model sparse, not yet for {model_name}. Leave it out.")
     start = time.perf_counter()
     score = None
     if folds != 0:
         with _status(console, "held-out score"):
             score = validate(problem, model, folds, seed)
     with _status(console, "fitting all rows"):
-        if score is not None and len(np.unique(score.fold)) == 1:
+        if model_name == "sparse" and score is not None and len(np.unique(score.fold)) == 1:
             model = _taught_by(score.last, model)
         fit_quietly(model, problem.X, problem.y, problem.tasks)
     summary = summarize(problem, score, time.perf_counter() - start)
@@ -179,14 +182,16 @@ def describe(model: TableModel) -> dict[str, Any]:
         "tasks": known,
         "inputs": model.encoding.feature_names,
         "kernel": str(inner.kernel_),
-        "log_evidence": float(inner.log_evidence_),
         "summary": model.summary,
     }
-    active = inner.active_
-    out["active_points"] = int(sum(map(len, active)) if isinstance(active, list) else len(active))
+    active = getattr(inner, "active_", None)
+    if active is not None:
+        out["active_points"] = int(sum(map(len, active)) if isinstance(active, list) else len(active))
+    if hasattr(inner, "log_evidence_"):
+        out["log_evidence"] = float(inner.log_evidence_)
     if is_classifier(inner):
         out["classes"] = [str(c) for c in inner.classes_]
-    else:
+    elif hasattr(inner, "noise_"):
         out["noise"] = str(inner.noise_)
     return out
 
@@ -209,8 +214,10 @@ def print_description(model: TableModel, console: Console) -> None:
     table.add_row("kernel", facts["kernel"])
     if "noise" in facts:
         table.add_row("noise", facts["noise"])
-    table.add_row("active points", str(facts["active_points"]))
-    table.add_row("log evidence", f"{facts['log_evidence']:.2f}")
+    if "active_points" in facts:
+        table.add_row("active points", str(facts["active_points"]))
+    if "log_evidence" in facts:
+        table.add_row("log evidence", f"{facts['log_evidence']:.2f}")
     table.add_row("held-out", _held_out_text(summary.get("held_out")))
     if "seconds" in summary:
         table.add_row("time", f"{summary['seconds']:.1f} s")
