@@ -2,9 +2,10 @@
 One prior for the kernels of many tasks
 =======================================
 
-Thirty tasks, ten labels each. The functions differ in how fast they vary: every task has its own length
+Sixty tasks, six labels each. The functions differ in how fast they vary: every task has its own length
 scale, drawn from one distribution. :class:`gleangp.HierarchicalGPRegressor` learns that distribution and
-every task's place in it; a task of its own knows too little, one kernel for all is wrong for most.
+every task's place in it. Six labels alone say little about a length scale, and one kernel for all tasks
+is wrong for most of them.
 """
 
 # %%
@@ -17,7 +18,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import HierarchicalGPRegressor
 
 rng = np.random.default_rng(0)
-n_tasks, n, n_test = 30, 10, 60
+n_tasks, n, n_test = 60, 6, 60
 log_length = 0.3 + 0.5 * rng.normal(size=n_tasks)
 X = rng.uniform(0, 8, size=(n_tasks, n + n_test, 1))
 f = np.stack(
@@ -72,7 +73,7 @@ for mean, var, color, label in (
 axes[1].plot(log_length, np.zeros(n_tasks), "|", ms=12, color="black")
 axes[1].set(xlabel="log length scale", ylabel="density over tasks", ylim=(-0.03, None))
 axes[1].legend()
-figure.suptitle("Thirty tasks, ten labels each")
+figure.suptitle("Sixty tasks, six labels each")
 plt.show()
 
 # %%
@@ -80,9 +81,9 @@ plt.show()
 # ----------
 # Five rows are enough to place a new task under the prior, in milliseconds and without refitting.
 new_X = np.array([[0.5], [2.0], [3.5], [5.5], [7.0]])
-learnt.add_task(new_X, np.sin(new_X[:, 0]), task=30)
+learnt.add_task(new_X, np.sin(new_X[:, 0]), task=60)
 grid = np.linspace(0, 8, 200)[:, None]
-mean, std = learnt.predict(grid, tasks=np.full(200, 30), return_std=True)
+mean, std = learnt.predict(grid, tasks=np.full(200, 60), return_std=True)
 figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
 ax.fill_between(grid[:, 0], mean - 2 * std, mean + 2 * std, alpha=0.25, label="two standard deviations")
 ax.plot(grid[:, 0], mean, label="prediction")

@@ -199,6 +199,15 @@ def test_units_of_unlike_tasks_are_their_own():
         assert units.with_task(few).scale[-1] == np.median(units.scale)
 
 
+def test_units_of_tasks_with_few_targets_are_shared():
+    """Scales estimated from three targets differ tenfold by chance: that does not make units differ."""
+    y = np.random.default_rng(0).normal(size=300)
+    scales = np.std(y.reshape(100, 3), axis=1)
+    assert scales.max() > 10 * scales.min()
+    assert standard_units(y, blocks_of([3] * 100)).shared
+    assert not standard_units(y * np.repeat(10.0 ** (np.arange(100) % 4), 3), blocks_of([3] * 100)).shared
+
+
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e300, -1e-300])
 def test_units_of_constant_targets(value):
     """Nothing is divided by zero."""

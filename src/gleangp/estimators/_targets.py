@@ -3,7 +3,8 @@
 One task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre and
 one scale for all, the scale being the standard deviation within tasks, so that offsets between tasks
 are the kernel's to explain (a `ConstantKernel` term carries them, and their uncertainty). Where most
-tasks are not in the same units (scales or offsets differ by more than a factor of ten), each gets its own.
+tasks are not in the same units (scales or offsets differ by more than a factor of ten, and by more than
+chance explains where targets are few), each gets its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import polygamma
 
 from gleangp._typing import FloatArray, IntArray
 
@@ -85,12 +87,22 @@ def _shared_units(n_tasks: int, y: FloatArray, scale: float) -> TargetUnits:
 
 
 def _share_units(filled, means, within) -> bool:
-    scales = np.array([np.std(part) for part in filled if len(part) > 2])
-    logs = np.log(scales[scales > 0])
-    # Of many tasks with three rows some look a hundred times narrower than others by chance alone: the
-    # extremes do not count.
+    spreads = [(np.std(part), len(part) - 1) for part in filled if len(part) > 2]
+    scales, freedom = np.array([(s, d) for s, d in spreads if s > 0]).reshape(-1, 2).T
+    logs = np.log(scales)
+    # One task in other units is its own affair: the extremes do not count.
     alike = len(logs) < 2 or np.diff(np.quantile(logs, [0.1, 0.9]))[0] <= np.log(_OWN_UNITS)
+    alike = alike or _by_chance(scales, freedom)
     return bool(alike and np.std(means) <= _OWN_UNITS * within)
+
+
+def _by_chance(scales: FloatArray, freedom: FloatArray) -> bool:
+    """Whether sampling alone explains that the scales of tasks with few targets differ so much.
+
+    The logarithm of a variance estimated with d degrees of freedom varies by trigamma(d / 2).
+    """
+    centred = 2.0 * np.log(scales) - polygamma(0, freedom / 2.0) + np.log(freedom / 2.0)
+    return bool(np.var(centred, ddof=1) <= 2.0 * np.mean(polygamma(1, freedom / 2.0)))
 
 
 def _spread(y: FloatArray, *, centred: bool = False, otherwise: float = 1.0) -> float:

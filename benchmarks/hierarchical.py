@@ -1,0 +1,104 @@
+"""How HierarchicalGPRegressor scales: number of tasks, unlabelled rows, labels; new tasks; coverage.
+
+    python benchmarks/hierarchical.py [--quick]
+
+Times are seconds of processor time, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF
+
+from gleangp import HierarchicalGPRegressor
+
+
+def make_tasks(n_tasks, n, rng, noise=0.1):
+    """Tasks with length scales of their own, drawn from Gaussian processes in one dimension."""
+    X = rng.uniform(0, 6, size=(n_tasks, n, 1))
+    length = np.exp(0.4 * rng.normal(size=n_tasks))
+    draw = rng.normal(size=(n_tasks, n))
+    f = np.empty((n_tasks, n))
+    for t in range(n_tasks):
+        chol = np.linalg.cholesky(RBF(length[t])(X[t]) + 1e-8 * np.eye(n))
+        f[t] = chol @ draw[t]
+    return X, f + noise * rng.normal(size=f.shape), f
+
+
+def timed(function, *args, **kwargs):
+    """Result and processor time."""
+    start = time.process_time()
+    result = function(*args, **kwargs)
+    return result, time.process_time() - start
+
+
+def number_of_tasks(sizes, rng):
+    """Fit time with ten labels per task."""
+    for n_tasks in sizes:
+        X, y, _ = make_tasks(n_tasks, 10, rng)
+        tasks = np.repeat(np.arange(n_tasks), 10)
+        model, seconds = timed(HierarchicalGPRegressor().fit, X.reshape(-1, 1), y.ravel(), tasks=tasks)
+        print(
+            f"{n_tasks:5d} tasks of 10 labels: {seconds:7.2f} s, {1e3 * seconds / n_tasks:.2f} ms per task, "
+            f"{model.n_rounds_} rounds",
+            flush=True,
+        )
+    _, seconds = timed(model.add_task, X[0], y[0], task=-1)
+    print(f"      add_task, 10 labels, to {n_tasks} tasks: {1e3 * seconds:.0f} ms", flush=True)
+
+
+def unlabelled_rows(sizes, rng):
+    """Fit time of two tasks with 20 labels and many unlabelled rows, 5 features."""
+    for n in sizes:
+        X = rng.normal(size=(2 * (n + 20), 5))
+        f = np.sin(X[:, 0]) + X[:, 1]
+        y = np.where(np.arange(len(X)) % (n + 20) < 20, f, np.nan)
+        tasks = np.repeat([0, 1], n + 20)
+        model, seconds = timed(HierarchicalGPRegressor(random_state=0).fit, X, y, tasks=tasks)
+        rest = np.isnan(y)
+        error = np.sqrt(np.mean((model.predict(X[rest], tasks=tasks[rest]) - f[rest]) ** 2))
+        print(f"{n:5d} unlabelled rows per task: {seconds:6.1f} s, error {error:.3f}", flush=True)
+
+
+def coverage(n_labels, n_repeats, rng):
+    """Share of test labels within the central 90 % with and without the uncertainty of theta."""
+    for n in n_labels:
+        counts = {False: [], True: []}
+        for _ in range(n_repeats):
+            X, y, _ = make_tasks(15, n + 40, rng)
+            tasks = np.arange(15)
+            for averaged in counts:
+                model = HierarchicalGPRegressor(theta_uncertainty=averaged)
+                model.fit(X[:, :n].reshape(-1, 1), y[:, :n].ravel(), tasks=np.repeat(tasks, n))
+                mean, std = model.predict(
+                    X[:, n:].reshape(-1, 1), tasks=np.repeat(tasks, 40), return_std=True, include_noise=True
+                )
+                z = np.abs(y[:, n:].ravel() - mean) / std
+                log_density = -0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi)
+                counts[averaged].append((np.mean(z < 1.645), np.mean(log_density)))
+        for averaged, found in counts.items():
+            mean, spread = np.mean(found, axis=0), np.std(found, axis=0)
+            name = "averaged over theta" if averaged else "most probable theta"
+            print(
+                f"{n:3d} labels, {name}: 90 % interval covers {100 * mean[0]:.1f} ± {100 * spread[0]:.1f} %, "
+                f"log density {mean[1]:.3f} ± {spread[1]:.3f}",
+                flush=True,
+            )
+
+
+def main(arguments=None):
+    """Run all of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(arguments).quick
+    rng = np.random.default_rng(0)
+    number_of_tasks([100] if quick else [100, 1000, 5000], rng)
+    coverage([5] if quick else [3, 5, 20], 2 if quick else 10, rng)
+    unlabelled_rows([500] if quick else [500, 1000, 2000, 5000], rng)
+
+
+if __name__ == "__main__":
+    main()
