@@ -172,7 +172,10 @@ def baseline(split: Split, seed: int, *, make, pooled: bool, own_units: bool):
     for task in [None] if pooled else list(units):
         rows = labelled if task is None else labelled & (split.tasks == task)
         target = np.array(
-            [(v - units[t][0]) / units[t][1] for v, t in zip(split.y[rows], split.tasks[rows], strict=True)]
+            [
+                (v - units[t][0]) / units[t][1]
+                for v, t in zip(split.y[rows], split.tasks[rows], strict=True)
+            ]
         )
         models[task] = make(target.size).fit((split.X[rows] - center) / spread, target)
 
