@@ -73,6 +73,19 @@ def test_budget_and_gain(tasks_model):
     assert sum(patch.get_height() for patch in many.ax_.patches) == 100
 
 
+@pytest.mark.parametrize("coupling", ["function", "coregion"])
+def test_coupled_tasks(tasks_model, coupling):
+    """Models of coupled tasks show the rows of their common basis, task by task."""
+    _, X, y, tasks = tasks_model
+    model = SparseGPRegressor(coupling=coupling, n_active=20, n_rounds=1, optimizer=None, random_state=0)
+    model.fit(X, y, tasks=tasks)
+    counts = plots.BudgetDisplay.from_estimator(model).counts
+    assert counts.tolist() == [(tasks[model.active_] == name).sum() for name in "abc"]
+    display = plots.PredictionDisplay.from_estimator(model, X, task="b")
+    assert set(display.active) <= set(X[tasks == "b", 0])
+    assert len(display.active) == counts[1]
+
+
 def test_similarity(tasks_model):
     """Equal tasks correlate near 1, opposite ones near -1, and are ordered by likeness."""
     model, X, *_ = tasks_model

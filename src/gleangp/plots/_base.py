@@ -83,12 +83,16 @@ def _with_column(model: Any, X: FloatArray, names: np.ndarray) -> Any:
 def submodels(model: Any) -> list[Any]:
     """The sparse models inside an estimator: one, or one per class; none for other estimators."""
     found = getattr(model, "_models", None) or [getattr(model, "_model", None)]
-    return [m for m in found if hasattr(m, "posteriors")]
+    return [m for m in found if hasattr(m, "active_task")]
 
 
 def kept_points(model: Any, code: int) -> FloatArray | None:
     """Inputs (d, p) of the active points of one task, or None if the model keeps none."""
-    parts = [m.posteriors[code].X for m in submodels(model)]
+    parts = [
+        # Coupled tasks have a basis in common; what a task has of it are its own rows.
+        m.posteriors[code].X if hasattr(m, "posteriors") else m.posterior.Z[m.active_task == code]
+        for m in submodels(model)
+    ]
     return np.unique(np.vstack(parts), axis=0) if parts else None
 
 

@@ -96,8 +96,8 @@ def write(
     Notes
     -----
     Held-out errors come from a second model, with the kernel of the first, fitted to four fifths of every
-    task's rows; baselines are the average of the task, the same estimator without tasks, and one for each
-    task alone (of the first 40 tasks).
+    task's rows; baselines are the average of the task, the same estimator without tasks (of at most 2000
+    rows), and one for each task alone (of the first 20 tasks).
 
     Examples
     --------
