@@ -514,7 +514,7 @@ def _fit_one(
     invariances: list,
 ) -> Any:
     blocks = [Block(X[r], signs[r], parameters.noise) for r in rows]
-    model = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
+    model: Any = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
     if not invariances:
         return model
     seed = int(rng.integers(2**31))

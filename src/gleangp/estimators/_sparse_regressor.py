@@ -237,7 +237,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             rng = generator_from(self.random_state)
             invariances = check_invariances(self.invariances)
             self._refuse_with_coupling(n_tasks, invariances=bool(invariances))
-            model = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
+            model: Any = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
