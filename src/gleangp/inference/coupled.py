@@ -302,6 +302,7 @@ class _JoinedBlocks:
         ends = np.cumsum([len(b) for b in blocks])
         self.parts = [slice(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
         self.noise = self
+        self.log_concave = all(b.noise.log_concave for b in blocks)
 
     def __len__(self) -> int:
         return len(self.y)

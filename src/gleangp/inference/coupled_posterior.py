@@ -125,6 +125,11 @@ class PartlyHeld:
 
     precision_depends_on_mean: ClassVar[bool] = True  # expectation propagation, which held sites pass through
 
+    @property
+    def log_concave(self) -> bool:
+        """As the noise model of the new rows: held sites have precisions that are not negative."""
+        return self.new is None or self.new.noise.log_concave
+
     def log_partition(self, y, mean, var):
         """log_z, g and nu: of a site exp(shift f - precision f^2 / 2), or of the noise model."""
         n = len(self.sites.precision)

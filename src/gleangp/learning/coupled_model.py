@@ -7,6 +7,7 @@ functions of `sparse_model` (`predict_tasks`, `add_task`, ...) serve both.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from gleangp.learning.couplings import Choice, CoupledParameters
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.shared_kernel import Settings
 from gleangp.learning.sparse_model import (
-    SparseModel,
     absorb_rows,
     add_task,
     filled_blocks,
@@ -122,8 +122,8 @@ def fit_tasks(
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
-) -> SparseModel | CoupledModel:
-    """Learn from the blocks of all tasks, coupled as `settings.couplings` says.
+) -> Any:
+    """The `SparseModel` or `CoupledModel` of the blocks of all tasks, coupled as `settings.couplings` says.
 
     With fewer than two tasks that have rows there is nothing to couple.
     """
