@@ -198,3 +198,15 @@ def test_identical_rows_and_unknown_objective_are_refused():
         SparseGPRegressor(selector=GraphSelector(objective="size"), n_active=5).fit(
             np.arange(20.0)[:, None], np.arange(20.0)
         )
+
+
+def test_unlabeled_rows_may_be_kept():
+    """Where the estimator can use rows without a label, the graph chooses among them as well."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(-2, 0.5, size=(40, 2)), rng.normal(2, 0.5, size=(40, 2))])
+    y = np.full(80, -1)
+    y[[0, 1, 2]], y[[40, 41, 42]] = 0, 1
+    model = SparseGPClassifier(
+        RBF(1.0), selector="graph", n_active=20, unlabeled=-1, optimizer=None, posterior="active"
+    ).fit(X, y)
+    assert np.sum(y[model.active_] == -1) > 10
