@@ -104,6 +104,23 @@ def solve_cholesky(chol: FloatArray, rhs: FloatArray) -> FloatArray:
     return solve_lower(chol, solve_lower(chol, rhs), transposed=True)
 
 
+def solve_general(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
+    """`matrix^-1 rhs` for any square matrix, or a stack of them.
+
+    Where there is no answer (parameters so far out that entries overflow) this is the error that the
+    optimiser takes for an infeasible point.
+    """
+    if np.isfinite(matrix).all():
+        try:
+            return np.linalg.solve(matrix, rhs)
+        except np.linalg.LinAlgError:
+            pass
+    raise NotPositiveDefiniteError(
+        f"a {matrix.shape[-1]} x {matrix.shape[-1]} system of equations is singular or not finite. Check "
+        "the scale of the inputs and the bounds of the kernel's parameters."
+    )
+
+
 def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     """`(chol chol^T)^-1` in full: needed where a gradient contracts every entry of it."""
     inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)  # fills the lower triangle

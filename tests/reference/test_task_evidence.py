@@ -7,11 +7,13 @@ from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.graph.laplacian import normalized_laplacian
 from gleangp.graph.local_scaling import local_scaling_graph
 from gleangp.inference.order_evidence import OrderedTask
 from gleangp.inference.task_evidence import GaussianStack
 from gleangp.inference.task_rows import OrderRows, TaskRows
+from gleangp.linalg import solve_general
 
 LINEAR_RBF = ConstantKernel(0.5) * DotProduct(0.0, "fixed") + ConstantKernel(1.0) * RBF(1.2)
 KERNELS = [LINEAR_RBF, ConstantKernel(1.5) * Matern(1.0, nu=1.5), RBF(1.1) + WhiteKernel(0.2)]
@@ -142,3 +144,19 @@ def test_laplace_evidence_is_near_the_truth():
     f = rng.multivariate_normal(np.zeros(3), RBF(1.0)(X), 400_000)
     p = norm.pdf(0.3, f[:, 0], np.sqrt(0.2)) * norm.cdf((f[:, 1] - f[:, 2] - 0.2) / np.sqrt(2.0))
     assert_allclose(at.value[0], np.log(p.mean()), atol=0.02)
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_parameters_far_out_are_infeasible(order):
+    """Where matrices overflow, the optimiser is told so and turns back."""
+    task = make_task(5, 6, 16, order=order)
+    evidence = OrderedTask(LINEAR_RBF, task) if order else GaussianStack(LINEAR_RBF, [task])
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(NotPositiveDefiniteError):
+        evidence(np.full((1, 3), 800.0), LOG_NOISE, np.array([8.0]), LOG_WIDTH)
+
+
+def test_singular_systems_are_infeasible():
+    """A singular or overflowing system is the error that means "infeasible"."""
+    for matrix in (np.ones((2, 2)), np.full((2, 2), np.inf), np.zeros((3, 2, 2))):
+        with pytest.raises(NotPositiveDefiniteError, match="2 x 2 system"):
+            solve_general(matrix, np.eye(2))

@@ -29,6 +29,7 @@ from gleangp.inference.posterior import (
 from gleangp.inference.projected import fit_projection
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white, kernel_columns, white_diag
+from gleangp.linalg import solve_general
 from gleangp.noise import Gaussian
 
 _CHUNK_ENTRIES = 4_000_000
@@ -65,7 +66,7 @@ def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width
     if task.laplacian is not None:
         A = alpha * (task.laplacian @ K)
         A.flat[:: len(A) + 1] += 1.0
-        R = np.linalg.solve(A, R)
+        R = solve_general(A, R)
     G = R @ Q.T
     _, K_uu = prior_of_combinations(K, Q, G)
     fit = find_mode(K_uu, sites_of(task, variance, log_width))

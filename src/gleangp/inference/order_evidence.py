@@ -17,6 +17,7 @@ from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
 from gleangp.inference.task_evidence import TaskEvidence
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import prepare_stack
+from gleangp.linalg import solve_general
 from gleangp.noise.order import OrderSites
 
 # Added to the diagonal of K_uu, in standard units: constraints on labelled rows are combinations of them.
@@ -35,7 +36,7 @@ def spread(K: FloatArray, laplacian, alpha: float, Q: csr_array) -> FloatArray:
         return Q.T.toarray()
     A = alpha * (laplacian @ K)
     A.flat[:: len(A) + 1] += 1.0
-    return np.linalg.solve(A, Q.T.toarray())
+    return solve_general(A, Q.T.toarray())
 
 
 def sites_of(task: TaskRows, noise: FloatArray, log_width: float) -> OrderSites:

@@ -25,6 +25,7 @@ from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import prepare_stack
+from gleangp.linalg import solve_general
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +83,7 @@ class GaussianStack:
         else:
             A = alpha * self._times_laplacian(K)
             A[:, range(A.shape[1]), range(A.shape[1])] += 1.0
-            R_l = np.linalg.solve(A, np.broadcast_to(np.eye(A.shape[1])[:, :k], (B, A.shape[1], k)))
+            R_l = solve_general(A, np.broadcast_to(np.eye(A.shape[1])[:, :k], (B, A.shape[1], k)))
             Kt = K @ R_l
             K_ll = 0.5 * (Kt[:, :k] + Kt[:, :k].swapaxes(1, 2))
         # Padding has unit variance of its own: no part in the determinant nor in the quadratic form.
