@@ -112,7 +112,7 @@ def solve_general(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
     """
     if np.isfinite(matrix).all():
         try:
-            return np.linalg.solve(matrix, rhs)
+            return np.asarray(np.linalg.solve(matrix, rhs), dtype=np.float64)
         except np.linalg.LinAlgError:
             pass
     raise NotPositiveDefiniteError(
