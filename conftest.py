@@ -1,11 +1,20 @@
-"""Pictures in tests and doctests: drawn without a screen, closed after each test."""
+"""What all tests and doctests share: one BLAS thread, and pictures without a screen.
+
+Problems of tests are small, and threads that wait for each other are slower than one. The variables reach the
+processes that tests start; the limit reaches libraries that are loaded already.
+"""
 
 import os
 import sys
 
-import pytest
-
+for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+threadpool_limits(1)
 
 
 @pytest.fixture(autouse=True)

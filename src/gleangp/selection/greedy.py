@@ -30,7 +30,7 @@ from gleangp.selection.criteria import Criterion
 # Speculation starts when a plain step reads this many numbers of the factor: below, the pool costs
 # more than it saves. Measured on 2 000 to 100 000 rows.
 _SPECULATE_FROM = 600_000
-_SPECULATE_FROM_PICKS = 48  # the first picks scatter too widely for a pool to foretell them
+_SPECULATE_FROM_PICKS = 64  # the first picks scatter too widely for a pool to foretell them
 _LEAST_POOL, _MOST_POOL = 512, 2048  # rows; a 64th of all in between
 _LEAST_PICKS, _MOST_PICKS = 8, 32  # of a block; the number follows how well the last one held
 
@@ -218,7 +218,8 @@ class GreedyRun:
         prior = self._prior_columns(picks)
         new_rows = []
         for f, seen in zip(self.filters, forecast.filters, strict=True):
-            columns = prior - f.rows[: f.size, picks].T @ f.rows[: f.size]
+            columns = f.rows[: f.size, picks].T @ f.rows[: f.size]
+            np.subtract(prior, columns, out=columns)
             T = np.tril(seen.rows[f.size : seen.size, forecast.picks].T, -1)
             T[np.diag_indices_from(T)] = [h.nu**-0.5 for h in seen.history]
             new_rows.append(solve_lower(T, columns))
