@@ -72,7 +72,7 @@ def test_noise_gradient(name):
         (Gamma(2.5, 1.5), lambda x: stats.gamma(2.5, scale=1 / 1.5).logpdf(x)),
         (LogNormal(2.0, 0.7), lambda x: stats.norm(np.log(2.0), 0.7).logpdf(np.log(x))),
     ],
-    ids=repr,
+    ids=["gamma", "log-normal"],
 )
 def test_prior_densities(prior, density):
     """Known densities, and slopes by central differences."""
