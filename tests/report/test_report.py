@@ -77,7 +77,8 @@ def test_classification_report(data, tmp_path, n_classes):
         options = {} if given is None else {"tasks": given}
         model = SparseGPClassifier(n_active=20, n_rounds=1, random_state=0).fit(X, labels, **options)
         report.write(model, X, labels, given, tmp_path / "c.html")
-        parse((tmp_path / "c.html").read_text(encoding="utf-8"))
+        tags = parse((tmp_path / "c.html").read_text(encoding="utf-8"))
+        assert (tags.scripts, tags.loads) == (1, [])
 
 
 def test_facts(data):

@@ -20,7 +20,7 @@ from gleangp.inference.filtering import Sites
 from gleangp.kernels import kernel_columns, linearize
 from gleangp.linalg import (
     cholesky,
-    inverse_from_cholesky,
+    evidence_sensitivity,
     log_determinant,
     shrink_cholesky,
     solve_cholesky,
@@ -121,13 +121,8 @@ def site_log_evidence(kernel, X: FloatArray, sites: Sites) -> tuple[float, Float
 
     For Gaussian noise this is the exact log evidence of the active points.
     """
-    K = linearize(kernel, X)
-    chol, weights, value = _gaussian_evidence(K.value, sites)
-    # d/dK of the log density: (w w^T - C^-1) / 2 with C w = m.
-    dL_dK = inverse_from_cholesky(chol)
-    dL_dK *= -0.5
-    dL_dK += 0.5 * np.outer(weights, weights)
-    return value, K.theta_vjp(dL_dK)
+    value, theta_grad, _ = gaussian_log_evidence(kernel, X, sites.mean, 1.0 / sites.precision)
+    return value, theta_grad
 
 
 def log_evidence_of_sites(posterior: TaskPosterior, sites: Sites) -> float:
@@ -143,20 +138,11 @@ def gaussian_log_evidence(
 ) -> tuple[float, FloatArray, FloatArray]:
     """Exact log evidence log N(y | 0, K + variance), its gradient in theta and in each row's variance."""
     K = linearize(kernel, X)
-    sites = Sites(y, np.broadcast_to(1.0 / np.asarray(variance), y.shape))
-    chol, weights, value = _gaussian_evidence(K.value, sites)
-    dL_dK = inverse_from_cholesky(chol)
-    dL_dK *= -0.5
-    dL_dK += 0.5 * np.outer(weights, weights)
-    return value, K.theta_vjp(dL_dK), np.diagonal(dL_dK)
-
-
-def _gaussian_evidence(K: FloatArray, sites: Sites) -> tuple[FloatArray, FloatArray, float]:
-    C = K + np.diag(1.0 / sites.precision)
-    chol, _ = cholesky(C)
-    weights = solve_cholesky(chol, sites.mean)
-    value = -0.5 * (sites.mean @ weights + log_determinant(chol) + len(sites) * np.log(2.0 * np.pi))
-    return chol, weights, float(value)
+    chol, _ = cholesky(K.value + np.diag(np.broadcast_to(variance, y.shape)))
+    weights = solve_cholesky(chol, y)
+    value = -0.5 * (y @ weights + log_determinant(chol) + len(y) * np.log(2.0 * np.pi))
+    dL_dK = -evidence_sensitivity(chol, weights[:, None])
+    return float(value), K.theta_vjp(dL_dK), np.diagonal(dL_dK)
 
 
 def training_marginals(

@@ -95,11 +95,6 @@ class SharedKernelFit:
         """The learnt kernel."""
         return self.parameters.kernel
 
-    @property
-    def jitter(self) -> float:
-        """Largest jitter that a factor needed."""
-        return max((p.jitter for p in self.posteriors), default=0.0)
-
 
 def learn_shared_kernel(
     parameters: Parameters, blocks: list[Block], settings: Settings, rng: np.random.Generator
