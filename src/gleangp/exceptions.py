@@ -10,6 +10,7 @@
     ├── ConstraintError               constraints that cannot be understood         also ValueError
     ├── GraphError                    rows or settings that give no graph           also ValueError
     ├── InvarianceError               invariances that do not fit the inputs        also ValueError
+    ├── DatasetError                  data that is missing or not as expected       also OSError, ValueError
     └── ModelFileError                a file that is not a model gleangp can read   also ValueError
 
 Errors about input are also `ValueError`, so code that handles scikit-learn's errors
@@ -21,6 +22,7 @@ from numpy.linalg import LinAlgError
 
 __all__ = [
     "ConstraintError",
+    "DatasetError",
     "GleanError",
     "GraphError",
     "InvarianceError",
@@ -62,6 +64,10 @@ class GraphError(GleanError, ValueError):
 
 class InvarianceError(GleanError, ValueError):
     """The invariances do not fit the inputs."""
+
+
+class DatasetError(GleanError, OSError, ValueError):
+    """A data set is not there, could not be downloaded, or is not what it should be."""
 
 
 class ModelFileError(GleanError, ValueError):

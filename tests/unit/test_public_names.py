@@ -35,6 +35,7 @@ PUBLIC = [
     "TaskColumn",
     "TaskRelevance",
     "__version__",
+    "datasets",
     "exceptions",
     "load",
     "plots",

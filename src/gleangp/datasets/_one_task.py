@@ -1,0 +1,198 @@
+"""Data sets of one task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gleangp.datasets import _describe
+from gleangp.datasets._bunch import make_bunch
+from gleangp.datasets._places import locate
+from gleangp.datasets._tables import read_table
+
+
+def load_haberman(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Survival of 306 patients five years after breast-cancer surgery, from three numbers.
+
+    Parameters
+    ----------
+    as_frame : bool, default=False
+        Give pandas objects instead of arrays.
+    return_X_y : bool, default=False
+        Give (data, target) instead of a Bunch.
+
+    Returns
+    -------
+    Bunch
+        `data` (306, 3), `target` (1 lived five years or longer, 2 did not), `tasks` None,
+        `feature_names`, `target_names`, `frame`, `DESCR` with the citation.
+    """
+    inputs = ["age", "operation_year", "positive_nodes"]
+    table = read_table(locate("haberman/haberman.csv"))
+    return make_bunch(
+        np.column_stack([table[name] for name in inputs]),
+        table["survival_status"].astype(int),
+        None,
+        feature_names=inputs,
+        target_names=["survival_status"],
+        description=_describe.HABERMAN,
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def load_iris(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Three species of iris from four measurements: scikit-learn's copy, in the manner of this module.
+
+    Parameters
+    ----------
+    as_frame : bool, default=False
+        Give pandas objects instead of arrays.
+    return_X_y : bool, default=False
+        Give (data, target) instead of a Bunch.
+
+    Returns
+    -------
+    Bunch
+        `data` (150, 4), `target` the names of the species; see `load_haberman`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X.shape, str(y[0])
+    ((150, 4), 'setosa')
+    """
+    from sklearn.datasets import load_iris as bundled
+
+    iris = bundled()
+    return make_bunch(
+        iris.data,
+        iris.target_names[iris.target],
+        None,
+        feature_names=["sepal_length", "sepal_width", "petal_length", "petal_width"],
+        target_names=["species"],
+        description=_describe.IRIS,
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def load_auto_mpg(*, complete: bool = True, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Miles per gallon of cars from seven numbers.
+
+    Parameters
+    ----------
+    complete : bool, default=True
+        Leave out the six cars without horsepower; otherwise theirs is NaN.
+    as_frame : bool, default=False
+        Give pandas objects instead of arrays.
+    return_X_y : bool, default=False
+        Give (data, target) instead of a Bunch.
+
+    Returns
+    -------
+    Bunch
+        `data` (392 or 398, 7), `target` miles per gallon; see `load_haberman`.
+    """
+    inputs = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year", "origin"]
+    table = read_table(locate("auto_mpg/auto_mpg.csv"))
+    X = np.column_stack([table[name] for name in inputs])
+    kept = np.isfinite(X).all(axis=1) if complete else np.ones(len(X), dtype=bool)
+    return make_bunch(
+        X[kept],
+        table["mpg"][kept],
+        None,
+        feature_names=inputs,
+        target_names=["mpg"],
+        description=_describe.AUTO_MPG,
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def load_crescent(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Two interlocking crescents of 400 points, 37 of them labelled.
+
+    Parameters
+    ----------
+    as_frame : bool, default=False
+        Give pandas objects instead of arrays.
+    return_X_y : bool, default=False
+        Give (data, target) instead of a Bunch.
+
+    Returns
+    -------
+    Bunch
+        `data` (400, 2), `target` -1, 1, or 0 for no label; see `load_haberman`.
+    """
+    table = read_table(locate("crescent/crescent_semisup.csv"))
+    return make_bunch(
+        np.column_stack([table["x1"], table["x2"]]),
+        table["label"].astype(int),
+        None,
+        feature_names=["x1", "x2"],
+        target_names=["label"],
+        description=_describe.CRESCENT,
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
+
+
+def load_kin40k(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Forward kinematics of a robot arm: 40 000 rows, of which the first 10 000 are for training.
+
+    Parameters
+    ----------
+    as_frame : bool, default=False
+        Give pandas objects instead of arrays.
+    return_X_y : bool, default=False
+        Give (data, target) instead of a Bunch.
+
+    Returns
+    -------
+    Bunch
+        `data` (40000, 8), `target` the distance of the arm's end, `n_train` 10000; see `load_haberman`.
+    """
+    table = read_table(locate("kin40k/kin40k.npz"))
+    return make_bunch(
+        np.vstack([table["X_train"], table["X_test"]]),
+        np.concatenate([table["y_train"], table["y_test"]]),
+        None,
+        feature_names=[f"x{i}" for i in range(8)],
+        target_names=["distance"],
+        description=_describe.KIN40K,
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+        n_train=len(table["y_train"]),
+    )
+
+
+def load_protein(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
+    """Error of decoys of protein structures, from nine physicochemical properties.
+
+    Parameters
+    ----------
+    as_frame : bool, default=False
+        Give pandas objects instead of arrays.
+    return_X_y : bool, default=False
+        Give (data, target) instead of a Bunch.
+
+    Returns
+    -------
+    Bunch
+        `data` (45730, 9), `target` the root mean square deviation; see `load_haberman`.
+    """
+    inputs = [f"f{i}" for i in range(1, 10)]
+    table = read_table(locate("protein/protein.csv.gz"))
+    return make_bunch(
+        np.column_stack([table[name] for name in inputs]),
+        table["rmsd"],
+        None,
+        feature_names=inputs,
+        target_names=["rmsd"],
+        description=_describe.PROTEIN,
+        as_frame=as_frame,
+        return_X_y=return_X_y,
+    )
