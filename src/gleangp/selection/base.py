@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
+from gleangp.tasks import blocks_of_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,10 +26,31 @@ class Selection:
 
     def rows(self, block_rows: list[IntArray]) -> IntArray:
         """Rows of the training set, in order of inclusion over all tasks."""
-        out = np.empty(len(self.order), dtype=np.intp)
-        for task, active in enumerate(self.active):
-            out[self.order == task] = block_rows[task][active]
-        return out
+        return in_order(self.order, [rows[a] for rows, a in zip(block_rows, self.active, strict=True)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskChoice:
+    """What was chosen from one task."""
+
+    active: IntArray  # rows of its block, in order of inclusion
+    gain: FloatArray  # of each
+    sites: Sites | None = None  # of each, where the selector filtered them
+
+
+def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
+    """What is known task by task, in the order of inclusion over all tasks. O(d log d)."""
+    out = np.empty(len(order), dtype=by_task[0].dtype)
+    for places, values in zip(blocks_of_rows(order, len(by_task)), by_task, strict=True):
+        out[places] = values
+    return out
+
+
+def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
+    """The selection over all tasks from what was chosen of each."""
+    sites = None if choices[0].sites is None else tuple(c.sites for c in choices)
+    gain = in_order(order, [c.gain for c in choices])
+    return Selection(order, tuple(c.active for c in choices), gain, sites)
 
 
 class Selector(Protocol):
@@ -37,6 +60,9 @@ class Selector(Protocol):
     `model_free`: it is then asked once per fit and not in every round. One that needs several tasks
     refuses a single one in `check_tasks(n_tasks)`, which is asked even where all rows are kept and
     nothing is chosen, and names in `alone` the selector that serves a task on its own.
+
+    Where tasks do not interact, a true attribute `task_by_task` says that the choice is a merge of one run
+    per task (`start_runs`, `merge_draws`), whose runs may live in other processes or on other machines.
     """
 
     def select(

@@ -11,24 +11,22 @@ import numpy as np
 from scipy.linalg import lapack
 
 from gleangp.inference.block import Block
-from gleangp.selection.base import Selection
+from gleangp.selection.base import Selection, TaskChoice, join_choices
 from gleangp.selection.merge import merge_order
 
 
 def keep_everything(kernel, blocks: list[Block]) -> Selection:
     """All rows of all blocks, in greedy order within and across tasks."""
-    active, gains = [], []
-    for block in blocks:
-        C = kernel(block.X)
-        C.flat[:: len(C) + 1] += block.noise.variance
-        factor, pivots, rank, _ = lapack.dpstrf(C, lower=1, tol=0.0, overwrite_a=1)
-        gain = np.zeros(len(block))
-        diagonal = np.diagonal(factor)[:rank]
-        gain[:rank] = np.log(diagonal) - 0.5 * np.log(block.noise.variance)
-        active.append(pivots.astype(np.intp) - 1)
-        gains.append(np.maximum(gain, 0.0))
-    order = merge_order(gains)
-    gain = np.empty(len(order))
-    for task, g in enumerate(gains):
-        gain[order == task] = g
-    return Selection(order, tuple(active), gain)
+    choices = [keep_block(kernel, block) for block in blocks]
+    return join_choices(merge_order([c.gain for c in choices]), choices)
+
+
+def keep_block(kernel, block: Block) -> TaskChoice:
+    """All rows of one block, in greedy order."""
+    C = kernel(block.X)
+    C.flat[:: len(C) + 1] += block.noise.variance
+    factor, pivots, rank, _ = lapack.dpstrf(C, lower=1, tol=0.0, overwrite_a=1)
+    gain = np.zeros(len(block))
+    diagonal = np.diagonal(factor)[:rank]
+    gain[:rank] = np.log(diagonal) - 0.5 * np.log(block.noise.variance)
+    return TaskChoice(pivots.astype(np.intp) - 1, np.maximum(gain, 0.0))

@@ -20,11 +20,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
 from gleangp.inference.filtering import Filter, Sites, mean_steps
 from gleangp.kernels import prepare_columns, signal_diag, white_diag
 from gleangp.linalg import solve_lower
 from gleangp.noise import NoiseModel
-from gleangp.selection.base import best_row
+from gleangp.selection.base import TaskChoice, best_row
 from gleangp.selection.criteria import Criterion
 
 # Speculation starts when a plain step reads this many numbers of the factor: below, the pool costs
@@ -130,6 +131,11 @@ class GreedyRun:
     def gains(self) -> FloatArray:
         """Gain of every pick at its inclusion, in nats."""
         return self._in_nats(np.array(self.keys))
+
+    def choice(self, count: int, block: Block) -> TaskChoice:
+        """The first `count` picks."""
+        active = np.array(self.picks[:count], dtype=np.intp)
+        return TaskChoice(active, self.gains()[:count], self.sites(count)[0])
 
     def at(self, rows: IntArray) -> GreedyRun:
         """The same run seen by some of the rows only."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -40,7 +40,12 @@ class Run(Protocol):
 
 
 def merge_runs(
-    runs: Sequence[Run], n_active: int, *, draws: FloatArray | None = None, n_jobs: int | None = None
+    runs: Sequence[Run],
+    n_active: int,
+    *,
+    draws: FloatArray | None = None,
+    n_jobs: int | None = None,
+    extend: Callable[[list[Run], list[int]], None] | None = None,
 ) -> tuple[list[Run], IntArray]:
     """Extend the runs until the first `n_active` picks over all tasks are known.
 
@@ -56,6 +61,8 @@ def merge_runs(
         task.
     n_jobs : int, optional
         joblib's number of processes for the tasks.
+    extend : callable, optional
+        `extend(runs, wanted)` takes every run to that many picks, in place, where runs live elsewhere.
 
     Returns
     -------
@@ -68,7 +75,10 @@ def merge_runs(
     share = math.ceil(_FIRST_SHARE * n_active / len(runs)) if len(runs) > 1 else n_active
     wanted = [min(share, len(run)) for run in runs]
     while True:
-        _extend_all(runs, wanted, n_jobs)
+        if extend is None:
+            _extend_all(runs, wanted, n_jobs)
+        else:
+            extend(runs, wanted)
         order, counts, starved = _merge([_weights(run) for run in runs], n_active, draws)
         if starved is None:
             return runs, order

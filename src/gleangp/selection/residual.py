@@ -14,9 +14,11 @@ from __future__ import annotations
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.kernels import kernel_columns, signal_diag
+from gleangp.inference.block import Block
+from gleangp.kernels import kernel_columns, signal_diag, white_diag
 from gleangp.linalg import solve_lower
-from gleangp.selection.base import draw_row
+from gleangp.selection.base import TaskChoice, draw_row
+from gleangp.selection.criteria import EntropyReduction
 from gleangp.selection.greedy import GreedyRun
 
 _PROPOSALS = 32
@@ -92,6 +94,13 @@ class PivotedRun:
     def task_sites(self):
         """None: nothing is filtered."""
         return None
+
+    def choice(self, count: int, block: Block) -> TaskChoice:
+        """The first `count` picks, with the entropy each removed."""
+        rows = np.array(self.picks[:count], np.intp)
+        var = np.array(self.residuals[:count]) + white_diag(self.kernel, self.X[rows])
+        nu = block.noise.at(rows).precision(block.y[rows], np.zeros(count), var)
+        return TaskChoice(rows, EntropyReduction().gain(nu * var))
 
     def _reserve(self, target: int) -> None:
         if target > len(self._rows):
@@ -194,6 +203,10 @@ class SampledRun:
     def task_sites(self):
         """Sites of the picks."""
         return self.run.task_sites()
+
+    def choice(self, count: int, block: Block) -> TaskChoice:
+        """The first `count` picks."""
+        return self.run.choice(count, block)
 
     def _take(self, row: int, scores: FloatArray) -> None:
         self.keys.append(float(scores[np.isfinite(scores)].sum()))

@@ -13,14 +13,14 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.kernels import white_diag
-from gleangp.selection.base import Selection, Selector, draw_row
+from gleangp.selection.base import Selection, Selector, TaskChoice, draw_row, join_choices
 from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.graph import GraphSelector
 from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.merge import merge_runs
 from gleangp.selection.residual import PivotedRun, SampledRun
 from gleangp.selection.swaps import swap_points
+from gleangp.tasks import blocks_of_rows
 
 
 class EntropySelector(BaseEstimator):
@@ -46,14 +46,24 @@ class EntropySelector(BaseEstimator):
     def __init__(self, n_swaps=0):
         self.n_swaps = n_swaps
 
+    @property
+    def task_by_task(self):
+        """Whether tasks do not interact: second thoughts weigh all of them against each other."""
+        return self.n_swaps == 0
+
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice, with its swaps; `rng` is not used."""
         if not isinstance(self.n_swaps, Integral) or self.n_swaps < 0:
             raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
-        selection = _greedy(EntropyReduction(), kernel, blocks, n_active, n_jobs)
+        first = EntropySelector()
+        selection = _merged(first, kernel, blocks, n_active, rng, n_jobs)
         if self.n_swaps == 0:
             return selection
         return swap_points(EntropyReduction(), kernel, blocks, selection, self.n_swaps)
+
+    def merge_draws(self, n_active, rng):
+        """None: the best head wins."""
+        return None
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing taken yet."""
@@ -78,9 +88,15 @@ class InformationGainSelector(BaseEstimator):
     InformationGainSelector()
     """
 
+    task_by_task = True
+
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice; `rng` is not used."""
-        return _greedy(InformationGain(), kernel, blocks, n_active, n_jobs)
+        return _merged(self, kernel, blocks, n_active, rng, n_jobs)
+
+    def merge_draws(self, n_active, rng):
+        """None: the best head wins."""
+        return None
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing taken yet."""
@@ -104,24 +120,18 @@ class ResidualSelector(BaseEstimator):
     ResidualSelector(weight='variance')
     """
 
+    task_by_task = True
+
     def __init__(self, weight="auto"):
         self.weight = weight
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The sampled choice."""
-        runs = self.start_runs(kernel, blocks, rng)
-        draws = rng.random(n_active)
-        runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
-        if self._by_gain(blocks):
-            return _collect([r.run for r in runs], order)
-        counts = np.bincount(order, minlength=len(blocks))
-        active = tuple(np.array(r.picks[:c], np.intp) for r, c in zip(runs, counts, strict=True))
-        gain = np.empty(n_active)
-        for task, (run, block, rows) in enumerate(zip(runs, blocks, active, strict=True)):
-            var = np.array(run.residuals[: len(rows)]) + white_diag(kernel, block.X[rows])
-            nu = block.noise.at(rows).precision(block.y[rows], np.zeros(len(rows)), var)
-            gain[order == task] = EntropyReduction().gain(nu * var)
-        return Selection(order, active, gain)
+        return _merged(self, kernel, blocks, n_active, rng, n_jobs)
+
+    def merge_draws(self, n_active, rng):
+        """Tasks are drawn in proportion to what is on offer in them."""
+        return rng.random(n_active)
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing drawn yet."""
@@ -151,17 +161,9 @@ class RandomSelector(BaseEstimator):
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The uniform choice; a point's gain is what it would have told at the prior."""
-        task_of = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
-        row_of = np.concatenate([np.arange(len(b)) for b in blocks])
-        chosen = rng.permutation(len(task_of))[:n_active]
-        order = task_of[chosen]
-        gain = np.empty(n_active)
-        active = []
-        for task, block in enumerate(blocks):
-            rows = row_of[chosen[order == task]]
-            active.append(rows)
-            gain[order == task] = _prior_gain(kernel, block.at(rows))
-        return Selection(order, tuple(active), gain)
+        order, active = draw_uniformly([len(b) for b in blocks], n_active, rng)
+        choices = [uniform_choice(kernel, block, rows) for block, rows in zip(blocks, active, strict=True)]
+        return join_choices(order, choices)
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing drawn yet."""
@@ -204,26 +206,31 @@ SELECTORS: dict[str, type[Selector]] = {
 }
 
 
-def _greedy(criterion, kernel, blocks, n_active, n_jobs) -> Selection:
-    runs, order = merge_runs(_greedy_runs(criterion, kernel, blocks), n_active, n_jobs=n_jobs)
-    return _collect(runs, order)
+def _merged(selector, kernel, blocks, n_active, rng, n_jobs) -> Selection:
+    """The choice of a selector to which tasks are strangers: one run per task, merged."""
+    runs = selector.start_runs(kernel, blocks, rng)
+    draws = selector.merge_draws(n_active, rng)
+    runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
+    counts = np.bincount(order, minlength=len(runs)).tolist()
+    return join_choices(order, [r.choice(c, b) for r, c, b in zip(runs, counts, blocks, strict=True)])
 
 
 def _greedy_runs(criterion, kernel, blocks: list[Block]) -> list[GreedyRun]:
     return [GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion) for b in blocks]
 
 
-def _collect(runs: list[GreedyRun], order: IntArray) -> Selection:
-    counts = np.bincount(order, minlength=len(runs))
-    gain = np.empty(len(order))
-    active, sites = [], []
-    for task, (run, count) in enumerate(zip(runs, counts, strict=True)):
-        active.append(np.array(run.picks[:count], dtype=np.intp))
-        sites.append(run.sites(count)[0])
-        gain[order == task] = run.gains()[:count]
-    return Selection(order, tuple(active), gain, tuple(sites))
+def draw_uniformly(sizes: list[int], n_active: int, rng) -> tuple[IntArray, list[IntArray]]:
+    """Task of each of `n_active` rows drawn from all of them, and the rows of every task."""
+    task_of = np.repeat(np.arange(len(sizes)), sizes)
+    row_of = np.concatenate([np.arange(n) for n in sizes])
+    chosen = rng.permutation(len(task_of))[:n_active]
+    order = task_of[chosen]
+    return order, [row_of[chosen[places]] for places in blocks_of_rows(order, len(sizes))]
 
 
-def _prior_gain(kernel, block: Block) -> FloatArray:
-    var = kernel.diag(block.X)
-    return EntropyReduction().gain(EntropyReduction().key(block.noise, block.y, np.zeros(len(block)), var))
+def uniform_choice(kernel, block: Block, rows: IntArray) -> TaskChoice:
+    """Rows drawn without looking; a point's gain is what it would have told at the prior."""
+    kept = block.at(rows)
+    var = kernel.diag(kept.X)
+    key = EntropyReduction().key(kept.noise, kept.y, np.zeros(len(kept)), var)
+    return TaskChoice(rows, EntropyReduction().gain(key))
