@@ -9,7 +9,8 @@ import numpy as np
 
 from gleangp.inference.block import Block
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings, learn_shared_kernel
+from gleangp.learning.settings import Settings
+from gleangp.learning.shared_kernel import learn_shared_kernel
 from gleangp.selection.selectors import EntropySelector
 
 

@@ -13,8 +13,10 @@ from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence
 from gleangp.inference.stacked import stack_blocks
 from gleangp.learning.evidence import ActiveGaussianEvidence
+from gleangp.learning.fit_blocks import fit_blocks
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings, fit_blocks, learn_shared_kernel
+from gleangp.learning.settings import Settings
+from gleangp.learning.shared_kernel import learn_shared_kernel
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
 from tests.unit.gp_twins import make_block

@@ -26,6 +26,7 @@ from gleangp.learning.sparse_model import (
     fit_sparse_model,
     predict_tasks,
 )
+from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.noise import Ordered
 from gleangp.tasks import blocks_of_rows
@@ -219,7 +220,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             parameters = self._parameters(X[labeled], ranks[labeled])
             rng = generator_from(self.random_state)
             blocks = [Block(X[r], ranks[r].astype(np.float64), parameters.noise) for r in rows]
-            model = fit_sparse_model(parameters, blocks, rows, len(X), settings, rng)
+            model = fit_sparse_model(parameters, LocalTasks(blocks, rows), len(X), settings, rng)
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)

@@ -22,7 +22,7 @@ from gleangp.exceptions import KernelError
 from gleangp.learning.coupled_model import CoupledModel
 from gleangp.learning.couplings import Choice, CoregionCoupling, FunctionCoupling, KernelCoupling
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings, no_report
+from gleangp.learning.settings import Settings, no_report
 from gleangp.learning.sparse_model import SparseModel
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 

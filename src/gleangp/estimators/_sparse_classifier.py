@@ -25,7 +25,7 @@ from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings
+from gleangp.learning.settings import Settings
 from gleangp.learning.sparse_model import (
     absorb_rows,
     add_task,

@@ -24,7 +24,7 @@ from gleangp.inference.coupled_posterior import (
 from gleangp.learning.coupled_tasks import choose_coupling, learn_coupled, pool_blocks, with_noise
 from gleangp.learning.couplings import Choice, CoupledParameters
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings
+from gleangp.learning.settings import Settings
 from gleangp.learning.sparse_model import (
     absorb_rows,
     add_task,
@@ -33,6 +33,7 @@ from gleangp.learning.sparse_model import (
     predict_tasks,
     predict_tasks_cov,
 )
+from gleangp.learning.task_store import LocalTasks
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +129,10 @@ def fit_tasks(
     With fewer than two tasks that have rows there is nothing to couple.
     """
     if not settings.couplings or sum(len(b) > 0 for b in blocks) < 2:
-        return fit_sparse_model(parameters, blocks, block_rows, n_rows, settings, rng)
+        return fit_sparse_model(parameters, LocalTasks(blocks, block_rows), n_rows, settings, rng)
     choice, start = choose_coupling(settings.couplings, parameters, blocks, settings, rng)
     if start is None:
-        model = fit_sparse_model(parameters, blocks, block_rows, n_rows, settings, rng)
+        model = fit_sparse_model(parameters, LocalTasks(blocks, block_rows), n_rows, settings, rng)
         return replace(model, choice=choice)
     basis_settings = replace(settings, n_active=settings.n_basis)
     fit = learn_coupled(start, blocks, basis_settings, rng)

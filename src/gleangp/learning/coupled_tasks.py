@@ -18,7 +18,7 @@ from gleangp.inference.block import Block
 from gleangp.inference.coupled import CoupledPrior, evidence_gradient, settle, stack_rows
 from gleangp.learning.couplings import Choice, CoupledParameters
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings
+from gleangp.learning.settings import Settings
 from gleangp.optimize import Optimum, minimize
 from gleangp.selection.base import Selection
 

@@ -6,6 +6,8 @@ value, the gradient in theta, and the noise gradients per row (natural units).
 * `ActiveGaussianEvidence`: Gaussian noise, active points only; exact when all rows are active.
 * `ActiveSiteEvidence`: other noise models, active points with their sites held (LPJ05 eq. 26).
 * `ProjectedEvidence`: all rows, through the active points as basis (`inference.projected`).
+
+`is_exact`: one search for its maximum is all there is to do. `holds_sites`: it does not know the noise.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from gleangp.kernels.stacked import linearize_stack
 
 class ActiveGaussianEvidence:
     """sum over tasks of log N(y_I | 0, K_I + variance): Lawrence & Platt 2004, eq. 14, on the points kept."""
+
+    is_exact, holds_sites = True, False
 
     def __init__(self, kernel, active_blocks: list[Block]):
         self.stacks, self.alone = stack_blocks(kernel, active_blocks)
@@ -60,6 +64,8 @@ def _alone(kernel, block, noise_values):
 class ActiveSiteEvidence:
     """sum over tasks of log N(site_mean | 0, K_I + 1 / site_precision), sites held (LPJ05 eq. 26)."""
 
+    is_exact, holds_sites = False, True
+
     def __init__(self, active_X: list[FloatArray], sites: list[Sites]):
         self.parts = [(X, s) for X, s in zip(active_X, sites, strict=True) if len(s)]
 
@@ -78,6 +84,8 @@ class ProjectedEvidence:
     Noise that is not log-concave has several fixed points. Every call then starts from the sites of the
     best call so far, so that a far step of a line search cannot lead to another one for good.
     """
+
+    is_exact, holds_sites = False, False
 
     def __init__(self, blocks: list[Block], bases: list[FloatArray], start: list[RowSites] | None = None):
         self.blocks = blocks

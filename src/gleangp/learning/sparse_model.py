@@ -24,8 +24,12 @@ from gleangp.inference.posterior import (
     prior_only,
 )
 from gleangp.learning.couplings import Choice
+from gleangp.learning.fit_blocks import choose_points, fit_blocks
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.shared_kernel import Settings, choose_points, fit_blocks, learn_shared_kernel
+from gleangp.learning.settings import Settings
+from gleangp.learning.shared_kernel import learn_shared_kernel
+from gleangp.learning.task_store import TaskStore
+from gleangp.selection.base import in_order
 from gleangp.tasks import blocks_of_rows
 
 
@@ -106,37 +110,29 @@ class SparseModel:
             raise ValueError("a sparse model whose active points are not those of its sites.")
 
     def _aligned(self, by_task: list[FloatArray]) -> FloatArray:
-        out = np.empty(len(self.active))
-        for task, values in enumerate(by_task):
-            out[self.active_task == task] = values
-        return out
+        return in_order(self.active_task, by_task)
 
 
 def fit_sparse_model(
     parameters: Parameters,
-    blocks: list[Block],
-    block_rows: list[IntArray],
+    tasks: TaskStore,
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
 ) -> SparseModel:
-    """Learn from the blocks of all tasks; `block_rows` are their rows of the training set.
-
-    A task whose block is empty is known but has only the prior.
-    """
-    filled = [t for t, b in enumerate(blocks) if len(b)]
-    fit = learn_shared_kernel(parameters, [blocks[t] for t in filled], settings, rng)
-    posteriors = [prior_only(b.X.shape[1]) for b in blocks]
-    sites = [Sites(np.zeros(0), np.zeros(0)) for _ in blocks]
-    for k, t in enumerate(filled):
+    """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
+    fit = learn_shared_kernel(parameters, tasks, settings, rng)
+    posteriors = [prior_only(tasks.n_inputs) for _ in range(tasks.n_tasks)]
+    sites = [Sites(np.zeros(0), np.zeros(0)) for _ in range(tasks.n_tasks)]
+    for k, t in enumerate(tasks.filled):
         posteriors[t], sites[t] = fit.posteriors[k], fit.sites[k]
     return SparseModel(
         fit.kernel,
         fit.parameters.noise,
         tuple(posteriors),
         tuple(sites),
-        fit.selection.rows([block_rows[t] for t in filled]),
-        np.array(filled, dtype=np.intp)[fit.selection.order],
+        tasks.row_numbers(fit.selection),
+        np.array(tasks.filled, dtype=np.intp)[fit.selection.order],
         fit.selection.gain,
         n_rows,
         fit.log_evidence,

@@ -15,7 +15,8 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.invariances import apply_invariances
-from gleangp.learning.shared_kernel import Settings, choose_points, fit_blocks
+from gleangp.learning.fit_blocks import choose_points, fit_blocks
+from gleangp.learning.settings import Settings
 from gleangp.learning.sparse_model import SparseModel
 
 ORIGINAL = -1  # in place of the number of an invariance

@@ -24,6 +24,11 @@ class Selection:
     sites: tuple[Sites, ...] | None = None  # per task, where the selector filtered the points
     objective: float | None = None  # what the choice achieves, where the selector has a goal of its own
 
+    def of_tasks(self, start: int, stop: int) -> Selection:
+        """What was chosen of some neighbouring tasks; their place among the others is lost."""
+        sites = None if self.sites is None else self.sites[start:stop]
+        return Selection(np.zeros(0, np.intp), self.active[start:stop], np.zeros(0), sites)
+
     def rows(self, block_rows: list[IntArray]) -> IntArray:
         """Rows of the training set, in order of inclusion over all tasks."""
         return in_order(self.order, [rows[a] for rows, a in zip(block_rows, self.active, strict=True)])

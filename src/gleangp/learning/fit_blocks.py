@@ -1,0 +1,128 @@
+"""What is done with the blocks of given tasks in one process: choose points, form the evidence, fit.
+
+Tasks that share a kernel alone do not interact, so any part of them can be dealt with anywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gleangp.inference.block import Block
+from gleangp.inference.ep import propagate
+from gleangp.inference.filtering import Sites, filter_in_order
+from gleangp.inference.moved_basis import move_basis
+from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, posterior_from_sites
+from gleangp.inference.projected import fit_projection, unexplained_nats
+from gleangp.inference.row_ep import RowSites
+from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence, ProjectedEvidence
+from gleangp.learning.settings import Settings
+from gleangp.selection.base import Selection
+from gleangp.selection.everything import keep_everything
+
+# Nats per row that the basis may leave unexplained for the collapsed bound to be a guide to the
+# parameters. A looser bound is raised by calling noise what the basis cannot express.
+TIGHT = 0.1
+_MOVE_WORK = 1e9  # n d^2 up to which a loose basis is moved: some seconds
+
+
+def choose_points(kernel, blocks: list[Block], settings: Settings, seed: int) -> Selection:
+    """The selector's choice; where every row is kept and noise is Gaussian there is none to make."""
+    n_rows = sum(len(b) for b in blocks)
+    if all(keeps_all(b.noise, n_rows, settings) for b in blocks):
+        return keep_everything(kernel, blocks)
+    return settings.selector.select(
+        kernel, blocks, settings.n_active, rng=np.random.default_rng(seed), n_jobs=settings.n_jobs
+    )
+
+
+def keeps_all(noise, n_rows: int, settings: Settings) -> bool:
+    """Whether all rows become active with Gaussian noise of one variance.
+
+    The order of inclusion is then that of a pivoted Cholesky.
+    """
+    return (
+        settings.n_active >= n_rows
+        and not noise.precision_depends_on_mean
+        and np.ndim(noise.variance) == 0
+    )
+
+
+def evidence_of_blocks(
+    kernel, blocks: list[Block], selection: Selection, settings: Settings, exact: bool, start=None
+):
+    """The objective of a round for given active points; `exact` if these are all rows."""
+    if exact:
+        return ActiveGaussianEvidence(kernel, blocks)
+    kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
+    if settings.posterior == "projected":
+        return ProjectedEvidence(blocks, [b.X[: settings.n_learning] for b in kept], start)
+    if not blocks[0].noise.precision_depends_on_mean:
+        return ActiveGaussianEvidence(kernel, kept)
+    sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
+    return ActiveSiteEvidence([k.X for k in kept], sites)
+
+
+def fit_blocks(
+    kernel,
+    blocks: list[Block],
+    selection: Selection,
+    settings: Settings,
+    start: list[RowSites] | None = None,
+) -> tuple[list[TaskPosterior], list[Sites], float]:
+    """Posterior and sites of every task for given active points, and the log evidence.
+
+    `start` are sites of all rows to begin from, for the projection of noise with several fixed points.
+    """
+    posteriors, all_sites, log_evidence = [], [], 0.0
+    for t, block in enumerate(blocks):
+        active = selection.active[t]
+        kept = block.at(active)
+        if settings.posterior == "projected" and not _exact_block(block, active):
+            first = None if start is None else start[t]
+            basis = _basis(kernel, block, kept.X, settings)
+            posterior, value, rows_sites = fit_projection(kernel, block, basis, first)
+            precision = rows_sites.precision[active]
+            mean = np.divide(
+                rows_sites.shift[active], precision, out=np.zeros(len(active)), where=precision > 0
+            )
+            sites = Sites(mean, precision, rows_sites.n_silent)
+        else:
+            sites, value = _active_sites(kernel, kept, selection, t, settings)
+            posterior = posterior_from_sites(kernel, kept.X, sites)
+            if value is None:
+                value = log_evidence_of_sites(posterior, sites)
+        posteriors.append(posterior)
+        all_sites.append(sites)
+        log_evidence += value
+    return posteriors, all_sites, log_evidence
+
+
+def _basis(kernel, block: Block, Z, settings: Settings):
+    """The active points, or where they moved to if they cannot express the rows and moving is affordable."""
+    move = settings.move_basis
+    if block.noise.precision_depends_on_mean or move is False or len(Z) == 0:
+        return Z
+    if move == "auto":
+        too_dear = len(block) * len(Z) ** 2 > _MOVE_WORK
+        if too_dear or unexplained_nats(kernel, block, Z) <= TIGHT * len(block):
+            return Z
+    return move_basis(kernel, block, Z)
+
+
+def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings: Settings):
+    """Sites of a task's active points, and their log evidence where finding them gave it."""
+    if len(kept) == 0:
+        return Sites(np.zeros(0), np.zeros(0)), 0.0
+    if not kept.noise.precision_depends_on_mean:
+        variance = np.broadcast_to(kept.noise.variance, kept.y.shape)
+        sites = Sites(kept.y - kept.noise.bias, 1.0 / variance)
+    else:
+        sites = selection.sites[task] if selection.sites is not None else filter_in_order(kernel, kept)
+        if settings.propagate:
+            propagated = propagate(kernel, kept, sites)
+            return propagated.sites, propagated.log_evidence
+    return sites, None
+
+
+def _exact_block(block: Block, active) -> bool:
+    return len(active) == len(block) and not block.noise.precision_depends_on_mean

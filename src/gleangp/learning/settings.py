@@ -1,0 +1,35 @@
+"""How to learn: what the sparse estimators ask of everything below them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gleangp.selection.base import Selector
+
+
+def no_report(round_: int, value: float) -> None:
+    """Says nothing about a round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How to learn; the estimators fill it in from their constructor."""
+
+    selector: Selector
+    n_active: int
+    posterior: str = "projected"  # or "active"
+    move_basis: bool | str = "auto"  # of projections with Gaussian noise
+    n_learning: int = 300  # most basis points of a task while learning: steps cost their square
+    optimize: bool = True
+    n_rounds: int = 5
+    max_iter: int = 100
+    precision: float = 1e-5  # relative change of the objective at which the optimiser stops
+    n_restarts: int = 0
+    tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
+    propagate: bool = False  # expectation propagation over the active points, after filtering
+    n_jobs: int | None = None
+    report: Callable[[int, float], None] = no_report
+    couplings: tuple[Any, ...] = ()  # to choose from (`couplings`); none: tasks share the kernel alone
+    n_basis: int = 300  # points of the common basis of coupled tasks

@@ -1,0 +1,235 @@
+"""The rows of all tasks, wherever they are, and what learning asks of them.
+
+`LocalTasks` has them in this process; `gleangp.dask` has a store whose rows stay with the workers. Both
+sum over tasks in the same **chunks**, which depend on the sizes of the tasks alone, so that a fit does not
+depend on who computes what: floating-point sums depend on their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from joblib import parallel_config
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.filtering import Sites
+from gleangp.inference.posterior import TaskPosterior, training_marginals
+from gleangp.inference.projected import fit_projection
+from gleangp.inference.row_ep import RowSites
+from gleangp.learning.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
+from gleangp.learning.settings import Settings
+from gleangp.parallel import in_parallel
+from gleangp.selection.base import Selection
+
+_CHUNK_ROWS = 20_000
+
+# log_z summed over all rows, and its gradients summed over rows, as a function of noise values
+NoiseObjective = Callable[[Mapping[str, Any]], tuple[float, dict[str, FloatArray]]]
+
+
+class TaskStore(Protocol):
+    """Rows of tasks that share kernel and noise. Tasks are numbered among those that have rows."""
+
+    n_tasks: int  # with those that have none
+    n_inputs: int
+    filled: list[int]  # which of all tasks have rows
+    sizes: list[int]  # of those
+    noise: Any  # values that tasks share
+
+    def with_noise(self, values: Mapping[str, Any]) -> TaskStore:
+        """The same rows under other noise values."""
+
+    def take(self, chosen: list[tuple[int, IntArray]]) -> list[Block]:
+        """Some rows of some tasks, brought here."""
+
+    def labeled_first(self, task: int, rows: IntArray) -> IntArray:
+        """The rows with those that have a label in front."""
+
+    def start_sites(self, kernel, settings: Settings, seed: int) -> list[RowSites] | None:
+        """Sites of all rows to start from; None for noise that has one fixed point."""
+
+    def choose(self, kernel, settings: Settings, seed: int) -> Selection:
+        """The active points."""
+
+    def row_numbers(self, selection: Selection) -> IntArray:
+        """Rows of the training set, in order of inclusion."""
+
+    def evidence(self, kernel, selection: Selection, settings: Settings, start=None) -> Any:
+        """The objective of a round."""
+
+    def fit(
+        self, kernel, selection: Selection, settings: Settings, start=None
+    ) -> tuple[list[TaskPosterior], list[Sites], float]:
+        """Posterior and sites of every task, and the log evidence."""
+
+    def noise_objective(
+        self, kernel, posteriors: list[TaskPosterior], selection: Selection
+    ) -> NoiseObjective:
+        """The sum of log Z over all rows (Lawrence, Platt & Jordan 2005, eq. 28)."""
+
+
+def chunks_of_tasks(sizes: list[int]) -> list[tuple[int, int]]:
+    """First and last-but-one task of every chunk: neighbours with about 20 000 rows together."""
+    chunks, start, rows = [], 0, 0
+    for task, size in enumerate(sizes):
+        rows += size
+        if rows >= _CHUNK_ROWS:
+            chunks.append((start, task + 1))
+            start, rows = task + 1, 0
+    return chunks if start == len(sizes) else [*chunks, (start, len(sizes))]
+
+
+def is_exact(noise, sizes: list[int], settings: Settings) -> bool:
+    """Whether the evidence of a round is the exact one of all rows."""
+    return settings.n_active >= sum(sizes) and not noise.precision_depends_on_mean
+
+
+class LocalTasks:
+    """Rows in this process; `block_rows` are their numbers in the training set."""
+
+    def __init__(self, blocks: list[Block], block_rows: list[IntArray] | None = None):
+        self.n_tasks, self.n_inputs = len(blocks), blocks[0].X.shape[1]
+        self.filled = [t for t, b in enumerate(blocks) if len(b)]
+        self.blocks = [blocks[t] for t in self.filled]
+        self.block_rows = None if block_rows is None else [block_rows[t] for t in self.filled]
+        self.sizes = [len(b) for b in self.blocks]
+        self.noise = self.blocks[0].noise
+
+    def with_noise(self, values):
+        """The same rows under other noise values."""
+        if not values:
+            return self
+        other = object.__new__(LocalTasks)
+        other.__dict__ = dict(self.__dict__)
+        other.blocks = [replace(b, noise=replace(b.noise, **values)) for b in self.blocks]
+        other.noise = other.blocks[0].noise
+        return other
+
+    def take(self, chosen):
+        """Some rows of some tasks."""
+        return [self.blocks[t].at(rows) for t, rows in chosen]
+
+    def labeled_first(self, task, rows):
+        """The rows, those with a label in front where the noise model knows of others."""
+        block = self.blocks[task]
+        if not hasattr(block.noise, "is_labeled"):
+            return rows
+        return rows[np.argsort(~block.noise.is_labeled(block.y[rows]), kind="stable")]
+
+    def start_sites(self, kernel, settings, seed):
+        """Sites of all rows under the kernel that learning starts from.
+
+        Noise that is not log-concave has several fixed points, and learning follows the one it starts in.
+        """
+        if self.noise.log_concave:
+            return None
+        selection = self.choose(kernel, settings, seed)
+        bases = [b.X[a[: settings.n_learning]] for b, a in zip(self.blocks, selection.active, strict=True)]
+        return [fit_projection(kernel, b, Z)[2] for b, Z in zip(self.blocks, bases, strict=True)]
+
+    def choose(self, kernel, settings, seed):
+        """The active points."""
+        return choose_points(kernel, self.blocks, settings, seed)
+
+    def row_numbers(self, selection):
+        """Rows of the training set, in order of inclusion."""
+        return selection.rows(self.block_rows)
+
+    def evidence(self, kernel, selection, settings, start=None):
+        """The objective of a round."""
+        exact = is_exact(self.noise, self.sizes, settings)
+        parts = [
+            evidence_of_blocks(
+                kernel,
+                self.blocks[a:b],
+                selection.of_tasks(a, b),
+                settings,
+                exact,
+                None if start is None else start[a:b],
+            )
+            for a, b in chunks_of_tasks(self.sizes)
+        ]
+        return SummedEvidence(parts, settings.n_jobs)
+
+    def fit(self, kernel, selection, settings, start=None):
+        """Posterior and sites of every task, and the log evidence."""
+        posteriors, sites, values = [], [], []
+        for a, b in chunks_of_tasks(self.sizes):
+            first = None if start is None else start[a:b]
+            part = fit_blocks(kernel, self.blocks[a:b], selection.of_tasks(a, b), settings, first)
+            posteriors += part[0]
+            sites += part[1]
+            values.append(part[2])
+        return posteriors, sites, sum(values)
+
+    def noise_objective(self, kernel, posteriors, selection):
+        """The sum of log Z over all rows."""
+        parts = [
+            NoiseTerm(kernel, self.blocks[a:b], posteriors[a:b], selection.active[a:b])
+            for a, b in chunks_of_tasks(self.sizes)
+        ]
+        return lambda values: sum_noise_terms([part(values) for part in parts])
+
+
+class SummedEvidence:
+    """The evidence of all tasks from that of chunks of them."""
+
+    def __init__(self, parts: list[Any], n_jobs: int | None = None):
+        self.parts = parts
+        self.n_jobs = n_jobs
+        self.is_exact, self.holds_sites = parts[0].is_exact, parts[0].holds_sites
+
+    def __call__(self, kernel, noise_values):
+        with parallel_config(backend="threading"):
+            calls = [(part, kernel, noise_values) for part in self.parts]
+            return sum_evidence(in_parallel(evidence_sums, calls, self.n_jobs))
+
+    def slack(self, kernel) -> float:
+        """Nats by which it may fall short of the exact evidence."""
+        return sum(part.slack(kernel) for part in self.parts)
+
+    @property
+    def sites(self) -> list[RowSites]:
+        """Where the last call left the sites of all rows."""
+        return [site for part in self.parts for site in part.sites]
+
+
+def evidence_sums(part, kernel, noise_values) -> tuple[float, FloatArray, dict[str, FloatArray]]:
+    """Value and gradients of a chunk, the noise gradients summed over its rows."""
+    value, theta_grad, noise_grads = part(kernel, noise_values)
+    return value, theta_grad, {name: np.sum(g, axis=0) for name, g in noise_grads.items()}
+
+
+def sum_evidence(parts) -> tuple[float, FloatArray, dict[str, FloatArray]]:
+    """The sum over chunks, in their order; noise gradients are left stacked."""
+    values, theta_grads, noise_grads = zip(*parts, strict=True)
+    grads = {name: np.stack([g[name] for g in noise_grads]) for name in noise_grads[0]}
+    return sum(values), np.sum(theta_grads, axis=0), grads
+
+
+class NoiseTerm:
+    """Sum of log Z over the rows of a chunk under given marginals, as a function of noise values."""
+
+    def __init__(self, kernel, blocks, posteriors, active):
+        self.blocks = blocks
+        self.marginals = [
+            training_marginals(kernel, p, b.X, a) for p, b, a in zip(posteriors, blocks, active, strict=True)
+        ]
+
+    def __call__(self, values):
+        total, gradients = 0.0, []
+        for block, (mean, var) in zip(self.blocks, self.marginals, strict=True):
+            noise = replace(block.noise, **values)
+            total += float(np.sum(noise.log_partition(block.y, mean, var)[0]))
+            gradients.append(noise.log_partition_grad(block.y, mean, var))
+        return total, {name: sum(np.sum(g[name], axis=0) for g in gradients) for name in values}
+
+
+def sum_noise_terms(parts) -> tuple[float, dict[str, FloatArray]]:
+    """The sum over chunks; gradients are left stacked."""
+    totals, gradients = zip(*parts, strict=True)
+    return sum(totals), {name: np.stack([g[name] for g in gradients]) for name in gradients[0]}
