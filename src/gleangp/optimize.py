@@ -17,11 +17,12 @@ from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
-Report = Callable[[int, float], None]
+Report = Callable[[int, float], bool | None]
 
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
 _RESTART_REACH = 3.0
+_STOPPED = "stopped by the progress function"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,8 @@ def minimize(
     rng : numpy.random.Generator, optional
         Needed with restarts.
     report : callable, optional
-        Called with the number and the value of every iteration.
+        Called with the number and the value of every iteration. If it returns True, the search ends
+        there with the best point found, not converged, and no further start is tried.
 
     Returns
     -------
@@ -89,8 +91,16 @@ def minimize(
         low = np.maximum(bounds[:, 0], start - _RESTART_REACH)
         high = np.minimum(bounds[:, 1], start + _RESTART_REACH)
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
-    runs = [_minimize_from(objective, s, bounds, max_iter, tol, report) for s in starts]
+    runs = []
+    for s in starts:
+        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report))
+        if runs[-1].message == _STOPPED:
+            break
     return min(runs, key=lambda run: run.value)
+
+
+class _StopSearch(Exception):
+    """The progress function asked to stop."""
 
 
 def _minimize_from(objective, start, bounds, max_iter, tol, report=None) -> Optimum:
@@ -116,34 +126,41 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report=None) -> Opti
 
     def after_iteration(intermediate_result):
         values.append(float(intermediate_result.fun))
-        if report is not None:
-            report(len(values), values[-1])
+        if report is not None and report(len(values), values[-1]):
+            raise _StopSearch
 
     if len(start) == 0:
         value, _ = objective(start)
         return Optimum(start, value, True, 1, "nothing to optimise")
-    result = scipy_minimize(
-        guarded,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        callback=after_iteration,
-        options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
-    )
+    last_change = 0.0
+    try:
+        result = scipy_minimize(
+            guarded,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            callback=after_iteration,
+            options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
+        )
+        n_evaluations, message = int(result.nfev), str(result.message)
+        # An "abnormal" line search at the floor of rounding error has still converged.
+        converged = bool(result.success) or "ABNORMAL" in message.upper()
+    except _StopSearch:
+        n_evaluations, message, converged = len(values), _STOPPED, False
+    if len(values) > 1:
+        last_change = abs(values[-1] - values[-2])
     if not np.isfinite(best.value):
         raise NotPositiveDefiniteError(
             f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
             f" nor near it: {reason or 'it overflows'}\nCheck the kernel and its initial parameters."
         ) from reason
-    # An "abnormal" line search at the floor of rounding error has still converged.
-    converged = bool(result.success) or "ABNORMAL" in str(result.message).upper()
     return Optimum(
         best.theta,
         float(best.value),
         converged,
-        int(result.nfev),
-        str(result.message),
+        n_evaluations,
+        message,
         n_iterations=len(values),
-        last_change=abs(values[-1] - values[-2]) if len(values) > 1 else 0.0,
+        last_change=last_change,
     )

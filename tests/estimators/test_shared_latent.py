@@ -151,7 +151,7 @@ def test_verbose_reports(capsys, tasks):
     """Progress is printed."""
     X, y, names = tasks
     SharedLatentGPClassifier(**FAST, verbose=1).fit(X[:40], y[:40], names[:40])
-    assert "iteration 1: objective" in capsys.readouterr().out
+    assert "[SharedLatentGPClassifier] start 1: log evidence" in capsys.readouterr().out
 
 
 def test_relevance_reads_off_the_dimensions_used():

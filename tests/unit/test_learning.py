@@ -25,11 +25,17 @@ KERNEL = ConstantKernel(1.0) * RBF([1.0, 1.0])
 
 
 def learn(kernel, blocks, n_active, learn_noise=(), **settings):
-    """The fit, and the objective of every round."""
-    values = []
-    settings = Settings(EntropySelector(), n_active, report=lambda _, value: values.append(value), **settings)
+    """The fit, and the best objective of every round."""
+    rounds = {}
+
+    def progress(stage, step, value):
+        if stage.name.startswith("round") and step:
+            rounds[stage.name] = max(value, rounds.get(stage.name, -np.inf))
+        return False
+
+    settings = Settings(EntropySelector(), n_active, progress=progress, **settings)
     parameters = Parameters(kernel, blocks[0].noise, learn_noise)
-    return learn_shared_kernel(parameters, blocks, settings, np.random.default_rng(0)), values
+    return learn_shared_kernel(parameters, blocks, settings, np.random.default_rng(0)), list(rounds.values())
 
 
 @pytest.mark.parametrize("posterior", ["projected", "active"])

@@ -126,3 +126,24 @@ def test_not_converged_is_said():
     assert not few.converged
     assert few.value < valley(np.array([-1.2, 1.0]))[0]
     assert minimize(valley, np.array([-1.2, 1.0]), WIDE, max_iter=500, tol=1e-12).converged
+
+
+def test_a_search_that_is_asked_to_stop_returns_its_best_point():
+    """After the iteration at which the report says True no other is made, and no restart is tried."""
+    calls = []
+
+    def report(iteration, value):
+        calls.append(value)
+        return iteration == 2
+
+    def valley(t):  # Rosenbrock
+        slope = np.array([-400 * t[0] * (t[1] - t[0] ** 2) - 2 * (1 - t[0]), 200 * (t[1] - t[0] ** 2)])
+        return float((1 - t[0]) ** 2 + 100 * (t[1] - t[0] ** 2) ** 2), slope
+
+    start, bounds = np.array([-1.5, 2.0]), np.array([[-5.0, 5.0]] * 2)
+    rng = np.random.default_rng(0)
+    found = minimize(valley, start, bounds, n_restarts=3, rng=rng, report=report)
+    assert len(calls) == 2
+    assert not found.converged
+    assert found.n_iterations == 2
+    assert found.value == valley(found.theta)[0] == min(calls) < valley(start)[0]

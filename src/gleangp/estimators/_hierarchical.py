@@ -31,6 +31,8 @@ from gleangp.learning.hierarchical_model import (
     predict_hierarchy_cov,
 )
 from gleangp.learning.hierarchical_rows import GraphSettings, choose_active, task_rows
+from gleangp.learning.hierarchy import most_stages
+from gleangp.progress import Progress
 from gleangp.tasks import blocks_of_rows
 
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
@@ -87,7 +89,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     random_state : int, RandomState, Generator or None, default=None
         For the choice of landmarks and active rows.
     verbose : int, default=0
-        Print how learning ended.
+        Print how every stage of learning ended.
 
     Attributes
     ----------
@@ -226,6 +228,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         -------
         self
         """
+        given = X, y, tasks
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y, labeled = check_regression_target(y, len(X))
@@ -239,13 +242,16 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1], offset))
             make = _BlockMaker(self, X, y, codes, rows, encoded)
             blocks = make([kernel] * n_tasks, _SELECTION_NOISE)
-            model = self._learn(kernel, blocks)
+            times = 2 if make.left_some_out else 1
+            progress = self._begin_progress(*given, times * most_stages(self.n_rounds))
+            model = self._learn(kernel, blocks, progress)
             if make.left_some_out:  # once more, with the kernels just learnt
                 blocks = make([t.kernel for t in model.tasks], model.noise)
-                model = self._learn(model.kernel, blocks)
+                model = self._learn(model.kernel, blocks, progress)
             self.active_ = make.active
             self._store(model)
             self._warn(blocks)
+            progress.end(fitted=True)
         return self
 
     def predict(
@@ -370,7 +376,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             raise ValueError(f"input units of other inputs than the {n_inputs} it says.")
         self._store(self._model)
 
-    def _learn(self, kernel: Kernel, blocks: list[TaskRows]) -> HierarchicalModel:
+    def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:
         noise = self.noise_variance
         if noise is None and (has_white(kernel) or self.optimizer is None):
             noise = _NO_OTHER_NOISE if has_white(kernel) else 0.1
@@ -383,6 +389,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             average_theta=self.theta_uncertainty,
             max_rounds=self.n_rounds,
             n_jobs=self.n_jobs,
+            progress=progress,
         )
 
     def _fixed_cov(self, n_parameters: int) -> FloatArray | None:
@@ -453,11 +460,6 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
                 "added to its diagonal. A larger noise variance makes the model well-posed.",
                 RuntimeWarning,
                 stacklevel=4,
-            )
-        if self.verbose:
-            print(
-                f"[{name}] {len(blocks)} tasks, {model.n_rounds} rounds, "
-                f"log evidence {self.log_evidence_:.3f}"
             )
 
 

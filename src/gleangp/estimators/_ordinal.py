@@ -81,7 +81,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     random_state : int, RandomState, Generator or None, default=None
         For selectors that sample and for restarts.
     verbose : int, default=0
-        Print the evidence of each round.
+        Print how every stage of learning ended, rounds with their evidence.
 
     Attributes
     ----------
@@ -208,6 +208,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         -------
         self
         """
+        given = X, y, tasks
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y = check_class_target(y, len(X))
@@ -220,12 +221,14 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             parameters = self._parameters(X[labeled], ranks[labeled])
             rng = generator_from(self.random_state)
             blocks = [Block(X[r], ranks[r].astype(np.float64), parameters.noise) for r in rows]
+            settings, progress = self._with_progress(settings, given)
             model = fit_sparse_model(parameters, LocalTasks(blocks, rows), len(X), settings, rng)
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
             self._store(model)
             self._warn_about(model)
+            progress.end(fitted=True)
         return self
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:

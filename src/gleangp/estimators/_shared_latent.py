@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from gleangp._compat import Interval, StrOptions
 from gleangp.estimators._defaults import default_priors
+from gleangp.estimators._progress import ProgressMixin
 from gleangp.estimators._sparse import generator_from
 from gleangp.exceptions import LabelError
 from gleangp.kernels import has_white
@@ -23,6 +25,7 @@ from gleangp.learning.latent_model import (
     fit_latent_model,
     fit_new_task,
     locate,
+    most_stages,
     reconstruct,
     relevance,
 )
@@ -48,7 +51,6 @@ SHARED_CONSTRAINTS = {
 }
 
 _WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
-_REPORT_EVERY = 10
 _MOST_DENSE_ROWS, _BASIS = 2000, 200
 
 
@@ -65,7 +67,7 @@ def default_n_basis(n_rows: int) -> int | None:
     return None if n_rows <= _MOST_DENSE_ROWS else _BASIS
 
 
-class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Learning from coded labels, and the way to the latent space and back."""
 
     def transform(self, X):
@@ -125,9 +127,13 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         X, _ = take_task_column(X, self.task)
         return check_array(X, dtype=np.float64, estimator=self, input_name="X")
 
-    def _learn(self, X, labels: list[Labels]) -> None:
+    def _learn(self, X, labels: list[Labels], given: tuple) -> None:
+        """Learn and store; `given` are X, y and tasks as `fit` got them."""
         self._check_dimensions(X)
-        model = fit_latent_model(X, labels, self._settings(len(X)), generator_from(self.random_state))
+        settings = self._settings(len(X))
+        progress = self._begin_progress(*given, most_stages(settings))
+        settings = replace(settings, progress=progress)
+        model = fit_latent_model(X, labels, settings, generator_from(self.random_state))
         self.embedding_ = model.positions
         self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
         self.n_iter_ = model.n_iterations
@@ -136,6 +142,7 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         self._n_inputs = X.shape[1]
         self._store(model)
         self._warn_about(model)
+        progress.end(fitted=True)
 
     def _learn_new_task(self, X, targets) -> None:
         model, _ = fit_new_task(self._model, X, targets, self._settings(len(X)))
@@ -164,12 +171,7 @@ class SharedLatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             max_iter=self.max_iter,
             tol=self.tol,
             n_init=self.n_init,
-            report=self._report if self.verbose else None,
         )
-
-    def _report(self, iteration: int, value: float) -> None:
-        if iteration % _REPORT_EVERY == 1:
-            print(f"[{type(self).__name__}] iteration {iteration}: objective {value:.3f}")
 
     def _check_dimensions(self, X) -> None:
         n_features = X.shape[1]

@@ -68,7 +68,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     random_state : int, RandomState, Generator or None, default=None
         Draws the hidden units.
     verbose : int, default=0
-        Print the objective every ten iterations.
+        Print how every stage of learning ended.
 
     Attributes
     ----------
@@ -185,6 +185,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         -------
         self
         """
+        given = X, y, tasks
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y = check_class_target(y, len(X))
@@ -199,7 +200,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
                 Labels(r, _signs(y_codes[r], present))
                 for r, present in zip(rows, self._task_classes, strict=True)
             ]
-            self._learn(X, labels)
+            self._learn(X, labels, given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:

@@ -60,7 +60,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     random_state : int, RandomState, Generator or None, default=None
         Draws the hidden units.
     verbose : int, default=0
-        Print the objective every ten iterations.
+        Print how every stage of learning ended.
 
     Attributes
     ----------
@@ -165,6 +165,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         -------
         self
         """
+        given = X, y, tasks
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y, labeled = check_regression_target(y, len(X))
@@ -174,7 +175,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
                 self._check_rows(len(r), self._task_name(t))
             self._units = own_units([y[r] for r in rows])
             standard = self._units.to_standard(y, codes)
-            self._learn(X, [Labels(r, standard[r, None]) for r in rows])
+            self._learn(X, [Labels(r, standard[r, None]) for r in rows], given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:

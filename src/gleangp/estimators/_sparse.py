@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -18,11 +19,12 @@ from gleangp.estimators._defaults import (
     default_own_kernel,
     default_own_priors,
 )
+from gleangp.estimators._progress import FitProgress, ProgressMixin
 from gleangp.exceptions import KernelError
 from gleangp.learning.coupled_model import CoupledModel
 from gleangp.learning.couplings import Choice, CoregionCoupling, FunctionCoupling, KernelCoupling
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings, no_report
+from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import SparseModel
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
@@ -62,7 +64,7 @@ def _reason(estimator) -> str:
     return "fewer than two tasks have labels, so there is nothing to couple"
 
 
-class SparseGPMixin:
+class SparseGPMixin(ProgressMixin):
     """Settings from constructor parameters; bookkeeping of tasks; warnings."""
 
     _most_active = 1000  # of a task, by default
@@ -77,12 +79,16 @@ class SparseGPMixin:
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
             "n_restarts": self.n_restarts,
-            "report": self._report if self.verbose else no_report,
             "n_jobs": self.n_jobs,
         }
         if "n_active" not in more:
             more["n_active"] = self._count_active(sizes)
         return Settings(selector=self._chosen_selector(), **{**settings, **more})
+
+    def _with_progress(self, settings: Settings, given: tuple) -> tuple[Settings, FitProgress]:
+        """The settings, and the progress that they now tell callbacks of; `given` are X, y and tasks."""
+        progress = self._begin_progress(*given, most_stages(settings))
+        return replace(settings, progress=progress), progress
 
     def _settings_for_new_task(self, n_rows: int, **more) -> Settings:
         """What `add_task` asks: the kernel is known, and a few rows may be less than n_active."""
@@ -160,9 +166,6 @@ class SparseGPMixin:
                 )
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))
-
-    def _report(self, round_: int, value: float) -> None:
-        print(f"[{type(self).__name__}] round {round_}: log evidence {value:.3f}")
 
     def _start_kernel(self, default) -> Kernel:
         if isinstance(self.kernel, CompoundKernel):

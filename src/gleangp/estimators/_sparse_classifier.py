@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from gleangp.estimators._defaults import (
     null_category_kernel,
     variance_priors,
 )
+from gleangp.estimators._progress import FitProgress
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
 from gleangp.exceptions import LabelError
@@ -25,7 +27,7 @@ from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings
+from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import (
     absorb_rows,
     add_task,
@@ -94,7 +96,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     random_state : int, RandomState, Generator or None, default=None
         For selectors that sample and for restarts.
     verbose : int, default=0
-        Print the evidence of each round.
+        Print how every stage of learning ended, rounds with their evidence.
 
     Attributes
     ----------
@@ -237,6 +239,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         -------
         self
         """
+        given = X, y, tasks
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y = check_class_target(y, len(X))
@@ -255,12 +258,15 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             )
             streams = generator_from(self.random_state).spawn(self._n_models)
             jobs = [
-                (self._parameters(X, signs), X, signs, rows, settings, stream, invariances)
+                (self._parameters(X, signs), X, signs, rows, stream, invariances)
                 for signs, stream in zip(self._signs(y_codes), streams, strict=True)
             ]
-            self._store(in_parallel(_fit_one, jobs, self.n_jobs if len(jobs) > 1 else None))
+            most = most_stages(settings) if self._n_models == 1 else self._n_models
+            progress = self._begin_progress(*given, most)
+            self._store(self._fit_models(jobs, settings, progress))
             for model in self._models:
                 self._warn_about(model)
+            progress.end(fitted=True)
         return self
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
@@ -403,6 +409,22 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     def _n_models(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
+    def _fit_models(self, jobs: list[tuple], settings: Settings, progress: FitProgress) -> list[Any]:
+        """The models of all binary problems; in other processes they do not tell of their stages."""
+        if len(jobs) == 1:
+            return [_fit_one(replace(settings, progress=progress), *jobs[0])]
+        if self.n_jobs not in (None, 1):
+            models = in_parallel(_fit_one, [(settings, *job) for job in jobs], self.n_jobs)
+            for _ in jobs:
+                progress.binary_problem(0).end()
+            return models
+        models = []
+        for job in jobs:
+            own = progress.binary_problem(most_stages(settings))
+            models.append(_fit_one(replace(settings, progress=own), *job))
+            own.end()
+        return models
+
     def _inner_jobs(self) -> dict:
         return {"n_jobs": self.n_jobs if self._n_models == 1 else None}
 
@@ -505,11 +527,11 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
 
 def _fit_one(
+    settings: Settings,
     parameters: Parameters,
     X: FloatArray,
     signs: FloatArray,
     rows: list[IntArray],
-    settings: Settings,
     rng: np.random.Generator,
     invariances: list,
 ) -> Any:

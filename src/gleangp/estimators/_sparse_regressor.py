@@ -92,7 +92,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     random_state : int, RandomState, Generator or None, default=None
         For selectors that sample, for restarts, and for `sample_y`.
     verbose : int, default=0
-        Print the evidence of each round.
+        Print how every stage of learning ended, rounds with their evidence.
 
     Attributes
     ----------
@@ -217,6 +217,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         -------
         self
         """
+        given = X, y, tasks
         with unchanged_on_failure(self):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y, labeled = check_regression_target(y, len(X))
@@ -237,12 +238,14 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             rng = generator_from(self.random_state)
             invariances = check_invariances(self.invariances)
             self._refuse_with_coupling(n_tasks, invariances=bool(invariances))
+            settings, progress = self._with_progress(settings, given)
             model: Any = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
             self._store(model)
             self._warn_about(self._model)
+            progress.end(fitted=True)
         return self
 
     def predict(

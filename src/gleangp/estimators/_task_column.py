@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -35,7 +36,7 @@ def _inner_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-class TaskColumn(MetaEstimatorMixin, BaseEstimator):
+class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Give a pipeline the tasks of its last step from a column of X.
 
     Scalers and encoders must not see the task column, and scikit-learn's scorers do not pass
@@ -66,7 +67,8 @@ class TaskColumn(MetaEstimatorMixin, BaseEstimator):
     Anything that takes `tasks` will do; here a model that predicts the mean of each task.
 
     >>> import numpy as np
-    >>> from sklearn.base import BaseEstimator, RegressorMixin
+    >>> from sklearn.callback import CallbackSupportMixin
+from sklearn.base import BaseEstimator, RegressorMixin
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from gleangp import TaskColumn
@@ -115,7 +117,14 @@ class TaskColumn(MetaEstimatorMixin, BaseEstimator):
         with unchanged_on_failure(self):
             validate_data(self, X, skip_check_array=True)  # sets the number of features, names
             self.estimator_ = clone(self.estimator)
-            self._call("fit", X, y, **params)
+            context = self._init_callback_context(max_subtasks=1)
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+            inner = context.subcontext("fit without the task column")
+            with inner.propagate_callback_context(self.estimator_):
+                inner.call_on_fit_task_begin(estimator=self, X=X, y=y)
+                self._call("fit", X, y, **params)
+                inner.call_on_fit_task_end(estimator=self, X=X, y=y)
+            context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
     @available_if(_inner_has("predict"))

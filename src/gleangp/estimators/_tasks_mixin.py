@@ -41,6 +41,9 @@ __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_
 
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
 
+# What scikit-learn keeps on an estimator while `fit` runs and takes off afterwards, also when it fails.
+_CALLBACKS_AT_WORK = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
+
 
 @contextmanager
 def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
@@ -53,8 +56,9 @@ def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
     try:
         yield
     except BaseException:  # an interrupted fit too
+        callbacks = {k: v for k, v in vars(estimator).items() if k in _CALLBACKS_AT_WORK}
         vars(estimator).clear()
-        vars(estimator).update(before)
+        vars(estimator).update(before | callbacks)
         raise
 
 

@@ -99,7 +99,7 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     parameters: dict[str, Any] = value.get_params(deep=False)
     if isinstance(value, Kernel):
         return name, parameters
-    fitted = {key: item for key, item in vars(value).items() if key not in parameters}
+    fitted = {k: v for k, v in vars(value).items() if k not in parameters and k != "_skl_callbacks"}
     return name, {"parameters": parameters, "fitted": fitted}
 
 

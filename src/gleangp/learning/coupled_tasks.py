@@ -20,6 +20,7 @@ from gleangp.learning.couplings import Choice, CoupledParameters
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
 from gleangp.optimize import Optimum, minimize
+from gleangp.progress import Stage, report_to
 from gleangp.selection.base import Selection
 
 # Rows on which parameters are learnt, one after the other; with not many more, all are used at the end.
@@ -103,7 +104,8 @@ def learn_coupled(
     for n_part in _PARTS:
         if n_rows > 1.5 * n_part:
             part, tasks = some_rows(blocks, n_part, parameters.free, rng)
-            fit = _climb(parameters.at_tasks(tasks), part, replace(settings, n_rounds=1), seed, rng)
+            once = replace(settings, n_rounds=1)
+            fit = _climb(parameters.at_tasks(tasks), part, once, seed, rng, f"{n_part} rows")
             parameters = _learnt_on(parameters, fit.parameters, tasks)
     if n_rows > 1.5 * _PARTS[-1]:  # so many rows that more of them would not change the parameters
         return replace(fit, parameters=parameters, basis=choose_basis(parameters, blocks, settings, seed))
@@ -112,8 +114,11 @@ def learn_coupled(
     return replace(fit, parameters=fit.parameters.average_at(empty))
 
 
-def _climb(parameters, blocks, settings, seed, rng) -> CoupledFit:
-    """Rounds whose evidence is that of all rows: a new basis is taken only if it raises it."""
+def _climb(parameters, blocks, settings, seed, rng, name=None) -> CoupledFit:
+    """Rounds whose evidence is that of all rows: a new basis is taken only if it raises it.
+
+    `name` is what progress calls them, if not by their number.
+    """
     n_rows = sum(len(b) for b in blocks)
     value, change, n_rounds, settled, basis = -np.inf, np.inf, 0, False, None
     X = np.vstack([b.X for b in blocks])
@@ -125,12 +130,17 @@ def _climb(parameters, blocks, settings, seed, rng) -> CoupledFit:
         if n_rounds and evidence.value(parameters.start()) <= value + settings.tol * n_rows:
             settled = True
             break
+        n_restarts = 0 if n_rounds else settings.n_restarts
+        most = settings.max_iter * (1 + n_restarts)
+        stage = Stage(name or f"round {n_rounds + 1}", most, len(blocks), len(candidate.order))
+        stopped = settings.progress(stage, 0, value if n_rounds else None)
+        if stopped and n_rounds:
+            break
         n_rounds += 1
         basis = candidate
-        optimum = _maximize(parameters, evidence, settings, rng, settings.n_restarts if n_rounds == 1 else 0)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage)
         parameters = parameters.with_values(optimum.theta)
         change, value = -optimum.value - value, -optimum.value
-        settings.report(n_rounds, value)
         settled = optimum.converged and len(Z) == len(X)
     # Rounds that ran out while each still gained a little are not worth a warning.
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
@@ -142,7 +152,9 @@ def _learning_basis(parameters: CoupledParameters) -> int:
     return max(50, _LEARNING_FEATURES // max(1, n_shared))
 
 
-def _maximize(parameters: CoupledParameters, evidence: CoupledEvidence, settings, rng, n_restarts) -> Optimum:
+def _maximize(
+    parameters: CoupledParameters, evidence: CoupledEvidence, settings, rng, n_restarts, stage
+) -> Optimum:
     def objective(z):
         value, gradient = evidence(z)
         return -value, -gradient
@@ -154,6 +166,7 @@ def _maximize(parameters: CoupledParameters, evidence: CoupledEvidence, settings
         max_iter=settings.max_iter,
         n_restarts=n_restarts,
         rng=rng,
+        report=report_to(settings.progress, stage),
     )
 
 
@@ -173,7 +186,9 @@ def choose_coupling(
     seed = int(rng.integers(2**63))
     for candidate in candidates:
         start = candidate.parameters(base, len(blocks))
-        learnt[candidate.name], scores[candidate.name] = _try_out(start, blocks, settings, seed)
+        learnt[candidate.name], scores[candidate.name] = _try_out(
+            start, blocks, settings, seed, f"coupling {candidate.name}"
+        )
     name = max(scores, key=scores.get)
     ahead = scores[name] - max(v for n, v in scores.items() if n != name)
     words = ", ".join(f"{n} {v:.1f}" for n, v in scores.items())
@@ -181,7 +196,7 @@ def choose_coupling(
     return Choice(name, scores, reason), None if name == "kernel" else learnt[name]
 
 
-def _try_out(start: CoupledParameters, blocks, settings, seed) -> tuple[CoupledParameters, float]:
+def _try_out(start: CoupledParameters, blocks, settings, seed, name) -> tuple[CoupledParameters, float]:
     """Parameters learnt on a part of the rows, and their penalised evidence there."""
     rng = np.random.default_rng(seed)
     n_part = _PARTS[0]
@@ -190,7 +205,7 @@ def _try_out(start: CoupledParameters, blocks, settings, seed) -> tuple[CoupledP
     else:
         part, tasks = blocks, np.arange(len(blocks))
     settings = replace(settings, n_active=settings.n_basis, n_rounds=1, n_restarts=0)
-    fit = _climb(start.at_tasks(tasks), part, settings, seed, rng)
+    fit = _climb(start.at_tasks(tasks), part, settings, seed, rng, name)
     learnt, z = fit.parameters, fit.parameters.start()
     sizes = np.array([len(b) for b in part])
     evidence = fit.objective - learnt.log_prior(z)[0]

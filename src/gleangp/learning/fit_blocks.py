@@ -94,6 +94,7 @@ def fit_blocks(
         posteriors.append(posterior)
         all_sites.append(sites)
         log_evidence += value
+        settings.task_done()
     return posteriors, all_sites, log_evidence
 
 

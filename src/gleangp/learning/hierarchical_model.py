@@ -27,6 +27,7 @@ from gleangp.learning.hierarchy import (
     matrix_root,
 )
 from gleangp.learning.task_terms import TaskTerms
+from gleangp.progress import Progress, Stage, silent
 from gleangp.tasks import blocks_of_rows
 
 
@@ -72,6 +73,7 @@ def fit_hierarchical_model(
     average_theta: bool = False,
     max_rounds: int = 30,
     n_jobs: int | None = None,
+    progress: Progress = silent,
 ) -> HierarchicalModel:
     """Learn from all tasks; one without labels and constraints has the prior's kernel.
 
@@ -93,12 +95,18 @@ def fit_hierarchical_model(
         Most updates of the prior covariance.
     n_jobs : int, default=None
         Threads for tasks that are not evaluated in stacks.
+    progress : callable
+        See `gleangp.progress`.
     """
     filled = [i for i, t in enumerate(tasks) if t.n_labelled or t.order is not None]
     terms = TaskTerms(kernel, [tasks[i] for i in filled], n_jobs)
     start = _starting_point(kernel, len(filled), noise)
     plan = LearningPlan(
-        _bounds(kernel), learn_noise=noise is None, fixed_cov=prior_cov, max_rounds=max_rounds
+        _bounds(kernel),
+        learn_noise=noise is None,
+        fixed_cov=prior_cov,
+        max_rounds=max_rounds,
+        progress=progress,
     )
     fit = learn_hierarchy(terms, start, plan) if optimize else _not_learnt(start, prior_cov)
     mean_kernel = _at(kernel, fit.point.mean)
@@ -114,8 +122,11 @@ def fit_hierarchical_model(
         fit.last_change,
     )
     fitted = [_prior_task(model, t.X.shape[1]) for t in tasks]
+    stage = Stage("posterior", len(filled), len(filled))
+    progress(stage, 0, None)
     for k, i in enumerate(filled):
         fitted[i] = _fitted_task(model, tasks[i], fit, k)
+        progress(stage, k + 1, None)
     return replace(model, tasks=tuple(fitted))
 
 

@@ -30,6 +30,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.learning.task_terms import TaskTerms
 from gleangp.optimize import Optimum, minimize
+from gleangp.progress import Progress, Stage, report_to, silent
 
 # Hyperpriors on logarithms, in standard units: centre and standard deviation.
 MEAN_SPREAD = 3.0  # of the prior mean, around the kernel as given
@@ -70,6 +71,7 @@ class LearningPlan:
     max_rounds: int = 30
     max_iter: int = 100
     tol: float = 0.02  # of the prior: absolute in m, relative in the variances
+    progress: Progress = silent  # told of every round and iteration; may ask to stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,6 +172,11 @@ class HierarchyObjective:
         return float(value), gradient
 
 
+def most_stages(max_rounds: int) -> int:
+    """Most stages that learning a hierarchy has: three ways to begin, two starts, the rounds, the tasks."""
+    return 3 + 2 + max_rounds + 1
+
+
 def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> HierarchyFit:
     """Learn the prior, the noise and every task's parameters.
 
@@ -187,8 +194,11 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
     HierarchyFit
     """
     best = None
-    for point, cov in _starts(terms, start, plan):
-        state = _round(terms, start, point, cov, plan)
+    for number, (point, cov) in enumerate(_starts(terms, start, plan)):
+        stage = _stage(f"start {number + 1}", terms, plan)
+        if plan.progress(stage, 0, None) and best is not None:
+            break
+        state = _round(terms, start, point, cov, plan, stage)
         if best is None or state.loss < best.loss:
             best = state
     n_rounds, change, moved, converged = 1, 0.0, np.inf, best.optimum.converged
@@ -199,8 +209,11 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
         converged = best.optimum.converged and change <= plan.tol
         if converged or n_rounds == plan.max_rounds:
             break
+        stage = _stage(f"round {n_rounds}", terms, plan)
+        if plan.progress(stage, 0, -best.loss):
+            break
         before = best.point.mean
-        best = _round(terms, start, best.point, updated, plan)
+        best = _round(terms, start, best.point, updated, plan, stage)
         moved = float(np.max(np.abs(best.point.mean - before)))
         n_rounds += 1
     return HierarchyFit(
@@ -222,13 +235,19 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     froms = [start]
     if terms.has_graph.any():  # the evidence often has two peaks in alpha: graph or no graph
         froms.append(replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA)))
-    one_kernel = [_optimize(terms, start, p, np.zeros((q, q)), plan, tol=_START_TOL) for p in froms]
+    one_kernel = []
+    for p in froms:
+        stage = _stage("one kernel", terms, plan)
+        if plan.progress(stage, 0, None) and one_kernel:
+            break
+        one_kernel.append(_optimize(terms, start, p, np.zeros((q, q)), plan, stage, tol=_START_TOL))
     shared, _ = min(one_kernel, key=lambda found: found[1].value)
     starts = [(shared, cov)]
-    if len(terms) > 1 and cov.any():
+    stage = _stage("tasks apart", terms, plan)
+    if len(terms) > 1 and cov.any() and not plan.progress(stage, 0, None):
         wide = np.sqrt(WIDE_VARIANCE) * np.eye(q)
         begin = replace(start, log_alpha=shared.log_alpha)
-        apart, _ = _optimize(terms, start, begin, wide, plan, tol=_START_TOL)
+        apart, _ = _optimize(terms, start, begin, wide, plan, stage, tol=_START_TOL)
         if plan.fixed_cov is None:
             precision = whitened_precision(terms, apart, wide)
             cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
@@ -248,9 +267,13 @@ class _State:
     optimum: Optimum
 
 
-def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan) -> _State:
+def _stage(name: str, terms: TaskTerms, plan: LearningPlan) -> Stage:
+    return Stage(name, plan.max_iter, len(terms))
+
+
+def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan, stage: Stage) -> _State:
     root = matrix_root(cov)
-    point, optimum = _optimize(terms, start, point, root, plan)
+    point, optimum = _optimize(terms, start, point, root, plan, stage)
     precision = whitened_precision(terms, point, root)
     theta_cov = root @ np.linalg.inv(precision) @ root.T
     z = whitened(point.theta - point.mean, root)
@@ -272,10 +295,15 @@ def log_inverse_wishart(cov: FloatArray) -> float:
     )
 
 
-def _optimize(terms, start, point, root, plan, tol=1e-6) -> tuple[Point, Optimum]:
+def _optimize(terms, start, point, root, plan, stage, tol=1e-6) -> tuple[Point, Optimum]:
     objective = HierarchyObjective(terms, start, root, plan)
     optimum = minimize(
-        objective, objective.pack(point), objective.bounds(), max_iter=plan.max_iter, tol=tol
+        objective,
+        objective.pack(point),
+        objective.bounds(),
+        max_iter=plan.max_iter,
+        tol=tol,
+        report=report_to(plan.progress, stage),
     )
     return objective.unpack(optimum.theta)[0], optimum
 

@@ -6,7 +6,6 @@ mapping at fixed positions (Discriminative Transfer, Urtasun, Quattoni & Darrell
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from gleangp.learning.latent_sparse import ProjectedGaussianTerm, ProjectedProbi
 from gleangp.learning.latent_terms import GaussianTerm, Mapping, ProbitTerm, Term
 from gleangp.learning.observations import Observations, observe
 from gleangp.learning.parameters import Parameters
+from gleangp.progress import Progress, Stage, silent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,7 @@ class Settings:
     max_iter: int = 300
     tol: float = 1e-4
     n_init: int = 1
-    report: Callable[[int, float], None] | None = None
+    progress: Progress = silent  # told of every iteration and mapping; may ask to stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +87,19 @@ def fit_latent_model(
     speaking = labels if settings.label_weight > 0.0 else []
     start = start_positions(inputs, [_label_term(task, settings) for task in speaking], settings.n_components)
     learn = _learn_dense if _is_dense(settings, len(X)) else _learn_sparse
-    fits = [learn(inputs, start, scores, labels, settings, stream) for stream in rng.spawn(settings.n_init)]
+    fits = []
+    for number, stream in enumerate(rng.spawn(settings.n_init)):
+        stage = Stage(f"start {number + 1}", settings.max_iter, len(labels), settings.n_active)
+        if settings.progress(stage, 0, None) and fits:
+            break
+        fits.append(learn(inputs, start, scores, labels, settings, stream, stage))
     best, parts, basis = min(fits, key=lambda found: found[0].objective)
     return _finish(observations, scores, best, parts, basis, settings)
+
+
+def most_stages(settings: Settings) -> int:
+    """Most stages that learning has: two for every start, and the mappings."""
+    return 2 * settings.n_init + 1
 
 
 def perceptron_inputs(observations: Observations, scores: FloatArray) -> FloatArray:
@@ -163,25 +173,29 @@ def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels
     ]
 
 
-def _learn_dense(inputs, start, scores, labels, settings: Settings, rng):
+def _learn_dense(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
     parts = _parts(scores, labels, settings)
-    return _learn(inputs, start, parts, settings, rng, settings.max_iter), parts, None
+    return _learn(inputs, start, parts, settings, rng, settings.max_iter, stage), parts, None
 
 
-def _learn_sparse(inputs, start, scores, labels, settings: Settings, rng):
+def _learn_sparse(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
     """Half of the iterations with a basis chosen at the start, the rest with one chosen where they led."""
     basis = choose_basis(settings.observation_kernel, start, settings.n_active, rng)
     parts = _parts(scores, labels, settings, basis)
-    first = _learn(inputs, start, parts, settings, rng, max(1, settings.max_iter // 2))
+    first = _learn(inputs, start, parts, settings, rng, max(1, settings.max_iter // 2), stage)
+    stage = replace(stage, name=f"{stage.name}, second basis")
+    settings.progress(stage, 0, -first.objective)
     basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
     parts = _parts(scores, labels, settings, basis, first.kernels)
     left = max(1, settings.max_iter - first.optimum.n_iterations)
-    fit = _learn(inputs, first.positions, parts, settings, rng, left, first.perceptron)
+    fit = _learn(inputs, first.positions, parts, settings, rng, left, stage, first.perceptron)
     n_iterations = first.optimum.n_iterations + fit.optimum.n_iterations
     return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
 
 
-def _learn(inputs, start, parts, settings: Settings, rng, max_iter, perceptron=None) -> LatentFit:
+def _learn(inputs, start, parts, settings: Settings, rng, max_iter, stage, perceptron=None) -> LatentFit:
+    size = parts[0].term.targets.size
+
     return learn_positions(
         inputs,
         start,
@@ -191,17 +205,20 @@ def _learn(inputs, start, parts, settings: Settings, rng, max_iter, perceptron=N
         max_iter=max_iter,
         tol=settings.tol,
         rng=rng,
-        report=settings.report,
+        report=lambda step, value: settings.progress(stage, step, -size * value),
         perceptron=perceptron,
     )
 
 
 def _finish(observations, scores, fit: LatentFit, parts, basis, settings) -> LatentModel:
     maps = []
+    stage = Stage("mappings", len(parts), len(parts) - 1, settings.n_active)
+    settings.progress(stage, 0, None)
     for part, kernel in zip(parts, fit.kernels, strict=True):
         if part.weight == 0.0:  # these labels had no say in the positions: learn their kernel now
             kernel = fit_kernel(part, fit.positions).parameters.kernel
         maps.append(part.term.fit_map(kernel, fit.positions))
+        settings.progress(stage, len(maps), None)
     return LatentModel(
         observations,
         fit.perceptron,

@@ -147,7 +147,7 @@ def learn_positions(
     max_iter: int,
     tol: float,
     rng: np.random.Generator,
-    report: Callable[[int, float], None] | None = None,
+    report: Callable[[int, float], bool] | None = None,
     perceptron: Perceptron | None = None,
 ) -> LatentFit:
     """Minimise the objective from `start` (n, q).

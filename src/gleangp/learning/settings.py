@@ -6,11 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gleangp.progress import Progress, no_step, silent
 from gleangp.selection.base import Selector
-
-
-def no_report(round_: int, value: float) -> None:
-    """Says nothing about a round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +27,12 @@ class Settings:
     tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
     propagate: bool = False  # expectation propagation over the active points, after filtering
     n_jobs: int | None = None
-    report: Callable[[int, float], None] = no_report
+    progress: Progress = silent  # told of every stage and step of learning; may ask to stop
+    task_done: Callable[[], None] = no_step  # called for every task whose posterior is there
     couplings: tuple[Any, ...] = ()  # to choose from (`couplings`); none: tasks share the kernel alone
     n_basis: int = 300  # points of the common basis of coupled tasks
+
+
+def most_stages(settings: Settings) -> int:
+    """Most stages of a fit: couplings to choose from, two parts of the rows, rounds, posteriors twice."""
+    return len(settings.couplings) + 2 + settings.n_rounds + 2

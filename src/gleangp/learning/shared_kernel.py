@@ -23,6 +23,7 @@ from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
 from gleangp.learning.task_store import LocalTasks, TaskStore, is_exact
 from gleangp.optimize import Optimum, minimize
+from gleangp.progress import Stage, Steps, report_to
 from gleangp.selection.base import Chosen, Selection
 from gleangp.selection.selectors import RandomSelector
 
@@ -86,6 +87,8 @@ def learn_shared_kernel(
     if settings.posterior == "projected" or exact:
         start = tasks.start_sites(parameters.kernel, settings, seed)
         for part in _parts(tasks, exact):
+            if settings.progress(_stage(f"{part} rows", tasks, settings), 0, None):
+                break
             parameters = _learn_on_part(parameters, tasks, part, settings, rng, start)
         return _climb(parameters, tasks, settings, seed, rng, start)
     return _alternate(parameters, tasks, settings, seed, rng)
@@ -98,6 +101,14 @@ class _Course:
     n_rounds: int
     converged: bool
     last_change: float
+
+
+_UNTAUGHT = _Course(0, False, 0.0)  # asked to stop before the first round
+
+
+def _stage(name: str, tasks: TaskStore, settings: Settings, selection: Selection | None = None) -> Stage:
+    n_active = min(settings.n_active, sum(tasks.sizes)) if selection is None else len(selection.order)
+    return Stage(name, settings.max_iter * (1 + settings.n_restarts), len(tasks.sizes), n_active)
 
 
 def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None) -> SharedKernelFit:
@@ -117,14 +128,19 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None) -> Sha
         if n_rounds > 0 and not _value_at(parameters, evidence) > value + settings.tol * n_rows:
             settled = True
             break
+        stage = _stage(f"round {n_rounds + 1}", tasks, settings, candidate)
+        if settings.progress(stage, 0, value if n_rounds else None):
+            if n_rounds == 0:
+                return _finish(parameters, tasks, candidate, settings, seed, _UNTAUGHT, start)
+            break
         n_rounds += 1
         selection = candidate
-        optimum = _maximize(parameters, evidence, settings, rng, settings.n_restarts if n_rounds == 1 else 0)
+        n_restarts = settings.n_restarts if n_rounds == 1 else 0
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage)
         parameters = parameters.with_values(optimum.theta)
         if start is not None:
             start = evidence.sites
         change, value = -optimum.value - value, -optimum.value
-        settings.report(n_rounds, value)
         settled = optimum.converged and evidence.is_exact
     # Rounds that ran out while each still gained a little are not worth a warning.
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
@@ -137,30 +153,36 @@ def _alternate(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKerne
     n_rows = sum(tasks.sizes)
     best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
     while n_rounds < settings.n_rounds and not settled:
+        stage = _stage(f"round {n_rounds + 1}", tasks, settings)
+        if settings.progress(stage, 0, best_value if n_rounds else None):
+            break
         n_rounds += 1
-        optimum, parameters = _learn_once(parameters, tasks, settings, seed, rng, n_rounds)
+        optimum, parameters = _learn_once(parameters, tasks, settings, seed, rng, n_rounds, stage)
         change, value = -optimum.value - value, -optimum.value
-        settings.report(n_rounds, value)
         if value > best_value:
             best, best_value = parameters, value
         settled = optimum.converged and change <= settings.tol * n_rows
+    if n_rounds == 0:
+        return _finish(best, tasks, None, settings, seed, _UNTAUGHT)
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
     course = _Course(n_rounds, settled and optimum.converged, change)
     return _finish(best, tasks, None, settings, seed, course)
 
 
-def _learn_once(parameters, tasks, settings, seed, rng, round_, start=None) -> tuple[Optimum, Parameters]:
+def _learn_once(
+    parameters, tasks, settings, seed, rng, round_, stage: Stage, start=None
+) -> tuple[Optimum, Parameters]:
     """Select, then learn: kernel and noise together, or one after the other where sites are held."""
     tasks = _with_noise(tasks, parameters)
     n_restarts = settings.n_restarts if round_ == 1 else 0
     selection = tasks.choose(parameters.kernel, settings, seed)
     evidence = tasks.evidence(parameters.kernel, selection, settings, start)
     if not evidence.holds_sites:
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage)
         return optimum, parameters.with_values(optimum.theta)
     # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
     kernel_only = replace(parameters, learn_noise=())
-    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts)
+    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage)
     learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
     return optimum, _learn_noise(learnt, tasks, settings, seed) if parameters.learn_noise else learnt
 
@@ -186,7 +208,7 @@ def _value_at(parameters, evidence) -> float:
     return evidence(parameters.kernel, parameters.noise_values(z))[0] + parameters.log_prior(z)[0]
 
 
-def _maximize(parameters, evidence, settings, rng, n_restarts) -> Optimum:
+def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage) -> Optimum:
     kernel = clone(parameters.kernel)  # one copy for the whole search: clones cost as much as small tasks
 
     def objective(z):
@@ -204,6 +226,7 @@ def _maximize(parameters, evidence, settings, rng, n_restarts) -> Optimum:
         tol=settings.precision,
         n_restarts=n_restarts,
         rng=rng,
+        report=report_to(settings.progress, stage),
     )
 
 
@@ -229,7 +252,8 @@ def _learn_on_part(parameters, tasks: TaskStore, n_part, settings, rng, start=No
     n_active = sum(part.sizes) if gaussian else min(settings.n_active, n_part // 2)
     # Other selectors may ask more of a task than its few rows here can give.
     small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
-    return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1, start)[1]
+    stage = _stage(f"{n_part} rows", tasks, settings)
+    return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1, stage, start)[1]
 
 
 def _some_rows(tasks: TaskStore, n_part: int, rng) -> list[tuple[int, IntArray]]:
@@ -256,6 +280,9 @@ def _finish(
     tasks = _with_noise(tasks, parameters)
     if selection is None:
         selection = tasks.choose(parameters.kernel, settings, seed)
+    stage = Stage("posterior", len(tasks.sizes), len(tasks.sizes), len(selection.order))
+    settings.progress(stage, 0, None)
+    settings = replace(settings, task_done=Steps(settings.progress, stage))
     posteriors, sites, log_evidence = tasks.fit(parameters.kernel, selection, settings, start)
     return SharedKernelFit(
         parameters,

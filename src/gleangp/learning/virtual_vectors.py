@@ -18,6 +18,7 @@ from gleangp.invariances import apply_invariances
 from gleangp.learning.fit_blocks import choose_points, fit_blocks
 from gleangp.learning.settings import Settings
 from gleangp.learning.sparse_model import SparseModel
+from gleangp.progress import Stage, Steps
 
 ORIGINAL = -1  # in place of the number of an invariance
 
@@ -40,6 +41,9 @@ def add_virtual_vectors(
     wider = [pool[0] for pool in pools]
     settings = replace(settings, n_active=min(settings.n_active, sum(len(b) for b in wider)), optimize=False)
     selection = choose_points(model.kernel, wider, settings, seed)
+    stage = Stage("virtual points", len(wider), len(wider), len(selection.order))
+    settings.progress(stage, 0, None)
+    settings = replace(settings, task_done=Steps(settings.progress, stage))
     posteriors, sites, log_evidence = fit_blocks(model.kernel, wider, selection, settings)
     all_posteriors, all_sites = list(model.posteriors), list(model.sites)
     virtual = np.empty(len(selection.order), dtype=np.intp)

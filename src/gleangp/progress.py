@@ -1,0 +1,64 @@
+"""What learning says while it runs, and how it is asked to stop: one plain function, passed down.
+
+A progress function is called with a stage, the number of the step and the objective so far, higher being
+better. Step 0 announces the stage: if the answer is True, the stage is left out where learning can do
+without it. A later step says that it was made: if the answer is True, the stage ends there and goes on
+with the best that it has found. So a fit that is asked to stop still ends with a whole model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["Progress", "Stage", "Steps", "no_step", "report_to", "silent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of learning whose steps are alike."""
+
+    name: str  # "round", "posterior", ...
+    most: int | None = None  # steps that it can take; None: not known
+    n_tasks: int | None = None  # tasks that it learns from
+    n_active: int | None = None  # active points of all of them
+
+
+Progress = Callable[[Stage, int, float | None], bool]
+
+
+def silent(stage: Stage, step: int, value: float | None) -> bool:
+    """Says nothing and never asks to stop."""
+    return False
+
+
+def no_step() -> None:
+    """Tells nobody that a step was made."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """Tells of a stage step by step, for loops that do not count: call it after every one."""
+
+    progress: Progress
+    stage: Stage
+    number: int = 0
+
+    def __call__(self) -> None:
+        """One more step is made."""
+        self.number += 1
+        self.progress(self.stage, self.number, None)
+
+
+def report_to(progress: Progress, stage: Stage) -> Callable[[int, float], bool]:
+    """What `optimize.minimize` calls after every iteration: its value is minimised, so the sign turns.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> report = report_to(lambda stage, step, value: seen.append((stage.name, step, value)), Stage("round"))
+    >>> report(1, 3.5)
+    >>> seen
+    [('round', 1, -3.5)]
+    """
+    return lambda iteration, value: progress(stage, iteration, -value)
