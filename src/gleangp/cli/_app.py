@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gleangp._version import __version__
+from gleangp.cli._reproduce import reproduce
 
 app = typer.Typer(
     name="gleangp",
@@ -223,3 +224,6 @@ def compare(
         table, target, task, drop=drop or [], impute=impute, classify=classify, unlabeled=unlabeled
     )
     compare_table(problem, folds=folds or None, seed=seed, as_json=as_json)
+
+
+app.command()(reproduce)

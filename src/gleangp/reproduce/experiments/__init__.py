@@ -1,0 +1,1 @@
+"""One file, one experiment: it defines `EXPERIMENT`. Files that begin with an underscore are shared parts."""

@@ -1,0 +1,75 @@
+"""Plots that several experiments share, in colours that everyone can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gleangp.plots._base import MARKERS, color_of
+from gleangp.reproduce.runner import Results
+from gleangp.reproduce.summary import cells, series
+
+_GREY = "#7a7f87"  # reads on white and on black
+
+
+def new_figure(n_columns: int = 1, width: float = 5.6, height: float = 4.0, **more: Any) -> tuple[Any, Any]:
+    """A figure that no window manager knows of, and its axes as a list."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * n_columns, height), layout="constrained")
+    axes = figure.subplots(1, n_columns, squeeze=False, **more)[0]
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes)
+
+
+def draw_curves(
+    ax: Any,
+    results: Results,
+    methods: Sequence[str],
+    column: str,
+    settings: Sequence[str],
+    x: Sequence[float],
+    *,
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """Mean over runs with error bars of one standard deviation, against a number for each setting."""
+    for i, method in enumerate(methods):
+        mean, spread = series(results, method, column, settings)
+        if np.isnan(mean).all():
+            continue
+        ax.errorbar(
+            x, mean, spread, marker=MARKERS[i % len(MARKERS)], ms=5, lw=1.5, capsize=2,
+            color=color_of(i), label=(labels or {}).get(method, method),
+        )  # fmt: skip
+
+
+def draw_table(results: Results, column: str, title: str = "") -> Any:
+    """A figure with one line a method: our mean and standard deviation, and the paper's beside it."""
+    found = [c for c in cells(results) if c.column == column and c.setting == results.records[0].setting]
+    figure, (ax,) = new_figure(width=7.0, height=1.2 + 0.28 * len(found))
+    default = results.experiment.default
+    for line, cell in enumerate(found):
+        ours = default is not None and cell.method == default.name
+        spread = 0.0 if np.isnan(cell.spread) else cell.spread
+        color = color_of(1) if ours else color_of(0)
+        ax.errorbar(cell.mean, line, xerr=spread, fmt="o", ms=5, capsize=2, color=color)
+        if cell.printed is not None:
+            ax.errorbar(
+                cell.printed.mean, line + 0.25, xerr=cell.printed.spread or 0.0, fmt="D", ms=4.5, capsize=2,
+                color=_GREY,
+            )  # fmt: skip
+    ax.set_yticks(range(len(found)), [c.method for c in found], fontsize=8)
+    ax.invert_yaxis()
+    ax.set_xlabel(column)
+    ax.grid(axis="x", lw=0.4)
+    ax.errorbar([], [], fmt="o", color=color_of(0), label="here")
+    ax.errorbar([], [], fmt="o", color=color_of(1), label="our default")
+    if any(c.printed for c in found):
+        ax.errorbar([], [], fmt="D", color=_GREY, label="paper")
+    ax.legend(fontsize=8, loc="best")
+    if title:
+        ax.set_title(title, fontsize=10)
+    return figure
