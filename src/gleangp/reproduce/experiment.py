@@ -92,6 +92,8 @@ class Experiment:
         The data and split of one run, which all methods get.
     settings : tuple of str
         What varies down the table (active points, shares of labels); ("",) if nothing does.
+    same_problem : bool
+        The problem of a run is the same in all settings, and need not be made again for each.
     paper : mapping (setting, method, column) -> Printed
     prepare : callable (context) -> JSON, optional
         Computed once before all methods, such as kernels that several of them are given.
@@ -111,6 +113,7 @@ class Experiment:
     n_runs: int
     settings: tuple[str, ...] = ("",)
     setting_name: str = ""
+    same_problem: bool = False
     paper: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
     quick: Quick = field(default_factory=Quick)
     options: Mapping[str, Any] = field(default_factory=dict)

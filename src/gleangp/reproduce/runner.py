@@ -161,7 +161,8 @@ def _run_unit(
     """Compute one unit and keep it. An error is reported, not raised: the other units are worth having."""
     setting, run, name = unit
     context = Context(experiment.name, setting, run, plan.seed, options, prepared)
-    key = (experiment.name, setting, run, plan.seed, str(sorted(options.items())))
+    place = "" if experiment.same_problem else setting
+    key = (experiment.name, place, run, plan.seed, str(sorted(options.items())))
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

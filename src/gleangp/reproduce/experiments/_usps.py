@@ -1,0 +1,90 @@
+"""What the USPS tables of Lawrence, Platt & Jordan 2005 share: digits against the rest, learnt kernels.
+
+Images are in the grey levels of the authors' toolbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
+
+from gleangp import SparseGPClassifier
+from gleangp.datasets import load_usps
+from gleangp.reproduce.experiment import Column, Context, Outcome
+
+OVERALL = "overall error %"
+COLUMNS = (Column(OVERALL, -1, 2), *(Column(f"digit {d} error %", -1, 2) for d in range(10)))
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Training and test images; `y` is -1 where a label is withheld."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+def load_images(context: Context) -> Digits:
+    """All of them; in the quick form some rows of some digits."""
+    found = load_usps(scaling="smooth")
+    n, digits = found.n_train, context.options["digits"]
+    parts = []
+    for X, y, most in (
+        (found.data[:n], found.target[:n], context.options["n_train"]),
+        (found.data[n:], found.target[n:], context.options["n_test"]),
+    ):
+        rows = np.flatnonzero(np.isin(y, digits))
+        if most is not None:
+            rows = np.sort(np.random.default_rng(context.seed).permutation(rows)[:most])
+        parts += [X[rows], y[rows]]
+    return Digits(*parts)
+
+
+def paper_kernel() -> Kernel:
+    """RBF and linear parts, and an offset."""
+    linear = ConstantKernel(0.01, (1e-6, 1e2)) * DotProduct(0.0, "fixed")
+    rbf = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(8.0, (0.5, 100.0))
+    return rbf + linear + ConstantKernel(1.0, (1e-5, 1e3))
+
+
+def learn_kernels(context: Context) -> dict[str, list[float]]:
+    """Of every digit against the rest, on all labels: theta of the paper's kernel, by digit."""
+    data = load_images(context)
+    out = {}
+    for digit in context.options["digits"]:
+        model = SparseGPClassifier(
+            paper_kernel(),
+            posterior="active",
+            n_active=context.options["kernel_points"],
+            n_rounds=context.options["kernel_rounds"],
+            random_state=0,
+        ).fit(data.X, np.where(data.y == digit, 1, -1))
+        out[str(digit)] = model.kernel_.theta.tolist()
+    return out
+
+
+def given_kernel(context: Context, digit: int) -> Kernel:
+    """A kernel that was learnt on all labels."""
+    return paper_kernel().clone_with_theta(np.array(context.prepared[str(digit)]))
+
+
+def one_against_rest(data: Digits, context: Context, fit: Callable[[int, np.ndarray], Any]) -> Outcome:
+    """Errors in %: of every binary problem, and of the digit with the largest decision value.
+
+    `fit(digit, target)` gives a fitted model; target is 1, -1, or 0 where a label is withheld.
+    """
+    digits = list(context.options["digits"])
+    decisions, values = [], {}
+    for digit in digits:
+        model = fit(digit, np.where(data.y < 0, 0, np.where(data.y == digit, 1, -1)))
+        decisions.append(model.decision_function(data.X_test))
+        wrong = np.where(decisions[-1] > 0, 1, -1) != np.where(data.y_test == digit, 1, -1)
+        values[f"digit {digit} error %"] = 100.0 * float(np.mean(wrong))
+    winner = np.array(digits)[np.argmax(decisions, axis=0)]
+    return Outcome({OVERALL: 100.0 * float(np.mean(winner != data.y_test)), **values})
