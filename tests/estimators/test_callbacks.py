@@ -166,6 +166,14 @@ def test_classes_in_other_processes(capsys):
     assert_array_equal(parallel.predict(X), clone(model).fit(X, CLASSES).predict(X))
 
 
+@pytest.mark.parametrize(("model", "y"), ESTIMATORS, ids=IDS)
+def test_every_estimator_has_a_model_file(model, y, tmp_path):
+    """Saved and loaded, it predicts the same."""
+    fitted = clone(model).fit(X, y, TASKS)
+    save(fitted, tmp_path / "m.glean")
+    assert_array_equal(load(tmp_path / "m.glean").predict(X, TASKS), fitted.predict(X, TASKS))
+
+
 def test_callbacks_stay_out_of_model_files(tmp_path):
     """A model file has no callbacks; a pickle has them, as for scikit-learn's estimators."""
     model = SparseGPRegressor(random_state=0).set_callbacks(ProgressBar()).fit(X, F)

@@ -91,7 +91,7 @@ def test_predict_in_chunks_is_the_same(fitted, frame, tmp_path, monkeypatch):
 
 
 def test_classification(frame, tmp_path):
-    """Text targets are classes; probabilities sum to one; unlabeled rows are left out."""
+    """Text targets are classes; probabilities sum to one; unlabeled rows are learnt from if that helps."""
     table, model, out = tmp_path / "t.csv", tmp_path / "m.glean", tmp_path / "o.csv"
     part = frame.drop(columns="score").copy()
     part.loc[:4, "grade"] = "?"
@@ -114,7 +114,10 @@ def test_classification(frame, tmp_path):
         )
     )
     assert facts["classes"] == ["fail", "pass"]
-    assert facts["summary"]["rows"] == 95
+    errors = facts["summary"]["unlabelled_rows"]
+    assert set(errors) == {"learnt from", "left out"}
+    assert facts["summary"]["held_out"]["error"] == min(errors.values())
+    assert facts["summary"]["held_out"]["rows"] == 95
     assert facts["summary"]["held_out"]["error"] < facts["summary"]["held_out"]["error_of_most_frequent"]
     run("predict", model, table, "-o", out)
     predicted = pd.read_csv(out)
@@ -156,8 +159,8 @@ def test_other_models(frame, tmp_path, name):
     assert np.corrcoef(predicted["score"], frame["score"])[0, 1] > 0.8
     assert (predicted["score_std"] > 0).all()
     run("inspect", model)
-    with pytest.raises(ValueError, match="not yet for"):
-        run("fit", table, "-y", "score", "-m", name, "-o", model, "--report", tmp_path / "r.html")
+    run("fit", table, "-y", "score", "-m", name, "-o", model, "--folds", 0, "--report", tmp_path / "r.html")
+    assert "How good it is" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_model_names(frame, tmp_path):
@@ -270,7 +273,7 @@ def test_compare(frame, tmp_path):
     frame.drop(columns="grade").to_csv(table, index=False)
     result = json.loads(run("compare", table, "-y", "score", "-t", "school", "--folds", 2, "--json"))
     errors = {name: row["error"] for name, row in result["models"].items()}
-    assert len(errors) == 6
+    assert len(errors) == 8
     assert result["best"] == min(errors, key=errors.get)
     assert errors["mean of the task"] > errors["gleangp, tasks share a kernel"]
 

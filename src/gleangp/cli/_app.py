@@ -82,7 +82,14 @@ Classify = Annotated[
         "--classify/--regress", help="Classes or numbers. Left out: text is classes.", show_default=False
     ),
 ]
-Unlabeled = Annotated[str | None, typer.Option("--unlabeled", help="Target value that means: no label.")]
+Unlabeled = Annotated[
+    str | None,
+    typer.Option(
+        "--unlabeled",
+        help="Target value that means: no label. Such rows are learnt from where the model can: classes with "
+        "`sparse`, anything with `hierarchical` or `latent`.",
+    ),
+]
 Folds = Annotated[
     int | None,
     typer.Option(
@@ -111,9 +118,31 @@ def fit(
             "--model",
             "-m",
             help="`sparse`: tasks share a kernel. `hierarchical`: each has its own under a "
-            "common prior (numbers only). `latent`: tasks share few hidden inputs.",
+            "common prior (numbers only). `latent`: tasks share few hidden inputs. `ordinal`: categories "
+            "that have an order (see --order).",
         ),
     ] = "sparse",
+    order: Annotated[
+        str | None,
+        typer.Option(
+            "--order",
+            help="For `ordinal`: the categories, lowest first, with commas between: `low,medium,high`. Left "
+            "out: numbers by size.",
+        ),
+    ] = None,
+    constraints: Annotated[
+        str | None,
+        typer.Option(
+            "--constraints",
+            help="For `hierarchical`: a table with the columns `higher`, `lower` and perhaps `margin`: the "
+            "target of one row is above that of another. Or `i`, `j`, `k`, `l`: one difference is above "
+            "another.",
+        ),
+    ] = None,
+    row_id: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that names the rows for --constraints. Left out: numbers from 0."),
+    ] = None,
     n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
     folds: Folds = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
@@ -124,23 +153,29 @@ def fit(
     """Learn a model from a table, measure it on held-out rows, and save it.
 
     Example: `gleangp fit pupils.csv --target score --task school -o pupils.glean --report pupils.html`
-    """
-    from gleangp.cli._work import fit_table, read_problem
 
+    Ctrl-C ends the held-out score or the fit with the best found so far, and the model is written; a second
+    Ctrl-C gives up, and nothing is.
+    """
+    from gleangp.cli._fit import FitOptions, fit_table
+    from gleangp.cli._problem import read_problem
+
+    if order is not None and model != "ordinal":
+        raise typer.BadParameter("goes with --model ordinal.", param_hint="--order")
     problem = read_problem(
-        table, target, task, drop=drop or [], impute=impute, classify=classify, unlabeled=unlabeled
+        table,
+        target,
+        task,
+        drop=drop or [],
+        impute=impute,
+        classify=classify,
+        unlabeled=unlabeled,
+        order=order,
+        ordinal=model == "ordinal",
+        constraints=constraints,
+        row_id=row_id,
     )
-    fit_table(
-        problem,
-        output,
-        model_name=model,
-        n_active=n_active,
-        folds=folds,
-        seed=seed,
-        n_jobs=jobs,
-        report=report,
-        as_json=as_json,
-    )
+    fit_table(problem, output, FitOptions(model, n_active, folds, seed, jobs, report, as_json))
 
 
 @app.command()
@@ -192,7 +227,8 @@ def inspect(model: ModelFile, as_json: AsJson = False) -> None:
 
     from rich.console import Console
 
-    from gleangp.cli._work import describe, load_table_model, print_description
+    from gleangp.cli._describe import describe, print_description
+    from gleangp.cli._work import load_table_model
 
     loaded = load_table_model(model)
     if as_json:
@@ -214,11 +250,12 @@ def compare(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Cross-validate our model and simpler ones on a table, and say which to use.
+    """Cross-validate our models and simpler ones on a table, and say which to use.
 
     Example: `gleangp compare pupils.csv --target score --task school`
     """
-    from gleangp.cli._work import compare_table, read_problem
+    from gleangp.cli._compare import compare_table
+    from gleangp.cli._problem import read_problem
 
     problem = read_problem(
         table, target, task, drop=drop or [], impute=impute, classify=classify, unlabeled=unlabeled

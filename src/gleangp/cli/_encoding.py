@@ -67,17 +67,17 @@ class TableEncoding:
 
 
 def learn_encoding(
-    frame: Any, target: str, task: str | None, *, drop: list[str], impute: bool
+    frame: Any, target: str, task: str | None, *, drop: list[str], impute: bool, row_id: str | None = None
 ) -> TableEncoding:
     """Look at a table and decide what becomes of each column."""
-    named = {"--target": target, "--task": task, **{f"--drop {d}": d for d in drop}}
+    named = {"--target": target, "--task": task, "--id": row_id, **{f"--drop {d}": d for d in drop}}
     for option, name in named.items():
         if name is not None and name not in frame.columns:
             raise ValueError(
                 f"{option} names the column {name!r}, but the table has: "
                 f"{', '.join(map(repr, map(str, frame.columns)))}."
             )
-    inputs = [c for c in frame.columns if c not in (target, task, *drop)]
+    inputs = [c for c in frame.columns if c not in (target, task, row_id, *drop)]
     if not inputs:
         raise ValueError("the table has no input columns beside target and task.")
     return TableEncoding(target, task, tuple(_learn_column(frame[c], str(c), impute) for c in inputs))
@@ -165,6 +165,14 @@ def text_of(values: Any, name: str) -> np.ndarray:
     return np.array([str(v) for v in values])
 
 
+def _is_word(value: Any, word: str) -> bool:
+    """Whether a cell is what the user wrote: the same text, or the same number."""
+    try:
+        return str(value) == word or float(value) == float(word)
+    except (TypeError, ValueError):
+        return False
+
+
 def target_of(frame: Any, target: str, *, classify: bool, unlabeled: str | None) -> np.ndarray:
     """The target: numbers with NaN where there is none, or class labels as text."""
     if target not in frame.columns:
@@ -185,5 +193,5 @@ def target_of(frame: Any, target: str, *, classify: bool, unlabeled: str | None)
             ]
         )
     if unlabeled is not None:
-        values = values.where(values.map(str) != unlabeled)
+        values = values.where(~values.map(lambda v: _is_word(v, unlabeled)))
     return _numbers(values, target, "number")

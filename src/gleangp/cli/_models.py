@@ -17,15 +17,20 @@ from gleangp import (
     SharedLatentGPClassifier,
     SharedLatentGPRegressor,
     SparseGPClassifier,
+    SparseGPOrdinal,
     SparseGPRegressor,
 )
+from gleangp.cli._problem import Problem
 
 # Name on the command line -> for numbers, for classes.
 _ESTIMATORS: dict[str, tuple[Any, Any]] = {
     "sparse": (SparseGPRegressor, SparseGPClassifier),
     "hierarchical": (HierarchicalGPRegressor, None),
     "latent": (SharedLatentGPRegressor, SharedLatentGPClassifier),
+    "ordinal": (None, SparseGPOrdinal),
 }
+# Those for which rows without a target are worth something: graph, latent positions, null category.
+_UNLABELED = {("hierarchical", False), ("latent", False), ("latent", True), ("sparse", True)}
 
 
 class Pooled(BaseEstimator):
@@ -136,18 +141,46 @@ def sharing_model(
     return named_model("sparse", classify, seed=seed, n_active=n_active, n_jobs=n_jobs)
 
 
+def learns_from_unlabeled(name: str, classify: bool) -> bool:
+    """Whether a model has a use for rows without a target."""
+    return (name, classify) in _UNLABELED
+
+
 def named_model(name: str, classify: bool, **options: Any) -> Any:
     """An estimator by its name on the command line; options that are None are left to it."""
     if name not in _ESTIMATORS:
         raise ValueError(f"--model {name!r} is not known; use one of {', '.join(_ESTIMATORS)}.")
     cls = _ESTIMATORS[name][classify]
-    if cls is None:
+    if cls is None and classify:
         raise ValueError(f"--model {name} is for numbers, and the target holds classes. Use --model sparse.")
+    if cls is None:
+        raise ValueError(f"--model {name} is for categories, and the target holds numbers: add --classify.")
     given = {"random_state": options.pop("seed"), **{k: v for k, v in options.items() if v is not None}}
     unknown = sorted(set(given) - set(cls().get_params()))
     if unknown:
         raise ValueError(f"--model {name} has no use for {unknown[0]!r}. Leave that option out.")
     return cls(**given)
+
+
+_MOST_ROWS_OF_OWN_KERNELS = 2000  # up to which a comparison tries a kernel for every task
+
+
+def our_models(problem: Problem, *, seed: int) -> dict[str, tuple[Any, Problem]]:
+    """gleangp's models for a problem, simplest first, and the rows that each is given."""
+    classify, labeled = problem.classify, problem.labeled_only()
+    with_tasks = problem.tasks is not None
+    first = "gleangp, tasks share a kernel" if with_tasks else "gleangp"
+    found = {first: (sharing_model(classify, seed=seed), labeled)}
+    if with_tasks and problem.n_tasks > 1:
+        coupled = sharing_model(classify, seed=seed).set_params(coupling="function")
+        found["gleangp, tasks share a function too"] = (coupled, labeled)
+        if not classify and len(labeled.y) <= _MOST_ROWS_OF_OWN_KERNELS:
+            own = named_model("hierarchical", False, seed=seed)
+            found["gleangp, a kernel for each task"] = (own, problem)
+    if classify and not problem.labeled.all():
+        null = sharing_model(True, seed=seed).set_params(unlabeled=problem.unlabeled)
+        found["gleangp, learning from unlabelled rows"] = (null, problem)
+    return found
 
 
 def rivals(classify: bool, *, with_tasks: bool, seed: int) -> dict[str, Any]:

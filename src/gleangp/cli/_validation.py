@@ -14,8 +14,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import IntArray
+from gleangp.cli._problem import Problem
+from gleangp.cli._progress import Watch
 
+_ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
 _SMALL = 2000  # rows up to which every row is held out once
 
 
@@ -51,23 +54,36 @@ def choose_folds(n_rows: int, wanted: int | None) -> tuple[int, int]:
 
 
 def held_out(
-    model: Any, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None, fold: IntArray, n_used: int
-) -> HeldOut:
-    """Fit and predict the first `n_used` folds in turn."""
+    model: Any, problem: Problem, fold: IntArray, n_used: int, watch: Watch | None = None
+) -> HeldOut | None:
+    """Fit and predict the first `n_used` folds in turn; None if the first was cut short.
+
+    A fold whose fit was cut short does not count, and none follows it.
+    """
+    X, y, tasks = problem.X, problem.y, problem.tasks
     numeric = y.dtype.kind == "f"
     rows, folds, parts, errors, seconds = [], [], [], [], 0.0
     fitted = model
     for number, train, test in _splits(fold, n_used):
+        if watch is not None:
+            watch.begin(f"held-out {number + 1} of {n_used}", _ON_INTERRUPT)
         start = time.perf_counter()
         with _threads_for(len(train)):
-            fitted = fit_quietly(clone(model), X[train], y[train], None if tasks is None else tasks[train])
+            fitted = fit_quietly(clone(model), problem.at(train))
         seconds += time.perf_counter() - start
+        if watch is not None:
+            watch.end()
+            if watch.stopping:
+                watch.skip(n_used - number - 1)
+                break
         given = {} if tasks is None else {"tasks": tasks[test]}
         predicted = fitted.predict(X[test], **given)
         rows.append(test)
         folds.append(np.full(len(test), number))
         parts.append(predicted)
         errors.append(_error(y[test], predicted, numeric))
+    if not rows:
+        return None
     joined = np.concatenate(parts)
     all_rows = np.concatenate(rows)
     spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
@@ -93,8 +109,8 @@ def _error(y: np.ndarray, predicted: np.ndarray, numeric: bool) -> float:
     return float(np.mean(y != predicted))
 
 
-def fit_quietly(model: Any, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None) -> Any:
+def fit_quietly(model: Any, problem: Problem) -> Any:
     """Fit; that an optimiser wanted more steps is no news on the command line."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return model.fit(X, y) if tasks is None else model.fit(X, y, tasks=tasks)
+        return model.fit(problem.X, problem.y, **problem.fit_arguments())

@@ -222,7 +222,7 @@ class SparseGPMixin(ProgressMixin):
                 raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")
         if self.n_features_in_ != self._n_inputs + (self.task is not None):
             raise ValueError(f"n_features_in_={self.n_features_in_!r} with {self._n_inputs} inputs.")
-        if "classes_" in fitted and len(models) != self._n_models:
+        if "_models" in fitted and len(models) != self._n_models:
             raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")
         if "_units" in fitted and len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")

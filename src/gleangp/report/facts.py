@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, Product, Sum, WhiteKernel
 
+from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels import ScaledInputs
+from gleangp.labels import split_unlabeled
 
 _LEVELS = np.linspace(0.1, 0.9, 9)
 _HELD_OUT = 0.2
@@ -47,6 +50,8 @@ class Facts:
     kernel_words: list[str]
     noise_share: float | None  # of the variance within tasks
     log_evidence: float
+    seen: bool  # whether the kernel behind the held-out errors was learnt with the held-out rows
+    n_unlabeled: int
     n_active: int
     gain: FloatArray
     tasks: list[TaskFacts]
@@ -83,30 +88,33 @@ def gather(
     target_name: str,
     seed: int = 0,
 ) -> Facts:
-    """Measure: a twin of the model with its kernel as learnt is fitted to four fifths of every task.
+    """Measure: a twin of the model is fitted to four fifths of every task, and all rows without a target.
 
-    The kernel was learnt with the held-out rows, so these errors are slightly too good; what the twin
-    predicts from it has not seen them.
+    Where the twin has the kernel of the model, that was learnt with the held-out rows, so these errors are
+    slightly too good; what the twin predicts from it has not seen them.
     """
     classify = is_classifier(model)
     names = np.zeros(len(X), dtype=int) if tasks is None else np.asarray(tasks)
     unique, codes = np.unique(names, return_inverse=True)
-    test = _held_out_rows(codes, np.random.default_rng(seed))
-    train = ~test
+    labeled = _labeled(model, y, classify)
+    test = _held_out_rows(codes, y, labeled, classify, np.random.default_rng(seed))
+    fitted_on = ~test  # with the rows that have no target
+    train = labeled & ~test
     given = {} if tasks is None else {"tasks": names}
-    twin = _fit(_with_kernel(model), X[train], y[train], {k: v[train] for k, v in given.items()})
+    twin, seen = _twin(model)
+    _fit(twin, X[fitted_on], y[fitted_on], {k: v[fitted_on] for k, v in given.items()})
     some = np.random.default_rng(seed).permutation(np.flatnonzero(train))[:_MOST_POOLED_ROWS]
     pooled = _fit(_fresh(model), X[some], y[some], {})
     prediction = twin.predict(X[test], **{k: v[test] for k, v in given.items()})
     promised, observed = _calibration(
         twin, X[test], y[test], {k: v[test] for k, v in given.items()}, classify
     )
-    active = _active_by_task(model, len(unique))
+    active = _active_by_task(model, codes, len(unique))
     facts = []
     averages = np.empty(len(y), dtype=object)
     for code, name in enumerate(unique):
         rows, held = (codes == code) & train, (codes == code) & test
-        average = _average(y[rows], classify)
+        average = _average(y[rows] if rows.any() else y[train], classify)
         averages[held] = average
         alone = float("nan")
         if tasks is not None and code < _MOST_OWN_MODELS and held.any() and len(np.unique(y[rows])) > 1:
@@ -124,8 +132,7 @@ def gather(
         )
     features = list(feature_names) if feature_names else [f"x{i}" for i in range(X.shape[1])]
     kernel = model.kernel_
-    noise = None if classify else float(np.mean(getattr(model.noise_, "variance", np.nan)))
-    gains = model.active_gain_
+    gains = getattr(model, "active_gain_", np.zeros(0))
     return Facts(
         type(model).__name__,
         classify,
@@ -135,8 +142,10 @@ def gather(
         _relevance(kernel, X),
         str(kernel),
         in_words(kernel, features),
-        noise,
-        float(model.log_evidence_),
+        None if classify else _noise_share(model),
+        float(model.log_evidence_ if hasattr(model, "log_evidence_") else -model.objective_),
+        seen,
+        int((~labeled).sum()),
         int(active.sum()),
         np.concatenate(gains) if isinstance(gains, list) else np.asarray(gains),
         facts,
@@ -149,26 +158,55 @@ def gather(
     )
 
 
-def _held_out_rows(codes: IntArray, rng: np.random.Generator) -> np.ndarray:
-    """A fifth of the rows of every task that has at least two."""
+def _labeled(model: Any, y: np.ndarray, classify: bool) -> np.ndarray:
+    """Which rows have a target."""
+    if classify:
+        return split_unlabeled(y, getattr(model, "unlabeled", None))
+    return ~np.isnan(y)
+
+
+def _held_out_rows(
+    codes: IntArray, y: np.ndarray, labeled: np.ndarray, classify: bool, rng: np.random.Generator
+) -> np.ndarray:
+    """A fifth of every task's labeled rows; a row of each class, or two of numbers, stay to learn from."""
     test = np.zeros(len(codes), dtype=bool)
     for code in range(codes.max() + 1):
-        rows = rng.permutation(np.flatnonzero(codes == code))
-        count = min(len(rows) - 1, max(1, round(_HELD_OUT * len(rows))))
-        test[rows[:count]] = True
+        rows = rng.permutation(np.flatnonzero((codes == code) & labeled))
+        kept = np.unique(y[rows], return_index=True)[1] if classify else np.arange(min(2, len(rows)))
+        free = np.delete(rows, kept)
+        test[free[: max(1, round(_HELD_OUT * len(rows)))]] = True
     return test
 
 
-def _with_kernel(model: Any) -> Any:
-    twin = clone(model).set_params(optimizer=None, verbose=0)
-    if not is_classifier(model):
-        return twin.set_params(kernel=model.kernel_, noise_variance=float(np.mean(model.noise_.variance)))
-    return twin.set_params(kernel=model.kernel_) if len(model.classes_) == 2 else clone(model)
+def _twin(model: Any) -> tuple[Any, bool]:
+    """The same model to be fitted to fewer rows, and whether it has the kernel of the first.
+
+    It has it where tasks share the kernel and nothing else. Other models, and those of several classes, learn
+    everything anew.
+    """
+    twin = clone(model).set_params(verbose=0)
+    twin.set_callbacks()
+    kernel_alone = getattr(getattr(model, "coupling_", None), "name", "") == "kernel"
+    if isinstance(model, SparseGPRegressor) and kernel_alone:
+        variance = float(np.mean(model.noise_.variance))
+        return twin.set_params(kernel=model.kernel_, noise_variance=variance, optimizer=None), True
+    if isinstance(model, SparseGPClassifier) and kernel_alone and len(model.classes_) == 2:
+        return twin.set_params(kernel=model.kernel_, optimizer=None), True
+    return twin, False
 
 
 def _fresh(model: Any) -> Any:
-    """The same estimator that learns its own kernel, as a baseline."""
-    return type(model)(random_state=0)
+    """The model for its kind of target that learns its own kernel, as a baseline."""
+    if isinstance(model, SparseGPOrdinal):
+        return SparseGPOrdinal(random_state=0)
+    return (SparseGPClassifier if is_classifier(model) else SparseGPRegressor)(random_state=0)
+
+
+def _noise_share(model: Any) -> float | None:
+    """Variance of the noise in units of that of the targets; None where it differs from task to task."""
+    if hasattr(model, "noise_"):
+        return float(np.mean(getattr(model.noise_, "variance", np.nan)))
+    return getattr(model, "noise_variance_", None)
 
 
 def _fit(model: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any]) -> Any:
@@ -200,14 +238,18 @@ def _calibration(
         sure, hit = proba.max(axis=1), twin.classes_[proba.argmax(axis=1)] == y
         bins = np.array_split(np.argsort(sure, kind="stable"), max(1, min(8, len(y) // 10)))
         return np.array([sure[b].mean() for b in bins]), np.array([hit[b].mean() for b in bins])
-    mean, std = twin.predict(X, return_std=True, include_noise=True, **given)
+    noisy = {"include_noise": True} if "include_noise" in signature(twin.predict).parameters else {}
+    mean, std = twin.predict(X, return_std=True, **noisy, **given)
     needed = np.abs(2.0 * ndtr((y - mean) / std) - 1.0)
     return _LEVELS, np.mean(needed[:, None] <= _LEVELS, axis=0)
 
 
-def _active_by_task(model: Any, n_tasks: int) -> IntArray:
-    models = getattr(model, "_models", None) or [model._model]
-    return np.bincount(np.concatenate([m.active_task for m in models]), minlength=n_tasks)[:n_tasks]
+def _active_by_task(model: Any, codes: IntArray, n_tasks: int) -> IntArray:
+    rows = getattr(model, "active_", None)
+    if rows is None:
+        rows = model.basis_  # of a latent space
+    rows = np.concatenate(rows) if isinstance(rows, list) else np.asarray(rows)
+    return np.bincount(codes[rows], minlength=n_tasks)
 
 
 def _parts(kernel: Kernel) -> list[Kernel]:

@@ -43,6 +43,9 @@ code{background:var(--panel);padding:1px 5px;border-radius:4px;overflow-wrap:any
 .good{color:var(--blue);font-weight:600}
 """
 
+_SEEN = "The kernel had seen these rows, the predictions had not; expect slightly larger errors on new data."
+_UNSEEN = "The model behind these numbers was fitted anew and had seen nothing of these rows."
+
 _SCRIPT = """
 for (const head of document.querySelectorAll('th')) {
   head.querySelector('button').addEventListener('click', () => {
@@ -74,16 +77,16 @@ def write(
     feature_names: list[str] | None = None,
     target_name: str = "target",
 ) -> None:
-    """Write a report of a fitted sparse model.
+    """Write a report of a fitted model.
 
     Parameters
     ----------
-    model : SparseGPRegressor or SparseGPClassifier
+    model : estimator of gleangp
         Fitted on arrays with `tasks=` (or without tasks).
     X : array-like of shape (n, p)
         The rows it was fitted on.
     y : array-like of shape (n,)
-        Their targets; rows without one (NaN) are left out.
+        Their targets; NaN, or the model's `unlabeled`, in rows without one.
     tasks : array-like of shape (n,) or None
         Their tasks.
     path : str or path
@@ -95,9 +98,9 @@ def write(
 
     Notes
     -----
-    Held-out errors come from a second model, with the kernel of the first, fitted to four fifths of every
-    task's rows; baselines are the average of the task, the same estimator without tasks (of at most 2000
-    rows), and one for each task alone (of the first 20 tasks).
+    Held-out errors come from a second model fitted to four fifths of every task's labelled rows (sparse
+    regressors and binary classifiers with the kernel of the first). Baselines are the average of the task, a
+    sparse model without tasks (of at most 2000 rows), and one for each task alone (of the first 20 tasks).
 
     Examples
     --------
@@ -114,9 +117,8 @@ def write(
     '<!doctype html>'
     """
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y)
-    kept = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), dtype=bool)
-    given = None if tasks is None else np.asarray(tasks)[kept]
-    facts = gather(model, X[kept], y[kept], given, feature_names=feature_names, target_name=target_name)
+    given = None if tasks is None else np.asarray(tasks)
+    facts = gather(model, X, y, given, feature_names=feature_names, target_name=target_name)
     with replacing(path) as temporary:
         temporary.write_text(render(facts), encoding="utf-8")
 
@@ -145,7 +147,7 @@ def _summary(facts: Facts) -> str:
     kind = "classes" if facts.classify else "numbers"
     many = f"{len(facts.tasks)} tasks" if len(facts.tasks) > 1 else "one task"
     cards = [
-        (f"{facts.rows}", "rows"),
+        (f"{facts.rows}", f"rows, {facts.n_unlabeled} without a target" if facts.n_unlabeled else "rows"),
         (f"{len(facts.tasks)}", "tasks"),
         (_text(facts.error, facts.classify), "held-out error" + ("" if facts.classify else " (RMSE)")),
         (f"{facts.n_active}", "active points"),
@@ -208,8 +210,7 @@ def _quality(facts: Facts) -> str:
         f"<h2>How good it is</h2><p>Error on {facts.n_held_out} rows that were held out "
         f"({'share of wrong labels' if c else 'root mean square'}):</p><ul>{lines}</ul>{alone}"
         f"{_figures(pictures)}"
-        '<p class="soft">The kernel had seen these rows, the predictions had not; expect slightly larger '
-        "errors on new data.</p>"
+        f'<p class="soft">{_SEEN if facts.seen else _UNSEEN}</p>'
     )
 
 

@@ -1,0 +1,200 @@
+"""`gleangp fit`: a held-out score, then the model of all rows, saved with its encoding."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from sklearn.base import is_classifier
+
+from gleangp import SparseGPClassifier, save
+from gleangp._version import __version__
+from gleangp.cli._describe import describe, print_description
+from gleangp.cli._models import learns_from_unlabeled, named_model
+from gleangp.cli._problem import Problem
+from gleangp.cli._progress import Watch
+from gleangp.cli._table_model import TableModel
+from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds
+
+_FITTING = "learning ends here with the best found so far"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the user asked of `gleangp fit`."""
+
+    model: str = "sparse"
+    n_active: int | None = None
+    folds: int | None = None
+    seed: int = 0
+    n_jobs: int | None = None
+    report: Path | None = None
+    as_json: bool = False
+
+
+def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
+    """Fit, save, and say what was learnt."""
+    console = Console(stderr=True)
+    candidates = _candidates(problem, options)
+    start = time.perf_counter()
+    n_folds = 0 if options.folds == 0 else choose_folds(int(problem.labeled.sum()), options.folds)[1]
+    can_stop = options.n_jobs in (None, 1)
+    with Watch(console, n_folds * len(candidates) + 1, can_stop=can_stop) as watch:
+        for candidate in candidates.values():
+            candidate.model.set_callbacks(watch)
+        chosen = ""
+        scores: dict[str, HeldOut] = {}
+        if n_folds:
+            chosen, scores = _best_of(candidates, options, watch)
+        chosen = chosen or next(iter(candidates))
+        model, problem, score = *candidates[chosen], scores.get(chosen)
+        watch.begin("all rows", _FITTING)
+        if options.model == "sparse" and score is not None and len(np.unique(score.fold)) == 1:
+            model = _taught_by(score.last, model)
+        fit_quietly(model, problem)
+        watch.end()
+        stopped = watch.stopping
+    model.set_callbacks()
+    summary = summarize(problem, score, time.perf_counter() - start, stopped=stopped)
+    if len(scores) > 1:
+        summary["unlabelled_rows"] = {name: s.error for name, s in scores.items()}
+    fitted = TableModel(model, problem.encoding, summary)
+    save(fitted, output)
+    if options.report is not None:
+        _write_report(model, problem, options.report, console)
+    if options.as_json:
+        print(json.dumps({**describe(fitted), "model_file": str(output)}))
+    else:
+        print_description(fitted, Console())
+        print(f"model: {output}" + ("" if options.report is None else f"   report: {options.report}"))
+
+
+class Candidate(NamedTuple):
+    """A model that may be fitted, and the rows it is given."""
+
+    model: Any
+    problem: Problem
+
+
+def _candidates(problem: Problem, options: FitOptions) -> dict[str, Candidate]:
+    """The model that was asked for, first with the rows without a target if it can learn from them.
+
+    A classifier learns from them by the null category, which helps where classes are clusters and can do
+    harm elsewhere; so there it is tried without them too, and the held-out error decides. The hierarchy
+    weighs them by its evidence, and a latent space only places them.
+    """
+    model, labeled = _asked_model(problem, options), problem.labeled_only()
+    if problem.labeled.all() or not learns_from_unlabeled(options.model, problem.classify):
+        return {"left out": Candidate(model, labeled)}
+    found = {"learnt from": Candidate(model, problem)}
+    if isinstance(model, SparseGPClassifier):
+        model.set_params(unlabeled=problem.unlabeled)
+        found["left out"] = Candidate(_asked_model(problem, options), labeled)
+    elif problem.classify:
+        model.set_params(unlabeled=problem.unlabeled)
+    return found
+
+
+def _best_of(
+    candidates: dict[str, Candidate], options: FitOptions, watch: Watch
+) -> tuple[str, dict[str, HeldOut]]:
+    """Name of the candidate of least held-out error, and the scores of all that were measured."""
+    scores: dict[str, HeldOut] = {}
+    for name, (model, problem) in candidates.items():
+        score = validate(problem, model, options.folds, options.seed, watch)
+        if score is not None:
+            scores[name] = score
+        if watch.stopping:
+            break
+    return min(scores, key=lambda name: scores[name].error, default=""), scores
+
+
+def _asked_model(problem: Problem, options: FitOptions) -> Any:
+    more: dict[str, Any] = {"n_active": options.n_active, "n_jobs": options.n_jobs}
+    if options.model == "ordinal":
+        more["categories"] = list(problem.order or ())
+    if problem.constraints is not None and options.model != "hierarchical":
+        raise ValueError("--constraints are for --model hierarchical. Leave them out, or choose that model.")
+    return named_model(options.model, problem.classify, seed=options.seed, **more)
+
+
+def _write_report(model: Any, problem: Problem, path: Path, console: Console) -> None:
+    from gleangp.report import write
+
+    encoding = problem.encoding
+    with console.status("writing the report") if console.is_terminal else nullcontext():
+        write(
+            model,
+            problem.X,
+            problem.y,
+            problem.tasks,
+            path,
+            feature_names=encoding.feature_names,
+            target_name=encoding.target,
+        )
+
+
+def _taught_by(held_out_model: Any, model: Any) -> Any:
+    """For large tables: kernel and noise as four fifths of the rows taught them, not learnt again.
+
+    Of a classifier the kernel alone is taken, as a start: its noise has a bias that must be learnt.
+    """
+    if is_classifier(model):
+        one = len(held_out_model.classes_) == 2
+        return model.set_params(kernel=held_out_model.kernel_) if one else model
+    noise = held_out_model.noise_.variance
+    return model.set_params(kernel=held_out_model.kernel_, noise_variance=noise, optimizer=None)
+
+
+def validate(
+    problem: Problem, model: Any, folds: int | None, seed: int, watch: Watch | None = None
+) -> HeldOut | None:
+    """Task-aware cross-validation, or one hold-out for large tables; None if the first fit was cut short.
+
+    Rows without a target are never held out: they are there to learn from.
+    """
+    rng = np.random.default_rng(seed)
+    at = np.flatnonzero(problem.labeled)
+    n_folds, n_used = choose_folds(len(at), folds)
+    fold = np.full(len(problem.y), -1)
+    fold[at] = task_folds(None if problem.tasks is None else problem.tasks[at], len(at), n_folds, rng)
+    return held_out(model, problem, fold, n_used, watch)
+
+
+def summarize(
+    problem: Problem, score: HeldOut | None, seconds: float, *, stopped: bool = False
+) -> dict[str, Any]:
+    """Plain values that are kept in the model file."""
+    summary: dict[str, Any] = {
+        "gleangp": __version__,
+        "rows": len(problem.y),
+        "tasks": problem.n_tasks,
+        "seconds": round(seconds, 3),
+        "kind": _kind(problem),
+        "stopped_early": stopped,
+    }
+    without = int((~problem.labeled).sum())
+    if without:
+        summary["rows_without_target"] = without
+    if score is None:
+        return summary
+    held = problem.y[score.rows]
+    if problem.classify:
+        share = float(np.max(np.unique(held, return_counts=True)[1]) / len(held))
+        summary["held_out"] = {"error": score.error, "error_of_most_frequent": 1.0 - share, "rows": len(held)}
+    else:
+        r2 = 1.0 - score.error**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
+        summary["held_out"] = {"rmse": score.error, "r2": r2, "rows": len(held)}
+    return summary
+
+
+def _kind(problem: Problem) -> str:
+    if problem.order is not None:
+        return "ordered categories"
+    return "classification" if problem.classify else "regression"

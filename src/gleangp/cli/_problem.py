@@ -1,0 +1,126 @@
+"""A table as a problem: what is predicted from what, which rows have a target, what else is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gleangp.cli._constraints import constraints_at, read_constraints
+from gleangp.cli._encoding import TableEncoding, learn_encoding, target_of, text_of
+from gleangp.cli._tables import read_table
+from gleangp.exceptions import LabelError
+
+_MOST_CLASSES = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A table, encoded: what all models are given."""
+
+    encoding: TableEncoding
+    X: np.ndarray  # (n, p)
+    y: np.ndarray  # (n,) numbers, NaN without a target; or class labels as text
+    labeled: np.ndarray  # (n,) whether a row has a target
+    tasks: np.ndarray | None  # (n,) as text
+    classify: bool
+    unlabeled: str | None = None  # the label of rows without one, for classes
+    order: tuple[str, ...] | None = None  # of the classes
+    constraints: Any = None  # Order or DifferenceOrder of row numbers
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of tasks; one if there is no task column."""
+        return 1 if self.tasks is None else len(np.unique(self.tasks))
+
+    def at(self, rows: np.ndarray) -> Problem:
+        """Some of the rows, and the constraints that are about them alone."""
+        constraints = None
+        if self.constraints is not None:
+            constraints = constraints_at(self.constraints, rows, len(self.y))
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            labeled=self.labeled[rows],
+            tasks=None if self.tasks is None else self.tasks[rows],
+            constraints=constraints,
+        )
+
+    def labeled_only(self) -> Problem:
+        """The rows that have a target."""
+        return self if self.labeled.all() else self.at(np.flatnonzero(self.labeled))
+
+    def fit_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of an estimator's `fit`."""
+        given = {} if self.tasks is None else {"tasks": self.tasks}
+        return given if self.constraints is None else {**given, "constraints": [self.constraints]}
+
+
+def read_problem(
+    path: str,
+    target: str,
+    task: str | None,
+    *,
+    drop: list[str],
+    impute: bool,
+    classify: bool | None,
+    unlabeled: str | None,
+    order: str | None = None,
+    ordinal: bool = False,
+    constraints: str | None = None,
+    row_id: str | None = None,
+) -> Problem:
+    """Read a table and decide what its columns are."""
+    frame = read_table(path, tuple(name for name in (task, row_id) if name is not None))
+    encoding = learn_encoding(frame, target, task, drop=drop, impute=impute, row_id=row_id)
+    if classify is None:
+        classify = ordinal or frame[target].dtype.kind not in "iuf"
+    if ordinal and not classify:
+        raise ValueError("--model ordinal is for categories, not numbers. Leave --regress out.")
+    y = target_of(frame, target, classify=classify, unlabeled=unlabeled)
+    labeled = y != unlabeled if classify else ~np.isnan(y)
+    if not labeled.any():
+        raise LabelError(f"no row has a target in the column {target!r}.")
+    classes = np.unique(y[labeled]) if classify else np.zeros(0)
+    if len(classes) > _MOST_CLASSES:
+        raise LabelError(
+            f"the target {target!r} has {len(classes)} different values: too many for classes. If they are "
+            "numbers, use --regress."
+        )
+    problem = Problem(
+        encoding,
+        encoding.inputs(frame),
+        y,
+        labeled,
+        encoding.tasks(frame),
+        classify,
+        unlabeled if classify else None,
+        _order_of(classes, order, target) if ordinal else None,
+    )
+    if constraints is None:
+        return problem
+    names = None if row_id is None else _row_names(frame[row_id], row_id)
+    return replace(problem, constraints=read_constraints(constraints, names, len(frame)))
+
+
+def _row_names(values: Any, column: str) -> np.ndarray:
+    names = text_of(values, column)
+    twice, counts = np.unique(names, return_counts=True)
+    if counts.max() > 1:
+        raise ValueError(f"--id {column} names rows, but {twice[counts.argmax()]!r} is there more than once.")
+    return names
+
+
+def _order_of(classes: np.ndarray, order: str | None, target: str) -> tuple[str, ...]:
+    """The categories in their order: as given, or by size if they are numbers."""
+    if order is not None:
+        return tuple(part.strip() for part in order.split(","))
+    try:
+        return tuple(sorted(classes.tolist(), key=float))
+    except ValueError:
+        raise LabelError(
+            f"the categories of {target!r} are text: {', '.join(map(repr, classes.tolist()))}. Give their "
+            "order with --order, lowest first, with commas between them."
+        ) from None
