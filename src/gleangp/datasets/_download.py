@@ -57,9 +57,7 @@ def _fetch(url: str, folder: Path, known_hash: str | None) -> Path:
     try:
         import pooch
     except ModuleNotFoundError as error:
-        raise DatasetError(
-            "downloads need pooch. Install it with: pip install 'gleangp[data]'."
-        ) from error
+        raise DatasetError("downloads need pooch. Install it with: pip install 'gleangp[data]'.") from error
     pooch.get_logger().setLevel("ERROR")
     getter = pooch.HTTPDownloader(timeout=TIMEOUT)
     return Path(pooch.retrieve(url, known_hash, fname="file", path=folder, downloader=getter))

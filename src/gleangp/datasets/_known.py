@@ -73,9 +73,7 @@ _FILES = (
         "0b1a3c9ae1b78aa174d1d2cfec0bf2ae6c47952a0c075bac4d6b96b878aa324a",
         "f2f819a4f11ec855cda5d547c5df330dfcb831ba3dc0ac53362a5ac751a2506a",
         _convert.SLUMP_COLUMNS,
-        Address(
-            f"{_HUB}pi242/GP/b1a9489d79325b3b35d703b5c46acb2bfc1d401e/slump_test.data", _convert.slump
-        ),
+        Address(f"{_HUB}pi242/GP/b1a9489d79325b3b35d703b5c46acb2bfc1d401e/slump_test.data", _convert.slump),
     ),
     DataFile(
         "crescent/crescent_semisup.csv",
@@ -83,8 +81,7 @@ _FILES = (
         "dec614aca1769296b35135f3c03e2a5f036b441f94734ba1ba4686b51492b20b",
         ("x1", "x2", "label"),
         Address(
-            f"{_HUB}SheffieldML/GPc/9e412b507aea6bb7e3a3d4be202f94573fc20e06/examples/"
-            "semisupercrescent.svml",
+            f"{_HUB}SheffieldML/GPc/9e412b507aea6bb7e3a3d4be202f94573fc20e06/examples/semisupercrescent.svml",
             _convert.crescent,
         ),
     ),

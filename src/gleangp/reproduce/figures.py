@@ -9,7 +9,7 @@ import numpy as np
 
 from gleangp.plots._base import MARKERS, color_of
 from gleangp.reproduce.runner import Results
-from gleangp.reproduce.summary import cells, series
+from gleangp.reproduce.summary import Cell, cells, series
 
 _GREY = "#7a7f87"  # reads on white and on black
 
@@ -61,6 +61,7 @@ def draw_table(results: Results, column: str, title: str = "") -> Any:
                 cell.printed.mean, line + 0.25, xerr=cell.printed.spread or 0.0, fmt="D", ms=4.5, capsize=2,
                 color=_GREY,
             )  # fmt: skip
+    _leave_out_the_hopeless(ax, found)
     ax.set_yticks(range(len(found)), [c.method for c in found], fontsize=8)
     ax.invert_yaxis()
     ax.set_xlabel(column)
@@ -73,3 +74,20 @@ def draw_table(results: Results, column: str, title: str = "") -> Any:
     if title:
         ax.set_title(title, fontsize=10)
     return figure
+
+
+def _leave_out_the_hopeless(ax: Any, found: Sequence[Cell]) -> None:
+    """A method three times as far out as the median would squeeze all others: say its number instead."""
+    means = np.array([c.mean for c in found])
+    far = means > 3.0 * np.median(means)
+    if not far.any() or np.median(means) <= 0.0:
+        return
+    near = [c for c, is_far in zip(found, far, strict=True) if not is_far]
+    tops = [c.mean + (0.0 if np.isnan(c.spread) else c.spread) for c in near]
+    tops += [c.printed.mean + (c.printed.spread or 0.0) for c in near if c.printed is not None]
+    bottoms = [c.mean - (0.0 if np.isnan(c.spread) else c.spread) for c in near]
+    bottoms += [c.printed.mean - (c.printed.spread or 0.0) for c in near if c.printed is not None]
+    margin = 0.08 * (max(tops) - min(bottoms))
+    ax.set_xlim(min(bottoms) - margin, max(tops) + margin)
+    for line in np.flatnonzero(far):
+        ax.text(max(tops) + margin, line, f"{means[line]:.3g} →", ha="right", va="center", fontsize=8)

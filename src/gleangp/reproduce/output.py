@@ -1,4 +1,4 @@
-"""What a run leaves behind: runs.csv, summary.json, plots as PNG and SVG, and one page."""
+"""What a run leaves behind: runs.csv, summary.json, results.md, plots as PNG and SVG, and one page."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from gleangp._version import __version__
 from gleangp.io import replacing
+from gleangp.reproduce.markdown import render_markdown
 from gleangp.reproduce.page import render
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import Cell, cells, comparisons
@@ -48,6 +49,7 @@ def write_results(results: list[Results], output: Path) -> Path:
     found = [_summary(r) for r in results]
     summary = {"date": around.date, "versions": around.versions, "experiments": found}
     _write(output / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
+    _write(output / "results.md", render_markdown(results))
     page = output / "index.html"
     _write(page, render(results, pictures, around.date, around.versions))
     return page
@@ -133,7 +135,8 @@ def _plots(results: Results, folder: Path) -> dict[str, str]:
 
     folder.mkdir(parents=True, exist_ok=True)
     out = {}
-    with rc_context({"svg.hashsalt": results.experiment.name, "svg.fonttype": "path"}):
+    style = {"svg.hashsalt": results.experiment.name, "svg.fonttype": "path", "legend.frameon": False}
+    with rc_context(style):  # type: ignore[arg-type]
         for name, figure in results.experiment.draw(results).items():
             stem = f"{results.experiment.name}-{name}"
             with replacing(folder / f"{stem}.png") as temporary:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from html import escape
 
-from gleangp.reproduce.experiment import Printed
 from gleangp.reproduce.runner import Results
-from gleangp.reproduce.summary import BETTER, UNKNOWN, WITHIN, WORSE, Cell, cells, comparisons
+from gleangp.reproduce.summary import (
+    BETTER,
+    UNKNOWN,
+    WITHIN,
+    WORSE,
+    Cell,
+    cells,
+    comparisons,
+    format_cell,
+    format_printed,
+)
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#5b6575;--line:#d9dee6;--paper:#fff;--panel:#f5f7fa;
@@ -22,7 +30,7 @@ h2{font-size:1.25rem;margin:2.4em 0 .3em;border-bottom:1px solid var(--line);pad
 h3{font-size:1rem;margin:1.4em 0 .3em}p,li{max-width:75ch}.soft{color:var(--soft)}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}
 th,td{padding:4px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th.name,td.name{text-align:left;white-space:normal;min-width:7em}tr:hover td{background:var(--panel)}
+th.name,td.name{text-align:left;white-space:normal;min-width:8em}tr:hover td{background:var(--panel)}
 a{color:var(--blue)}code{background:var(--panel);padding:1px 5px;border-radius:4px;overflow-wrap:anywhere}
 .better{color:var(--green);font-weight:600}.within{color:var(--blue)}.worse{color:var(--red);font-weight:600}
 figure{margin:14px 0}figure svg{max-width:100%;height:auto;fill:currentColor}
@@ -68,11 +76,15 @@ def _overview(results: list[Results]) -> str:
             f"<td>{_counts(said)}</td><td>{_counts(ours)}</td><td>{seconds:.0f} s</td></tr>"
         )
     head = (
-        '<tr><th class="name">experiment</th><th class="name">source</th><th>runs of the paper’s</th>'
-        "<th>paper’s setting: better / within / worse</th><th>default: better / within / worse</th>"
-        "<th>processor time</th></tr>"
+        '<tr><th class="name">experiment</th><th class="name">source</th><th>runs</th>'
+        "<th>paper’s setting*</th><th>default*</th>"
+        "<th>time</th></tr>"
     )
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return (
+        f'<div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+        '<p class="soft">* printed numbers than which ours are better / within the spread / worse. Runs: '
+        "here, of the paper’s protocol. Time is that of the processor.</p>"
+    )
 
 
 def _counts(verdicts: list[str]) -> str:
@@ -109,7 +121,7 @@ def _compared(results: Results) -> str:
     head = [f'<th class="name">{escape(e.setting_name or "setting")}</th>'] if with_setting else []
     head += ['<th class="name">method</th><th class="name">measure</th><th>paper</th><th>here</th><th></th>']
     if with_default and e.default is not None:
-        head.append(f"<th>default ({escape(e.default.name)})</th><th></th>")
+        head.append("<th>default</th><th></th>")
     head.append("<th>seconds</th>")
     lines = []
     for c in found:
@@ -117,10 +129,11 @@ def _compared(results: Results) -> str:
         cells_ = [f'<td class="name">{escape(c.ours.setting)}</td>'] if with_setting else []
         cells_ += [
             f'<td class="name">{escape(c.ours.method)}</td><td class="name">{escape(c.ours.column)}</td>',
-            f"<td>{_printed(c.printed, d)}</td><td>{_number(c.ours, d)}</td><td>{_said(c.ours.verdict)}</td>",
+            f"<td>{format_printed(c.printed, d)}</td><td>{format_cell(c.ours, d)}</td>",
+            f"<td>{_said(c.ours.verdict)}</td>",
         ]
         if with_default:
-            shown = "" if c.default is None else _number(c.default, d)
+            shown = "" if c.default is None else format_cell(c.default, d)
             cells_.append(f"<td>{shown}</td><td>{_said(c.default_verdict)}</td>")
         cells_.append(f"<td>{c.ours.seconds:.2g}</td>")
         lines.append(f"<tr>{''.join(cells_)}</tr>")
@@ -145,7 +158,7 @@ def _everything(results: Results) -> str:
         first = next(iter(group.values()))
         row = f'<td class="name">{escape(setting)}</td>' if with_setting else ""
         row += f'<td class="name">{escape(method)}</td><td>{first.n}</td>'
-        row += "".join(f"<td>{_number(group[c], digits[c]) if c in group else ''}</td>" for c in columns)
+        row += "".join(f"<td>{format_cell(group[c], digits[c]) if c in group else ''}</td>" for c in columns)
         lines.append(f"<tr>{row}<td>{first.seconds:.2g}</td></tr>")
     return (
         f'<h3>All methods</h3><div class="wide"><table><thead><tr>{head}<th>seconds</th></tr></thead>'
@@ -173,18 +186,6 @@ def _notes(results: Results) -> str:
         lines = "".join(f"<li>{escape(w)}</li>" for w in said[:20])
         out += f"<details><summary>Warnings ({len(said)} different)</summary><ul>{lines}</ul></details>"
     return out
-
-
-def _printed(printed: Printed, digits: int) -> str:
-    spread = "" if printed.spread is None else f" ± {printed.spread:.{digits}f}"
-    return f"{printed.mean:.{digits}f}{spread}"
-
-
-def _number(cell: Cell, digits: int) -> str:
-    if not math.isfinite(cell.mean):
-        return "–"
-    spread = f" ± {cell.spread:.{digits}f}" if math.isfinite(cell.spread) else ""
-    return f"{cell.mean:.{digits}f}{spread}"
 
 
 def _said(verdict: str) -> str:

@@ -142,9 +142,7 @@ def _compute(
     folder: Path,
     missing: list[Unit],
 ) -> Iterator[tuple[Unit, Record | None, str]]:
-    jobs = (
-        delayed(_run_unit)(experiment, plan, options, prepared, folder, unit) for unit in missing
-    )
+    jobs = (delayed(_run_unit)(experiment, plan, options, prepared, folder, unit) for unit in missing)
     if plan.n_jobs == 1 or len(missing) < 2:
         for function, arguments, _ in jobs:
             yield function(*arguments)

@@ -114,6 +114,20 @@ def comparisons(results: Results) -> list[Comparison]:
     return out
 
 
+def format_cell(cell: Cell, digits: int) -> str:
+    """Mean and standard deviation, for readers."""
+    if not np.isfinite(cell.mean):
+        return "–"
+    spread = f" ± {cell.spread:.{digits}f}" if np.isfinite(cell.spread) else ""
+    return f"{cell.mean:.{digits}f}{spread}"
+
+
+def format_printed(printed: Printed, digits: int) -> str:
+    """A number of the paper, for readers."""
+    spread = "" if printed.spread is None else f" ± {printed.spread:.{digits}f}"
+    return f"{printed.mean:.{digits}f}{spread}"
+
+
 def series(results: Results, method: str, column: str, settings: Iterable[str]) -> np.ndarray:
     """Mean and standard deviation over runs at each setting, (2, settings); nan where nothing is."""
     out = np.full((2, len(list(settings))), np.nan)

@@ -100,9 +100,7 @@ def _sparse_methods(
     return out
 
 
-def split_rows(
-    X: np.ndarray, y: np.ndarray, n_train: int, n_test: int, rng: np.random.Generator
-) -> Split:
+def split_rows(X: np.ndarray, y: np.ndarray, n_train: int, n_test: int, rng: np.random.Generator) -> Split:
     """Rows of one task, split at random and standardised."""
     rows = rng.permutation(len(X))[: n_train + n_test]
     train, test = rows[:n_train], rows[n_train:]

@@ -179,9 +179,7 @@ def make_boosting(n: int) -> Any:
     return HistGradientBoostingRegressor(random_state=0, min_samples_leaf=5 if n < 400 else 20)
 
 
-def methods(
-    *default: Method, own_units: bool, pairs_per_task: int, mean_name: str
-) -> tuple[Method, ...]:
+def methods(*default: Method, own_units: bool, pairs_per_task: int, mean_name: str) -> tuple[Method, ...]:
     """Our default, the paper's four methods, more pairs, and what they must be judged by."""
     few = {"in_all": 100}
     return (
@@ -192,9 +190,7 @@ def methods(
         hierarchical("SSMTRPI", "paper", pairs=few, rbf=True),
         hierarchical("SMTR, default kernel", n_neighbors=None),
         hierarchical("SSMTRPI, default kernel", pairs=few),
-        hierarchical(
-            f"SSMTRPI, {pairs_per_task} pairs a task", pairs={"per_task": pairs_per_task}, rbf=True
-        ),
+        hierarchical(f"SSMTRPI, {pairs_per_task} pairs a task", pairs={"per_task": pairs_per_task}, rbf=True),
         baseline(mean_name, lambda n: Zero(), pooled=False, own_units=own_units),
         baseline("ridge per task", make_ridge, pooled=False, own_units=own_units),
         baseline("ridge pooled", make_ridge, pooled=True, own_units=own_units),

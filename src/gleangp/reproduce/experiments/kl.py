@@ -87,9 +87,7 @@ def method(name: str, role: str, **parameters: Any) -> Method:
     """Learn theta with a number of active points; KL, prediction error and time of learning."""
 
     def make(n_active: int) -> SparseGPRegressor:
-        return SparseGPRegressor(
-            start(), n_active=n_active, normalize_y=False, random_state=0, **parameters
-        )
+        return SparseGPRegressor(start(), n_active=n_active, normalize_y=False, random_state=0, **parameters)
 
     def run(data: Tasks, context: Context) -> Outcome:
         model = make(int(context.setting))

@@ -59,9 +59,7 @@ METHODS = (
     sparse_method(VIRTUAL, "paper", moves=MOVES),
     sparse_method("IVM without them", "other", moves=None),
     Method("SVM", lambda d, c: support_vectors(d, c, virtual=False), settings="SVC(C=10)"),
-    Method(
-        "virtual support vectors", lambda d, c: support_vectors(d, c, virtual=True), settings="SVC(C=10)"
-    ),
+    Method("virtual support vectors", lambda d, c: support_vectors(d, c, virtual=True), settings="SVC(C=10)"),
 )
 
 EXPERIMENT = Experiment(
