@@ -191,3 +191,24 @@ def test_random_selector_is_uniform():
         counts[4 + selection.active[1]] += 1
     expected = 800 * 5 / 16
     assert np.all(np.abs(counts - expected) < 4.5 * np.sqrt(expected))
+
+
+def test_a_loose_bound_does_not_teach():
+    """With a basis too small for the bound, the kernel stays the one learnt exactly on some rows.
+
+    Climbing on the collapsed bound of these 400 of 2000 rows ended at length scale 1.20 and noise 0.0118,
+    where 1 and 0.01 are true; parameters of 800 rows are within their own error of the truth.
+    """
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(np.arange(4), 500)
+    X = rng.choice([-1.0, 1.0], (2000, 1)) + np.sqrt(0.125) * rng.standard_normal((2000, 4))
+    y = np.empty(2000)
+    for t in range(4):
+        rows = tasks == t
+        chol = np.linalg.cholesky(RBF(1.0)(X[rows]) + 0.01 * np.eye(500))
+        y[rows] = chol @ rng.standard_normal(500)
+    kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
+    model = SparseGPRegressor(kernel, n_active=400, normalize_y=False, random_state=0)
+    model.fit(X, y, tasks=tasks)
+    assert model.kernel_.k1.k2.length_scale == pytest.approx(1.0, rel=0.1)
+    assert model.kernel_.k2.noise_level == pytest.approx(0.01, rel=0.1)

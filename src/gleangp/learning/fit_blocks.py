@@ -19,9 +19,7 @@ from gleangp.learning.settings import Settings
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
 
-# Nats per row that the basis may leave unexplained for the collapsed bound to be a guide to the
-# parameters. A looser bound is raised by calling noise what the basis cannot express.
-TIGHT = 0.1
+_TIGHT = 0.1  # nats per row that a basis may leave unexplained and yet stay where it is
 _MOVE_WORK = 1e9  # n d^2 up to which a loose basis is moved: some seconds
 
 
@@ -105,7 +103,7 @@ def _basis(kernel, block: Block, Z, settings: Settings):
         return Z
     if move == "auto":
         too_dear = len(block) * len(Z) ** 2 > _MOVE_WORK
-        if too_dear or unexplained_nats(kernel, block, Z) <= TIGHT * len(block):
+        if too_dear or unexplained_nats(kernel, block, Z) <= _TIGHT * len(block):
             return Z
     return move_basis(kernel, block, Z)
 
