@@ -127,12 +127,14 @@ def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     return _mirrored(inverse)
 
 
-def evidence_sensitivity(chol: FloatArray, weights: FloatArray) -> FloatArray:
+def evidence_sensitivity(
+    chol: FloatArray, weights: FloatArray, *, overwrite_chol: bool = False
+) -> FloatArray:
     """`(S (chol chol^T)^-1 - weights weights^T) / 2` for weights (n, S).
 
     The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T.
     """
-    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)
+    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=overwrite_chol)
     half = 0.5 * weights.shape[1]
     return _mirrored(blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1))
 

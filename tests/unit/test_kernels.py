@@ -225,6 +225,22 @@ def test_input_gradients(kernel, data):
     assert_allclose(picked, slow, **tolerance)
 
 
+@pytest.mark.parametrize(
+    "kernel", [*KERNELS, 2.0 * RBF(0.8) + ConstantKernel(0.3) + WhiteKernel(0.1)], ids=repr
+)
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_symmetric_contraction_is_both_contractions(kernel, offset, data):
+    """With a symmetric dL/dK the two gradients taken together are those taken one by one."""
+    X, _, rng = data
+    K = linearize(kernel, X + offset)
+    dL_dK = rng.normal(size=K.value.shape)
+    dL_dK += dL_dK.T
+    theta, inputs = K.symmetric_vjps(dL_dK)
+    slow_theta, slow_inputs = K.theta_vjp(dL_dK), K.input_vjp(dL_dK)
+    assert_allclose(theta, slow_theta, rtol=1e-9, atol=1e-10 * scale_of(slow_theta))
+    assert_allclose(inputs, slow_inputs, rtol=1e-9, atol=1e-10 * scale_of(slow_inputs))
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_one_row_and_equal_rows(kernel, data):
     """One row works; equal rows have the covariance of a row with itself, less white variance."""
@@ -342,9 +358,7 @@ def test_rule_of_a_user_is_honoured(data):
     mine, theirs = 2.0 * Mine(0.6) + RBF(ARD), 2.0 * Cauchy(0.6) + RBF(ARD)
     square, cross = rng.normal(size=(len(X), len(X))), rng.normal(size=(len(X), len(Z)))
     assert_allclose(kernel_vjp(mine, X, square), kernel_vjp(theirs, X, square))
-    assert_allclose(
-        kernel_cross_vjp(mine, X, Z, cross), kernel_cross_vjp(theirs, X, Z, cross), rtol=1e-10
-    )
+    assert_allclose(kernel_cross_vjp(mine, X, Z, cross), kernel_cross_vjp(theirs, X, Z, cross), rtol=1e-10)
     assert calls == ["theta", "theta"]
     for K, slow in (
         (linearize(mine, X), linearize(theirs, X)),

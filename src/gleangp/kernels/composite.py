@@ -64,8 +64,14 @@ def _(kernel, X, Z=None):
     value = _to_write(first)
     if Z is None:
         _diagonal(value)[:] += kernel.k2.noise_level
-    vjps = _sum_vjps((first.theta_vjp, first.input_vjp), _white_vjps(kernel.k2, X, Z))
-    return Linearization(value, *vjps, spare=True)
+    white_theta, white_input = _white_vjps(kernel.k2, X, Z)
+    vjps = _sum_vjps((first.theta_vjp, first.input_vjp), (white_theta, white_input))
+
+    def both_vjps(dL_dK):
+        toward_theta, toward_inputs = first.symmetric_vjps(dL_dK)
+        return np.concatenate((toward_theta, white_theta(dL_dK))), toward_inputs
+
+    return Linearization(value, *vjps, spare=True, both_vjps=both_vjps)
 
 
 @rule_for(linearize_diag, Sum)
@@ -209,7 +215,13 @@ def _sum(first, second):
         value = _to_write(first)
         value += second.value
     vjps = _sum_vjps((first.theta_vjp, first.input_vjp), (second.theta_vjp, second.input_vjp))
-    return Linearization(value, *vjps, spare=True)
+
+    def both_vjps(dL_dK):
+        theta_1, input_1 = first.symmetric_vjps(dL_dK)
+        theta_2, input_2 = second.symmetric_vjps(dL_dK)
+        return np.concatenate((theta_1, theta_2)), input_1 + input_2
+
+    return Linearization(value, *vjps, spare=True, both_vjps=both_vjps)
 
 
 def _sum_vjps(first, second):
@@ -246,17 +258,23 @@ def _product(first, second):
 def _amplified(constant, inner, constant_first):
     c = float(constant.constant_value)
 
-    def theta_vjp(dL_dK):
-        toward_inner = c * inner.theta_vjp(dL_dK)
+    def with_own(dL_dK, toward_inner):
         if not is_free(constant.constant_value_bounds):
             return toward_inner
         own = [c * np.vdot(dL_dK, inner.value)]
         return np.concatenate((own, toward_inner) if constant_first else (toward_inner, own))
 
+    def theta_vjp(dL_dK):
+        return with_own(dL_dK, c * inner.theta_vjp(dL_dK))
+
     def input_vjp(dL_dK):
         return c * inner.input_vjp(dL_dK)
 
-    return Linearization(c * inner.value, theta_vjp, input_vjp, spare=True)
+    def both_vjps(dL_dK):
+        toward_theta, toward_inputs = inner.symmetric_vjps(dL_dK)
+        return with_own(dL_dK, c * toward_theta), c * toward_inputs
+
+    return Linearization(c * inner.value, theta_vjp, input_vjp, spare=True, both_vjps=both_vjps)
 
 
 def _power(inner, exponent):

@@ -39,15 +39,24 @@ class Linearization:
         dL/dX (n, p) from dL/dvalue. Where X is both arguments, both move.
     spare : bool, default=False
         For rules: neither vjp uses `value`, so that a sum may be formed in its place.
+    both_vjps : callable or None, default=None
+        For rules: dL/dtheta and dL/dX from a symmetric dL/dvalue, where they share work.
     """
 
     value: FloatArray
     theta_vjp: Callable[[FloatArray], FloatArray]
     input_vjp: Callable[[FloatArray], FloatArray]
     spare: bool = False
+    both_vjps: Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None = None
 
     def __post_init__(self):
         self.value.setflags(write=False)
+
+    def symmetric_vjps(self, dL_dK: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """dL/dtheta (q,) and dL/dX (n, p), both arguments moving, from a symmetric dL/dvalue (n, n)."""
+        if self.both_vjps is not None:
+            return self.both_vjps(dL_dK)
+        return self.theta_vjp(dL_dK), self.input_vjp(dL_dK)
 
 
 @singledispatch

@@ -143,7 +143,14 @@ def _radial(kernel, scale, U, V, K, weight):
     def input_vjp(dL_dK):
         return _differences(dL_dK * weight(), U, V) / scale
 
-    return Linearization(K, theta_vjp, input_vjp)
+    def both_vjps(dL_dK):
+        squares, differences = _symmetric_differences(dL_dK, weight(), U)
+        if not is_free(kernel.length_scale_bounds):
+            return np.empty(0), differences / scale
+        return squares if scale.ndim else squares.sum(keepdims=True), differences / scale
+
+    near = V is U and np.max(np.abs(U), initial=0.0) ** 2 <= _LARGEST_SQUARE
+    return Linearization(K, theta_vjp, input_vjp, both_vjps=both_vjps if near else None)
 
 
 def _length_scale(kernel, X):
@@ -310,6 +317,18 @@ def _differences(W, U, V):
     if square:  # two thin products more cost less than the sum of W and its transpose
         gradient += W.T @ V - np.add.reduce(W, axis=0)[:, None] * U
     return gradient
+
+
+def _symmetric_differences(dL_dK, weight, U):
+    """`_square_differences` and `_differences` of one set of rows, dL_dK symmetric: one pass for both."""
+    U, _ = _centred(U, U)
+    row_sums, WU, ones = np.empty(len(U)), np.empty(U.shape), np.ones(len(U))
+    for rows in _row_blocks(weight):
+        W = dL_dK[rows] * weight[rows]
+        np.matmul(W, ones, out=row_sums[rows])
+        np.matmul(W, U, out=WU[rows])
+    WU -= row_sums[:, None] * U
+    return -2.0 * np.einsum("ik,ik->k", U, WU), 2.0 * WU
 
 
 def _row_blocks(matrix):

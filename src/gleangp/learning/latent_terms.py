@@ -88,13 +88,14 @@ class GaussianTerm:
         """UQD07 eq. 4, with the constant."""
         n, n_columns = self.targets.shape
         K = linearize(kernel, positions[self.rows])
-        chol, _ = cholesky(K.value)
+        chol, _ = cholesky(K.value.T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
-        dL_dK = evidence_sensitivity(chol, weights)
+        dL_dK = evidence_sensitivity(chol, weights, overwrite_chol=True)
+        theta_gradient, input_gradient = K.symmetric_vjps(dL_dK)
         gradient = np.zeros_like(positions)
-        gradient[self.rows] = K.input_vjp(dL_dK)
-        return float(value), K.theta_vjp(dL_dK), gradient
+        gradient[self.rows] = input_gradient
+        return float(value), theta_gradient, gradient
 
     def fit_map(self, kernel, positions):
         """UQD07 eq. 8 for every column, all with one factor."""
@@ -121,9 +122,10 @@ class ProbitTerm:
         for posterior in self._posteriors(K.value, positions):
             value -= posterior.evidence
             dL_dK -= posterior.d_covariance()
+        theta_gradient, input_gradient = K.symmetric_vjps(dL_dK)
         gradient = np.zeros_like(positions)
-        gradient[self.rows] = K.input_vjp(dL_dK)
-        return value, K.theta_vjp(dL_dK), gradient
+        gradient[self.rows] = input_gradient
+        return value, theta_gradient, gradient
 
     def fit_map(self, kernel, positions):
         """One factor for every column: their sites differ."""
