@@ -12,11 +12,16 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 
-_W, _H, _LEFT, _BOTTOM, _TOP, _RIGHT = 420, 260, 54, 40, 14, 14
+_W, _H, _LEFT, _BOTTOM, _TOP, _RIGHT = 420, 260, 60, 44, 14, 16
+MOST_BARS = 15
 
 
 def _number(value: float) -> str:
-    return f"{value:.3g}"
+    """Three digits, and no powers of ten where a plain number is as short."""
+    if value != 0 and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.2e}"
+    text = f"{value:.3g}"
+    return f"{value:.0f}" if "e" in text else text
 
 
 def _ticks(low: float, high: float) -> FloatArray:
@@ -38,20 +43,20 @@ def _frame(low: tuple[float, float], high: tuple[float, float], x: str, y: str) 
     for t in _ticks(low[0], high[0]):
         u, v = place(t, low[1])
         parts.append(
-            f'<text class="tick" font-size="11" x="{u}" y="{v + 15}" text-anchor="middle">{_number(t)}</text>'
+            f'<text class="tick" font-size="13" x="{u}" y="{v + 17}" text-anchor="middle">{_number(t)}</text>'
         )
     for t in _ticks(low[1], high[1]):
         u, v = place(low[0], t)
         parts.append(f'<line class="grid" stroke="#ccc" x1="{u}" y1="{v}" x2="{_W - _RIGHT}" y2="{v}"/>')
         parts.append(
-            f'<text class="tick" font-size="11" x="{u - 6}" y="{v + 4}" text-anchor="end">{_number(t)}</text>'
+            f'<text class="tick" font-size="13" x="{u - 6}" y="{v + 4}" text-anchor="end">{_number(t)}</text>'
         )
     parts.append(
-        f'<text class="axis" font-size="12" x="{(_W + _LEFT) / 2}" y="{_H - 6}" '
+        f'<text class="axis" font-size="13" x="{(_W + _LEFT) / 2}" y="{_H - 8}" '
         f'text-anchor="middle">{escape(x)}</text>'
     )
     parts.append(
-        f'<text class="axis" font-size="12" transform="rotate(-90)" x="{-(_H - _BOTTOM) / 2}" y="13" '
+        f'<text class="axis" font-size="13" transform="rotate(-90)" x="{-(_H - _BOTTOM) / 2}" y="13" '
         f'text-anchor="middle">{escape(y)}</text>'
     )
     return parts, place
@@ -63,6 +68,12 @@ def _svg(parts: list[str], title: str) -> str:
         + "".join(parts)
         + "</svg>"
     )
+
+
+def _tip(text: str) -> str:
+    """What the page's script shows at the pointer, and what a screen reader says."""
+    safe = escape(text, quote=True)
+    return f' data-tip="{safe}" aria-label="{safe}"'
 
 
 def scatter(
@@ -82,10 +93,8 @@ def scatter(
         parts.append(f'<line class="guide" stroke="#888" x1="{a}" y1="{b}" x2="{c}" y2="{d}"/>')
     for i in np.flatnonzero(kept):
         u, v = place(x[i], y[i])
-        tip = escape(f"{names[i]}: {_number(x[i])}, {_number(y[i])}")
-        parts.append(
-            f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="4.5"><title>{tip}</title></circle>'
-        )
+        tip = f"{names[i]}: {x_label} {_number(x[i])}, {y_label} {_number(y[i])}"
+        parts.append(f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="5.5"{_tip(tip)}/>')
     return _svg(parts, title)
 
 
@@ -105,36 +114,45 @@ def curve(x: FloatArray, y: FloatArray, *, x_label: str, y_label: str, title: st
     parts.append(f'<polyline class="line" fill="none" stroke="#0072b2" points="{path}"/>')
     if len(places) <= 60:
         for (u, v), a, b in zip(places, x, y, strict=True):
-            tip = f"{_number(a)}: {_number(b)}"
-            parts.append(
-                f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="4"><title>{tip}</title></circle>'
-            )
+            tip = f"{x_label} {_number(a)}: {y_label} {_number(b)}"
+            parts.append(f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="5"{_tip(tip)}/>')
     return _svg(parts, title)
 
 
-def bars(values: FloatArray, names: list[str], *, title: str, unit: str) -> str:
-    """Horizontal bars, the longest first; at most fifteen."""
-    order = np.argsort(-np.asarray(values), kind="stable")[:15]
+def bars(
+    values: FloatArray,
+    names: list[str],
+    *,
+    title: str,
+    ordered: bool = True,
+    texts: list[str] | None = None,
+    tips: list[str] | None = None,
+) -> str:
+    """Horizontal bars, the longest first (`ordered`) or as they come; at most `MOST_BARS`.
+
+    `texts` stand beside the bars in place of their values, `tips` in the tooltips.
+    """
+    values = np.asarray(values, dtype=float)
+    order = (np.argsort(-values, kind="stable") if ordered else np.arange(len(values)))[:MOST_BARS]
     if len(order) == 0:
         return ""
-    height = 24 * len(order) + 10
+    height = 26 * len(order) + 10
     top = float(np.max(values)) or 1.0
     parts = []
     for line, i in enumerate(order):
-        v = 6 + 24 * line
-        width = round(250 * float(values[i]) / top, 1)
-        name = names[i] if len(names[i]) <= 18 else names[i][:11] + "…" + names[i][-6:]
-        tip = escape(f"{names[i]}: {_number(values[i])}{unit}")
+        v = 6 + 26 * line
+        width = round(max(1.0, 210 * float(values[i]) / top), 1)
+        name = names[i] if len(names[i]) <= 20 else names[i][:13] + "…" + names[i][-6:]
+        shown = _number(values[i]) if texts is None else texts[i]
         parts.append(
-            f'<text class="tick" font-size="11" x="122" y="{v + 13}" text-anchor="end">{escape(name)}</text>'
+            f'<text class="tick" font-size="13" x="142" y="{v + 14}" text-anchor="end">{escape(name)}</text>'
         )
         parts.append(
-            f'<rect class="bar" fill="#0072b2" x="128" y="{v}" width="{width}" height="18">'
-            f"<title>{tip}</title></rect>"
+            f'<rect class="bar" fill="#0072b2" x="148" y="{v}" width="{width}" height="19" rx="2"'
+            f"{_tip(f'{names[i]}: {shown if tips is None else tips[i]}')}/>"
         )
         parts.append(
-            f'<text class="tick" font-size="11" x="{134 + width}" y="{v + 13}">'
-            f"{_number(values[i])}{escape(unit)}</text>"
+            f'<text class="tick" font-size="13" x="{154 + width}" y="{v + 14}">{escape(shown)}</text>'
         )
     label = escape(title, quote=True)
     return f'<svg viewBox="0 0 {_W} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'

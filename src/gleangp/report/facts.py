@@ -140,14 +140,14 @@ def gather(
         len(X),
         features,
         _relevance(kernel, X),
-        str(kernel),
+        "; ".join(map(str, getattr(kernel, "kernels", [kernel]))),
         in_words(kernel, features),
         None if classify else _noise_share(model),
         float(model.log_evidence_ if hasattr(model, "log_evidence_") else -model.objective_),
         seen,
         int((~labeled).sum()),
         int(active.sum()),
-        np.concatenate(gains) if isinstance(gains, list) else np.asarray(gains),
+        _mean_gain(gains) if isinstance(gains, list) else np.asarray(gains),
         facts,
         int(test.sum()),
         _error(y[test], prediction, classify),
@@ -249,7 +249,13 @@ def _active_by_task(model: Any, codes: IntArray, n_tasks: int) -> IntArray:
     if rows is None:
         rows = model.basis_  # of a latent space
     rows = np.concatenate(rows) if isinstance(rows, list) else np.asarray(rows)
-    return np.bincount(codes[rows], minlength=n_tasks)
+    return np.bincount(codes[np.unique(rows)], minlength=n_tasks)
+
+
+def _mean_gain(gains: list[FloatArray]) -> FloatArray:
+    """Of several classes: the mean gain of their first, second, ... points."""
+    shortest = min(map(len, gains))
+    return np.mean([g[:shortest] for g in gains], axis=0)
 
 
 def _parts(kernel: Kernel) -> list[Kernel]:

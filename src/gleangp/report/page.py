@@ -25,14 +25,17 @@ h2{font-size:1.15rem;margin:2em 0 .5em;border-bottom:1px solid var(--line);paddi
 p,li{max-width:70ch}.soft{color:var(--soft)}.cards{display:grid;gap:12px;
 grid-template-columns:repeat(auto-fit,minmax(150px,1fr));margin:16px 0}
 .card{background:var(--panel);border-radius:8px;padding:10px 14px}.card b{display:block;font-size:1.35rem}
-.card span{color:var(--soft);font-size:.85rem}.charts{display:grid;gap:20px;
-grid-template-columns:repeat(auto-fit,minmax(min(320px,100%),1fr))}figure{margin:0}
+.card span{color:var(--soft);font-size:.85rem}.charts{display:grid;gap:28px 32px;margin:20px 0;
+grid-template-columns:repeat(auto-fit,minmax(min(400px,100%),1fr))}figure{margin:0;max-width:520px}
 figcaption{font-weight:600;margin-bottom:4px}svg{width:100%;height:auto;display:block}
-.tick{font-size:11px;fill:var(--soft)}.axis{font-size:12px;fill:var(--ink)}
+.tick{font-size:13px;fill:var(--soft)}.axis{font-size:13px;fill:var(--ink)}
 .grid{stroke:var(--line);stroke-width:.7}.guide{stroke:var(--soft);stroke-dasharray:4 4}
 .dot{fill:var(--blue);fill-opacity:.75}.dot:hover{fill:var(--red)}
 .line{fill:none;stroke:var(--blue);stroke-width:2}
-.bar{fill:var(--blue)}.bar:hover{fill:var(--red)}.wide{overflow-x:auto}
+.bar{fill:var(--blue)}.bar:hover{fill:var(--red)}.wide{overflow:auto;max-height:80vh}
+thead th{position:sticky;top:0;background:var(--paper)}
+#tip{position:fixed;z-index:9;pointer-events:none;background:var(--ink);color:var(--paper);padding:4px 9px;
+border-radius:5px;font-size:.85rem;max-width:min(320px,90vw);overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8em}
@@ -41,6 +44,8 @@ th button::after{content:" \\2195";color:var(--soft)}th[aria-sort=ascending] but
 th[aria-sort=descending] button::after{content:" \\2193"}tr:hover td{background:var(--panel)}
 code{background:var(--panel);padding:1px 5px;border-radius:4px;overflow-wrap:anywhere}
 .good{color:var(--blue);font-weight:600}
+@media(max-width:600px){th,td{padding:5px 6px;font-size:.85rem}th:first-child,td:first-child{min-width:6em}}
+@media print{.wide{max-height:none;overflow:visible}}
 """
 
 _SEEN = "The kernel had seen these rows, the predictions had not; expect slightly larger errors on new data."
@@ -64,6 +69,20 @@ for (const head of document.querySelectorAll('th')) {
     body.append(...rows);
   });
 }
+const tip = document.body.appendChild(document.createElement('div'));
+tip.id = 'tip';
+tip.hidden = true;
+const show = event => {
+  const text = event.target.dataset ? event.target.dataset.tip : undefined;
+  tip.hidden = text === undefined;
+  if (tip.hidden) return;
+  tip.textContent = text;
+  const box = tip.getBoundingClientRect(), edge = document.documentElement.clientWidth - box.width - 8;
+  tip.style.left = Math.max(8, Math.min(event.clientX + 12, edge)) + 'px';
+  tip.style.top = Math.max(8, event.clientY - box.height - 12) + 'px';
+};
+for (const kind of ['pointerover', 'pointermove', 'click']) document.addEventListener(kind, show);
+addEventListener('scroll', () => { tip.hidden = true; }, true);
 """
 
 
@@ -161,17 +180,18 @@ def _summary(facts: Facts) -> str:
 
 def _quality(facts: Facts) -> str:
     c = facts.classify
-    rows = [("this model", facts.error, True)]
+    rows = [("this model", facts.error)]
     if len(facts.tasks) > 1:
-        rows.append(("the same without tasks (all rows pooled)", facts.error_pooled, False))
-        rows.append(
-            ("most frequent class of the task" if c else "mean of the task", facts.error_average, False)
-        )
+        rows.append(("tasks ignored", facts.error_pooled))
+        rows.append(("most frequent class" if c else "mean of the task", facts.error_average))
     else:
-        rows.append(("most frequent class" if c else "mean", facts.error_average, False))
-    lines = "".join(
-        f"<li>{escape(name)}: <span class='{'good' if ours else ''}'>{_text(value, c)}</span></li>"
-        for name, value, ours in rows
+        rows.append(("most frequent class" if c else "mean", facts.error_average))
+    compared = charts.bars(
+        np.array([value for _, value in rows]),
+        [name for name, _ in rows],
+        title="held-out errors",
+        ordered=False,
+        texts=[_text(value, c) for _, value in rows],
     )
     alone = ""
     if np.isfinite(facts.error_alone):
@@ -183,7 +203,7 @@ def _quality(facts: Facts) -> str:
     names = [t.name for t in facts.tasks]
     pictures = [
         (
-            "Are its uncertainties right?",
+            "Are its uncertainties right? (on the line: yes)",
             charts.curve(
                 facts.promised,
                 facts.observed,
@@ -194,7 +214,7 @@ def _quality(facts: Facts) -> str:
             ),
         ),
         (
-            "Sharing against alone, task by task (below the line: sharing is better)",
+            "Sharing against alone (below the line: sharing is better)",
             charts.scatter(
                 np.array([t.error_alone for t in facts.tasks]),
                 np.array([t.error for t in facts.tasks]),
@@ -207,9 +227,11 @@ def _quality(facts: Facts) -> str:
         ),
     ]
     return (
-        f"<h2>How good it is</h2><p>Error on {facts.n_held_out} rows that were held out "
-        f"({'share of wrong labels' if c else 'root mean square'}):</p><ul>{lines}</ul>{alone}"
-        f"{_figures(pictures)}"
+        f'<h2>How good it is</h2><div class="charts"><div><p>Error on {facts.n_held_out} rows that were held '
+        f"out ({'share of wrong labels' if c else 'root mean square'}): "
+        f"<span class='good'>{_text(facts.error, c)}</span>.</p>{alone}</div>"
+        "<figure><figcaption>Against simpler models (shorter is better)</figcaption>"
+        f"{compared}</figure></div>{_figures(pictures)}"
         f'<p class="soft">{_SEEN if facts.seen else _UNSEEN}</p>'
     )
 
@@ -231,7 +253,7 @@ def _learnt(facts: Facts) -> str:
     pictures = [
         (
             "Which inputs matter (relative to the most important)",
-            charts.bars(facts.relevance, facts.features, title="relevance of inputs", unit="")
+            charts.bars(facts.relevance, facts.features, title="relevance of inputs")
             if len(facts.relevance)
             else "",
         ),
@@ -247,38 +269,58 @@ def _learnt(facts: Facts) -> str:
             ),
         ),
     ]
-    if len(facts.tasks) > 1:
-        active = np.array([float(t.active) for t in facts.tasks])
-        names = [t.name for t in facts.tasks]
-        pictures.append(("Active points of tasks", charts.bars(active, names, title="budget", unit="")))
+    if len(facts.tasks) > 1 and facts.n_active < facts.rows:
+        share = np.array([t.active / max(1, facts.n_active) for t in facts.tasks])
+        picture = charts.bars(
+            share,
+            [t.name for t in facts.tasks],
+            title="share of the active points by task",
+            texts=[f"{s:.1%}" for s in share],
+            tips=[f"{t.active} of {t.rows} rows are active" for t in facts.tasks],
+        )
+        most = "" if len(facts.tasks) <= charts.MOST_BARS else f" (the {charts.MOST_BARS} largest)"
+        pictures.append((f"Share of the active points, by task{most}", picture))
+    kept = "All rows are active points." if facts.n_active >= facts.rows else _kept(facts)
     return (
-        f"<h2>What was learnt</h2><ul>{words}{noise}<li>Log evidence: {facts.log_evidence:.2f}.</li></ul>"
-        f"<p class='soft'>In units of standardised targets. As a formula: "
+        f"<h2>What was learnt</h2><ul>{words}{noise}<li>{kept}</li>"
+        f"<li>Log evidence: {facts.log_evidence:.2f}.</li></ul>"
+        f"<p class='soft'>In units of {'the latent function' if facts.classify else 'standardised targets'}. "
+        "As a formula: "
         f"<code>{escape(facts.kernel)}</code></p>"
         f"{_figures(pictures)}"
     )
 
 
+def _kept(facts: Facts) -> str:
+    return f"{facts.n_active} of {facts.rows} rows ({facts.n_active / facts.rows:.1%}) are active points."
+
+
 def _tasks(facts: Facts) -> str:
     if len(facts.tasks) < 2:
         return ""
-    heads = ["task", "rows", "active", "error", "error alone", "error of average"]
+    heads = ["task", "error", "alone", "average", "rows", "active"]
     head = "".join(f'<th scope="col"><button type="button">{h}</button></th>' for h in heads)
     return (
-        '<h2>Tasks</h2><p class="soft">Click a heading to sort.</p><div class="wide">'
+        '<h2>Tasks</h2><p class="soft">Held-out error of this model, of a model of the task alone and of '
+        "the task's average; click a heading to sort.</p>"
+        '<div class="wide" tabindex="0" role="region" aria-label="table of tasks">'
         '<table id="tasks"><thead>'
-        f"<tr>{head}</tr></thead><tbody>{''.join(_line(t, facts.classify) for t in facts.tasks)}</tbody>"
+        f"<tr>{head}</tr></thead><tbody>{''.join(_line(t, facts) for t in facts.tasks)}</tbody>"
         "</table></div>"
     )
 
 
-def _line(task: TaskFacts, classify: bool) -> str:
+def _line(task: TaskFacts, facts: Facts) -> str:
     cells = [f'<td data-value="{escape(task.name, quote=True)}">{escape(task.name)}</td>']
-    for count in (task.rows, task.active):
-        cells.append(f'<td data-value="{count}">{count}</td>')
+    # As many decimals in all rows as show three digits of the error of all of them.
+    decimals = int(np.clip(2 - np.floor(np.log10(facts.error)), 0, 6)) if facts.error > 0 else 3
     for value in (task.error, task.error_alone, task.error_average):
         number = f"{value:.6g}" if np.isfinite(value) else ""
-        cells.append(f'<td data-value="{number}">{_text(value, classify)}</td>')
+        plain = not facts.classify and np.isfinite(value)
+        text = f"{value:.{decimals}f}" if plain else _text(value, facts.classify)
+        cells.append(f'<td data-value="{number}">{text}</td>')
+    for count in (task.rows, task.active):
+        cells.append(f'<td data-value="{count}">{count}</td>')
     return f"<tr>{''.join(cells)}</tr>"
 
 
