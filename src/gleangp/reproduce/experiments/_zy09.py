@@ -166,11 +166,15 @@ def make_ridge(n: int) -> Any:
     return RidgeCV(np.logspace(-2, 4, 25)) if n > 2 else Zero()
 
 
-def make_gp(n: int, linear: bool = False) -> Any:
+def make_gp(n: int) -> Any:
     """scikit-learn's Gaussian process with learnt noise."""
-    kernel = ConstantKernel() * RBF(4.0) + WhiteKernel(0.1)
-    if linear:
-        kernel = kernel + ConstantKernel(0.05) * DotProduct(0.0, "fixed")
+    return GaussianProcessRegressor(ConstantKernel() * RBF(4.0) + WhiteKernel(0.1), random_state=0)
+
+
+def make_linear_gp(n: int) -> Any:
+    """The same with a linear part."""
+    linear = ConstantKernel(0.05) * DotProduct(0.0, "fixed")
+    kernel = ConstantKernel() * RBF(4.0) + WhiteKernel(0.1) + linear
     return GaussianProcessRegressor(kernel, random_state=0)
 
 
@@ -189,12 +193,15 @@ def methods(*default: Method, own_units: bool, pairs_per_task: int, mean_name: s
         hierarchical("SSMTR", "paper", rbf=True),
         hierarchical("SSMTRPI", "paper", pairs=few, rbf=True),
         hierarchical("SMTR, default kernel", n_neighbors=None),
+        hierarchical("one kernel for all tasks, default kernel", n_neighbors=None, prior_cov=0.0),
         hierarchical("SSMTRPI, default kernel", pairs=few),
         hierarchical(f"SSMTRPI, {pairs_per_task} pairs a task", pairs={"per_task": pairs_per_task}, rbf=True),
         baseline(mean_name, lambda n: Zero(), pooled=False, own_units=own_units),
         baseline("ridge per task", make_ridge, pooled=False, own_units=own_units),
         baseline("ridge pooled", make_ridge, pooled=True, own_units=own_units),
         baseline("boosting pooled", make_boosting, pooled=True, own_units=own_units),
+        baseline("GP pooled", make_gp, pooled=True, own_units=own_units),
+        baseline("GP per task, linear + RBF", make_linear_gp, pooled=False, own_units=own_units),
     )
 
 
