@@ -130,6 +130,8 @@ def draw(results: Results) -> dict[str, Any]:
         ax.set_yscale("symlog", linthresh=1.0)
         ax.set_ylim(bottom=0.0)
     left.set_xscale("log")
+    left.set_xticks([0.1, 0.2, 0.5, 1.0, 2.0, 5.0], ["0.1", "0.2", "0.5", "1", "2", "5"])
+    left.minorticks_off()
     right.set_ylabel("RMSE of predictions")
     middle.legend(fontsize=8)
     return {"divergence": figure}

@@ -124,6 +124,7 @@ def draw(results: Results) -> dict[str, Any]:
             if np.isfinite(y):
                 ax.annotate(s, (x, y), fontsize=7, xytext=(3, 3), textcoords="offset points")
     ax.set_xscale("log")
+    ax.minorticks_off()
     ax.set_xlabel("processor seconds of learning (numbers: active points per vowel)")
     ax.set_ylabel("error on the held-out speaker (%)")
     ax.legend(fontsize=8)
