@@ -25,7 +25,7 @@ from gleangp.reproduce import (
     write_results,
 )
 from gleangp.reproduce.records import key_of, read, write
-from gleangp.reproduce.runner import units_of
+from gleangp.reproduce.runner import collect, units_of
 from gleangp.reproduce.summary import cells, comparisons, verdict
 from tests.reproduce import toy
 
@@ -122,6 +122,21 @@ def test_killed_run_goes_on(tmp_path):
     assert len(counts) == 5 * 2 * 3
     assert sum(counts.values()) == 30 + len(started) - kept  # nothing that was kept ran twice
     assert run_experiment(toy.make(), Plan(folder, n_runs=5)).n_computed == 0
+
+
+def test_collect(tmp_path):
+    """What the folder holds is found whatever its number of runs; other seeds and forms are not mixed in."""
+    experiment = toy.make()
+    run_experiment(experiment, Plan(tmp_path, n_runs=2))
+    run_experiment(experiment, Plan(tmp_path, seed=1))
+    run_experiment(experiment, Plan(tmp_path, n_runs=4, methods=("b",)))
+    found = collect(experiment, Plan(tmp_path, n_runs=1, methods=("a",)))
+    counts = Counter(r.method for r in found.records)
+    assert counts == {"a": 4, "b": 8, "c": 4}
+    assert found.n_runs == 4
+    again = run_experiment(experiment, Plan(tmp_path, n_runs=2)).records
+    assert [r for r in found.records if r.run < 2] == again
+    assert collect(experiment, Plan(tmp_path / "elsewhere")).records == []
 
 
 def test_broken_record_is_computed_again(tmp_path):

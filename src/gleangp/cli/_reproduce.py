@@ -46,14 +46,17 @@ def reproduce(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gleangp.reproduce.output import write_results
-    from gleangp.reproduce.runner import Plan, run_experiment, units_of
+    from gleangp.reproduce.runner import Plan, collect, run_experiment, units_of
 
     methods = tuple(method) if method else None
     plan = Plan(output, n_runs=runs, seed=seed, n_jobs=jobs, quick=quick, methods=methods)
     total = sum(len(units_of(e, plan)) for e in experiments)
     if total == 0:
         raise ValueError(f"no experiment of {wanted} has a method of {list(methods or ())}.")
-    results = []
+    results: dict[str, Results] = {}
+    for name in known:  # what earlier runs left in the folder stays on the page
+        if name not in wanted and (output / "records" / name).is_dir():
+            results[name] = collect(load_experiment(name), plan)
     console = Console(stderr=True)
     bar = Progress(
         BarColumn(),
@@ -69,11 +72,12 @@ def reproduce(
             found = run_experiment(
                 experiment, plan, lambda what: bar.update(step, advance=1, description=what)
             )
-            results.append(found)
-            write_results(results, output)  # what there is so far can be looked at
+            results[experiment.name] = found
+            shown = [results[name] for name in known if name in results and results[name].records]
+            write_results(shown, output)  # what there is so far can be looked at
             console.print(_one_line(found), highlight=False)
     print(output / "index.html")
-    if any(r.failures for r in results):
+    if any(r.failures for r in results.values()):
         raise typer.Exit(1)
 
 

@@ -50,6 +50,17 @@ def read(folder: Path, configuration: Mapping[str, Any]) -> Any | None:
         return None
 
 
+def read_all(folder: Path) -> list[Any]:
+    """All results of a folder that can be read."""
+    out = []
+    for path in sorted(folder.glob("[!.]*.json")):
+        try:
+            out.append(json.loads(path.read_text(encoding="utf-8"))["content"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return out
+
+
 def to_json(record: Record) -> dict[str, Any]:
     """Plain values; a number that is not finite is None."""
     content = asdict(record)

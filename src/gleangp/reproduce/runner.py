@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,24 @@ def run_experiment(
     ordered = [found[unit] for unit in units_of(experiment, plan) if unit in found]
     computed = len(missing) - len(failures)
     return Results(experiment, ordered, options, plan.seed, n_runs, plan.quick, computed, failures)
+
+
+def collect(experiment: Experiment, plan: Plan) -> Results:
+    """What the folder holds of an experiment, of whatever number of runs; nothing is computed.
+
+    Results of another seed, form (quick or full), version or of changed settings are left where they are.
+    """
+    options = _options(experiment, plan)
+    folder = plan.output / "records" / experiment.name
+    runs = [content["run"] for content in records.read_all(folder) if "run" in content]
+    everything = replace(plan, n_runs=1 + max(runs, default=-1), methods=None)
+    kept = []
+    for unit in units_of(experiment, everything):
+        content = records.read(folder, _configuration(experiment, plan, options, unit))
+        if content is not None:
+            kept.append(records.from_json(content))
+    n_runs = 1 + max((record.run for record in kept), default=-1)
+    return Results(experiment, kept, options, plan.seed, n_runs, plan.quick, 0)
 
 
 def units_of(experiment: Experiment, plan: Plan) -> list[Unit]:
