@@ -20,13 +20,15 @@ _WILD = 20.0  # times the spread of the middle half of a feature
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
-def default_kernel(X: FloatArray, *, offset: bool, coupled: bool = False) -> Kernel:
+def default_kernel(
+    X: FloatArray, *, offset: bool, coupled: bool = False, n_rows: int | None = None
+) -> Kernel:
     """`C * RBF`, with the length scales started at the spread of the features.
 
     `offset` adds a constant: the offset of a class or of each task. Coupled tasks need more rows for as
-    many length scales, because part of what a row tells is about its task.
+    many length scales, because part of what a row tells is about its task. X may be a part of `n_rows` rows.
     """
-    n, p = X.shape
+    n, p = len(X) if n_rows is None else n_rows, X.shape[1]
     spread, start = _spread(X), np.sqrt(p)
     enough = _ROWS_PER_LENGTH_SCALE_COUPLED if coupled else _ROWS_PER_LENGTH_SCALE
     if p <= _MOST_LENGTH_SCALES and n >= enough * p:

@@ -17,7 +17,7 @@ from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import EncodedConstraints, encode_constraints
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._targets import natural_units, standard_units
+from gleangp.estimators._targets import natural_units, standard_units, target_moments
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
@@ -236,7 +236,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             rows = blocks_of_rows(codes, n_tasks)
             self._center, self._spread = _input_units(X, self.normalize_X)
             labeled_rows = [r[labeled[r]] for r in rows]
-            self._units = standard_units(y, labeled_rows) if self.normalize_y else natural_units(n_tasks)
+            moments = target_moments([y[r] for r in labeled_rows])
+            self._units = standard_units(moments) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
             offset = n_tasks > 1 and self._units.shared
             kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1], offset))

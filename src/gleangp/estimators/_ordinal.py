@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._defaults import default_kernel, default_priors
+from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.estimators._training_rows import LocalRows, Ranks, TrainingRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -26,7 +27,6 @@ from gleangp.learning.sparse_model import (
     fit_sparse_model,
     predict_tasks,
 )
-from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.noise import Ordered
 from gleangp.tasks import blocks_of_rows
@@ -214,22 +214,25 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             y = check_class_target(y, len(X))
             labeled = split_unlabeled(y, self.unlabeled)
             self.classes_, ranks = self._ordered_categories(y, labeled)
-            invariances = check_invariances(self.invariances)
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
-            settings = self._settings([len(r) for r in rows], propagate=self.sites == "ep", n_learning=200)
-            parameters = self._parameters(X[labeled], ranks[labeled])
-            rng = generator_from(self.random_state)
-            blocks = [Block(X[r], ranks[r].astype(np.float64), parameters.noise) for r in rows]
-            settings, progress = self._with_progress(settings, given)
-            model = fit_sparse_model(parameters, LocalTasks(blocks, rows), len(X), settings, rng)
-            if invariances:
-                seed = int(rng.integers(2**31))
-                model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
-            self._store(model)
-            self._warn_about(model)
-            progress.end(fitted=True)
+            self._fit_rows(LocalRows(X, ranks, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
+
+    def _fit_rows(self, rows: TrainingRows, given: tuple) -> None:
+        """Learn from rows whose targets are ranks in `classes_`, wherever they are; `given` is for callbacks."""
+        invariances = check_invariances(self.invariances)
+        settings = self._settings(rows.sizes, propagate=self.sites == "ep", n_learning=200)
+        parameters = self._parameters(rows)
+        rng = generator_from(self.random_state)
+        tasks: Any = rows.tasks(Ranks(), parameters.noise)
+        settings, progress = self._with_progress(settings, given)
+        model = fit_sparse_model(parameters, tasks, rows.n_rows, settings, rng)
+        if invariances:
+            seed = int(rng.integers(2**31))
+            model = add_virtual_vectors(model, tasks, invariances, settings, seed)
+        self._store(model)
+        self._warn_about(model)
+        progress.end(fitted=True)
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every category.
@@ -371,13 +374,13 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
-    def _parameters(self, X: FloatArray, ranks: IntArray) -> Parameters:
-        kernel = self._start_kernel(lambda: default_kernel(X, offset=False))
+    def _parameters(self, rows: TrainingRows) -> Parameters:
+        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False))
         priors = self.priors
         if priors is None:
             priors = default_priors(kernel) if self.kernel is None else {}
         # First cut-points where the prior would give every category its share of the rows.
-        counts = np.bincount(ranks, minlength=len(self.classes_)) + 0.5
+        counts = rows.counts(len(self.classes_)) + 0.5
         edges = np.sqrt(1.0 + _NOISE_VARIANCE) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
         noise = Ordered(-float(edges[0]), np.diff(edges), _NOISE_VARIANCE)
         names: tuple[str, ...] = ("bias", "widths") if self.learn_noise is True else ()

@@ -20,6 +20,7 @@ from gleangp.estimators._defaults import (
     default_own_priors,
 )
 from gleangp.estimators._progress import FitProgress, ProgressMixin
+from gleangp.estimators._training_rows import TrainingRows
 from gleangp.exceptions import KernelError
 from gleangp.learning.coupled_model import CoupledModel
 from gleangp.learning.couplings import Choice, CoregionCoupling, FunctionCoupling, KernelCoupling
@@ -135,9 +136,9 @@ class SparseGPMixin(ProgressMixin):
                     "coupling='kernel'."
                 )
 
-    def _default_kernel(self, X, *, offset: bool) -> Kernel:
+    def _default_kernel(self, rows: TrainingRows, *, offset: bool) -> Kernel:
         coupled = self.coupling != "kernel" and self.tasks_ is not None
-        return default_kernel(X, offset=offset, coupled=coupled)
+        return default_kernel(rows.inputs, offset=offset, coupled=coupled, n_rows=sum(rows.sizes))
 
     def _store_coupling(self, models: list) -> None:
         choices = [m.choice or Choice("kernel", {}, _reason(self)) for m in models]

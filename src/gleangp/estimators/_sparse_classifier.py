@@ -21,6 +21,7 @@ from gleangp.estimators._defaults import (
 from gleangp.estimators._progress import FitProgress
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -245,29 +246,37 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             y = check_class_target(y, len(X))
             labeled = split_unlabeled(y, self.unlabeled)
             self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-            invariances = check_invariances(self.invariances)
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            self._refuse_with_coupling(n_tasks, unlabeled=not labeled.all(), invariances=bool(invariances))
-            rows = blocks_of_rows(codes, n_tasks)
-            settings = self._settings(
-                [len(r) for r in rows],
-                propagate=self.sites == "ep",
-                n_learning=200,
-                couplings=self._couplings(X, n_tasks),
-                **self._inner_jobs(),
-            )
-            streams = generator_from(self.random_state).spawn(self._n_models)
-            jobs = [
-                (self._parameters(X, signs), X, signs, rows, stream, invariances)
-                for signs, stream in zip(self._signs(y_codes), streams, strict=True)
-            ]
-            most = most_stages(settings) if self._n_models == 1 else self._n_models
-            progress = self._begin_progress(*given, most)
-            self._store(self._fit_models(jobs, settings, progress))
-            for model in self._models:
-                self._warn_about(model)
-            progress.end(fitted=True)
+            self._fit_rows(LocalRows(X, y_codes, codes, n_tasks), given)
         return self
+
+    def _fit_rows(self, rows: TrainingRows, given: tuple) -> None:
+        """Learn from rows whose targets are codes of `classes_` (-1 without a label), wherever they are.
+
+        `given` is for callbacks.
+        """
+        counts = rows.counts(len(self.classes_))
+        invariances = check_invariances(self.invariances)
+        some_missing = counts.sum() < sum(rows.sizes)
+        self._refuse_with_coupling(rows.n_tasks, unlabeled=some_missing, invariances=bool(invariances))
+        settings = self._settings(
+            rows.sizes,
+            propagate=self.sites == "ep",
+            n_learning=200,
+            couplings=self._couplings(rows.inputs, rows.n_tasks),
+            **self._inner_jobs(),
+        )
+        streams = generator_from(self.random_state).spawn(self._n_models)
+        jobs = [
+            (self._parameters(rows, counts, c), rows, ClassSigns(c), stream, invariances)
+            for c, stream in zip(self._positives(), streams, strict=True)
+        ]
+        most = most_stages(settings) if self._n_models == 1 else self._n_models
+        progress = self._begin_progress(*given, most)
+        self._store(self._fit_models(jobs, settings, progress, self.n_jobs if rows.can_travel else None))
+        for model in self._models:
+            self._warn_about(model)
+        progress.end(fitted=True)
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class.
@@ -409,12 +418,14 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     def _n_models(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
-    def _fit_models(self, jobs: list[tuple], settings: Settings, progress: FitProgress) -> list[Any]:
+    def _fit_models(
+        self, jobs: list[tuple], settings: Settings, progress: FitProgress, n_jobs: int | None
+    ) -> list[Any]:
         """The models of all binary problems; in other processes they do not tell of their stages."""
         if len(jobs) == 1:
             return [_fit_one(replace(settings, progress=progress), *jobs[0])]
-        if self.n_jobs not in (None, 1):
-            models = in_parallel(_fit_one, [(settings, *job) for job in jobs], self.n_jobs)
+        if n_jobs not in (None, 1):
+            models = in_parallel(_fit_one, [(settings, *job) for job in jobs], n_jobs)
             for _ in jobs:
                 progress.binary_problem(0).end()
             return models
@@ -430,20 +441,24 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
     def _signs(self, y_codes: IntArray) -> list[FloatArray]:
         """Targets -1 / +1 of every binary problem, 0 in unlabeled rows."""
-        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        return [np.where(y_codes < 0, 0.0, np.where(y_codes == c, 1.0, -1.0)) for c in positives]
+        return [ClassSigns(c)(y_codes, 0) for c in self._positives()]
 
-    def _parameters(self, X: FloatArray, signs: FloatArray) -> Parameters:
-        missing = float(np.mean(signs == 0.0))
-        share = (np.sum(signs > 0) + 1.0) / (np.sum(signs != 0.0) + 2.0)
-        bias = float(ndtri(share))
+    def _positives(self) -> range:
+        """The class that is +1 in every binary problem."""
+        return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+
+    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
+        n_labeled = int(counts.sum())
+        missing = 1.0 - n_labeled / sum(rows.sizes)
+        bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
         if missing > 0.0:
+            X = rows.X  # type: ignore[attr-defined]  # unlabelled rows are in this process
             kernel = self._start_kernel(lambda: null_category_kernel(X))
             own_priors = variance_priors(kernel)
             noise: Any = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
             usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
         else:
-            kernel = self._start_kernel(lambda: self._default_kernel(X, offset=True))
+            kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=True))
             own_priors = default_priors(kernel) if self.kernel is None else {}
             noise, usual = Probit(bias), ("bias",)
         priors = own_priors if self.priors is None else self.priors
@@ -529,15 +544,13 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 def _fit_one(
     settings: Settings,
     parameters: Parameters,
-    X: FloatArray,
-    signs: FloatArray,
-    rows: list[IntArray],
+    rows: TrainingRows,
+    code: ClassSigns,
     rng: np.random.Generator,
     invariances: list,
 ) -> Any:
-    blocks = [Block(X[r], signs[r], parameters.noise) for r in rows]
-    model: Any = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
+    tasks: Any = rows.tasks(code, parameters.noise)
+    model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
     if not invariances:
         return model
-    seed = int(rng.integers(2**31))
-    return add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
+    return add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))

@@ -10,11 +10,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import FloatArray
 from gleangp.estimators._defaults import default_priors, noise_prior
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.estimators._training_rows import LocalRows, StandardTargets, TrainingRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -222,31 +223,29 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             y, labeled = check_regression_target(y, len(X))
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
-            self._units = standard_units(y, rows) if self.normalize_y else natural_units(n_tasks)
-            standard = self._units.to_standard(y, codes)
-            parameters = self._parameters(X[labeled], n_tasks)
-            variance = self._known_variance(len(X))
-            blocks = [
-                Block(X[r], standard[r], self._block_noise(parameters.noise, variance, r)) for r in rows
-            ]
-            settings = self._settings(
-                [len(r) for r in rows],
-                couplings=self._couplings(X[labeled], n_tasks),
-                move_basis=self.move_basis,
-            )
-            rng = generator_from(self.random_state)
-            invariances = check_invariances(self.invariances)
-            self._refuse_with_coupling(n_tasks, invariances=bool(invariances))
-            settings, progress = self._with_progress(settings, given)
-            model: Any = fit_tasks(parameters, blocks, rows, len(X), settings, rng)
-            if invariances:
-                seed = int(rng.integers(2**31))
-                model = add_virtual_vectors(model, blocks, rows, invariances, settings, seed)
-            self._store(model)
-            self._warn_about(self._model)
-            progress.end(fitted=True)
+            self._fit_rows(LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
+
+    def _fit_rows(self, rows: TrainingRows, given: tuple) -> None:
+        """Learn from rows whose targets are numbers, wherever they are; `given` is for callbacks."""
+        self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
+        parameters = self._parameters(rows)
+        variance = self._known_variance(rows.n_rows)
+        tasks: Any = rows.tasks(StandardTargets(self._units), parameters.noise, variance)
+        settings = self._settings(
+            rows.sizes, couplings=self._couplings(rows.inputs, rows.n_tasks), move_basis=self.move_basis
+        )
+        rng = generator_from(self.random_state)
+        invariances = check_invariances(self.invariances)
+        self._refuse_with_coupling(rows.n_tasks, invariances=bool(invariances))
+        settings, progress = self._with_progress(settings, given)
+        model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
+        if invariances:
+            seed = int(rng.integers(2**31))
+            model = add_virtual_vectors(model, tasks, invariances, settings, seed)
+        self._store(model)
+        self._warn_about(self._model)
+        progress.end(fitted=True)
 
     def predict(
         self,
@@ -399,8 +398,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
-    def _parameters(self, X: FloatArray, n_tasks: int) -> Parameters:
-        kernel = self._start_kernel(lambda: self._default_kernel(X, offset=n_tasks > 1))
+    def _parameters(self, rows: TrainingRows) -> Parameters:
+        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=rows.n_tasks > 1))
         learn: tuple[str, ...] = ()
         priors = self.priors
         if priors is None:
@@ -424,10 +423,6 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
                 f"one positive number is expected for each of the {n_rows} rows, or a single one."
             )
         return variance
-
-    @staticmethod
-    def _block_noise(noise: Gaussian, variance: FloatArray | None, rows: IntArray) -> Gaussian:
-        return noise if variance is None else Gaussian(variance[rows])
 
     def _noise_at_new_rows(self) -> float:
         if np.ndim(self.noise_variance):

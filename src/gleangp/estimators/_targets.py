@@ -62,33 +62,51 @@ def own_units(parts: list[FloatArray]) -> TargetUnits:
     return TargetUnits(mean, scale, shared=False)
 
 
-def standard_units(y: FloatArray, blocks: list[IntArray]) -> TargetUnits:
-    """Units that standardise targets `y`; each block is the labelled rows of one task."""
-    filled = [y[rows] for rows in blocks if len(rows)]
-    labelled = np.concatenate(filled)
-    means = np.array([np.mean(part) for part in filled])
-    sizes = np.array([len(part) for part in filled])
-    deviations = np.concatenate([part - m for part, m in zip(filled, means, strict=True)])
-    n_tasks = len(blocks)
-    if n_tasks == 1 or (sizes == 1).all():
-        return _shared_units(n_tasks, labelled, _spread(labelled))
-    within = _spread(deviations, centred=True)
-    if _share_units(filled, means, within):
-        return _shared_units(n_tasks, labelled, within)
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetMoments:
+    """What units are made from: a few numbers of every task, zero where it has no targets."""
+
+    size: IntArray  # (M,) number of targets
+    mean: FloatArray  # (M,)
+    deviation: FloatArray  # (M,) standard deviation
+    largest: FloatArray  # (M,) absolute value
+
+
+def target_moments(parts: list[FloatArray]) -> TargetMoments:
+    """Of the targets of every task."""
+    numbers = [(len(y), np.mean(y), np.std(y), np.max(np.abs(y))) if len(y) else (0,) * 4 for y in parts]
+    size, mean, deviation, largest = np.array(numbers, dtype=np.float64).T
+    return TargetMoments(size.astype(np.intp), mean, deviation, largest)
+
+
+def standard_units(moments: TargetMoments) -> TargetUnits:
+    """Units that standardise targets with these moments."""
+    n_tasks, filled = len(moments.size), moments.size > 0
+    size, means, deviations = (getattr(moments, n)[filled] for n in ("size", "mean", "deviation"))
+    largest = float(np.max(moments.largest))
+    share = size / size.sum()
+    centre = float(share @ means)
+    within = _or_one(float(np.sqrt(share @ deviations**2)), largest)
+    if n_tasks == 1 or (size == 1).all():
+        all_in_all = np.sqrt(share @ deviations**2 + share @ (means - centre) ** 2)
+        return _shared_units(n_tasks, centre, _or_one(float(all_in_all), largest))
+    if _share_units(size, deviations, means, within):
+        return _shared_units(n_tasks, centre, within)
     mean, scale = np.full(n_tasks, np.median(means)), np.full(n_tasks, within)
-    for task, rows in enumerate(blocks):
-        if len(rows):
-            mean[task], scale[task] = np.mean(y[rows]), _spread(y[rows], otherwise=within)
+    mean[filled] = means
+    scale[filled] = [
+        _or_one(float(s), float(m), within) for s, m in zip(deviations, moments.largest[filled], strict=True)
+    ]
     return TargetUnits(mean, scale, shared=False)
 
 
-def _shared_units(n_tasks: int, y: FloatArray, scale: float) -> TargetUnits:
-    return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, scale), shared=True)
+def _shared_units(n_tasks: int, centre: float, scale: float) -> TargetUnits:
+    return TargetUnits(np.full(n_tasks, centre), np.full(n_tasks, scale), shared=True)
 
 
-def _share_units(filled, means, within) -> bool:
-    spreads = [(np.std(part), len(part) - 1) for part in filled if len(part) > 2]
-    scales, freedom = np.array([(s, d) for s, d in spreads if s > 0]).reshape(-1, 2).T
+def _share_units(size, deviations, means, within) -> bool:
+    several = (size > 2) & (deviations > 0)
+    scales, freedom = deviations[several], size[several] - 1.0
     logs = np.log(scales)
     # One task in other units is its own affair: the extremes do not count.
     alike = len(logs) < 2 or np.diff(np.quantile(logs, [0.1, 0.9]))[0] <= np.log(_OWN_UNITS)
@@ -105,10 +123,11 @@ def _by_chance(scales: FloatArray, freedom: FloatArray) -> bool:
     return bool(np.var(centred, ddof=1) <= 2.0 * np.mean(polygamma(1, freedom / 2.0)))
 
 
-def _spread(y: FloatArray, *, centred: bool = False, otherwise: float = 1.0) -> float:
+def _spread(y: FloatArray, *, otherwise: float = 1.0) -> float:
     """Standard deviation; `otherwise` for targets that are constant up to rounding, or none."""
-    if len(y) == 0:
-        return otherwise
-    spread = float(np.sqrt(np.mean(y**2)) if centred else np.std(y))
-    tiny = 10.0 * np.finfo(float).eps * float(np.max(np.abs(y), initial=0.0))
-    return spread if spread > tiny else otherwise
+    return _or_one(float(np.std(y)), float(np.max(np.abs(y))), otherwise) if len(y) else otherwise
+
+
+def _or_one(spread: float, largest: float, otherwise: float = 1.0) -> float:
+    """The spread, unless it is rounding error of targets as large as `largest`."""
+    return spread if spread > 10.0 * np.finfo(float).eps * largest else otherwise

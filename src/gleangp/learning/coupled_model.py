@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import Block
 from gleangp.inference.coupled_posterior import (
     CoupledPosterior,
     absorb_blocks,
@@ -33,7 +32,7 @@ from gleangp.learning.sparse_model import (
     predict_tasks,
     predict_tasks_cov,
 )
-from gleangp.learning.task_store import LocalTasks
+from gleangp.learning.task_store import TaskStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +117,21 @@ class CoupledModel:
 
 def fit_tasks(
     parameters: Parameters,
-    blocks: list[Block],
-    block_rows: list[IntArray],
+    tasks: TaskStore,
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
 ) -> Any:
-    """The `SparseModel` or `CoupledModel` of the blocks of all tasks, coupled as `settings.couplings` says.
+    """The `SparseModel` or `CoupledModel` of all tasks, coupled as `settings.couplings` says.
 
-    With fewer than two tasks that have rows there is nothing to couple.
+    With fewer than two tasks that have rows there is nothing to couple. Coupled ones are in this process.
     """
-    if not settings.couplings or sum(len(b) > 0 for b in blocks) < 2:
-        return fit_sparse_model(parameters, LocalTasks(blocks, block_rows), n_rows, settings, rng)
+    if not settings.couplings or len(tasks.filled) < 2:
+        return fit_sparse_model(parameters, tasks, n_rows, settings, rng)
+    blocks, block_rows = tasks.all_blocks, tasks.all_rows
     choice, start = choose_coupling(settings.couplings, parameters, blocks, settings, rng)
     if start is None:
-        model = fit_sparse_model(parameters, LocalTasks(blocks, block_rows), n_rows, settings, rng)
+        model = fit_sparse_model(parameters, tasks, n_rows, settings, rng)
         return replace(model, choice=choice)
     basis_settings = replace(settings, n_active=settings.n_basis)
     fit = learn_coupled(start, blocks, basis_settings, rng)

@@ -93,6 +93,7 @@ class LocalTasks:
 
     def __init__(self, blocks: list[Block], block_rows: list[IntArray] | None = None):
         self.n_tasks, self.n_inputs = len(blocks), blocks[0].X.shape[1]
+        self.all_blocks, self.all_rows = blocks, block_rows
         self.filled = [t for t, b in enumerate(blocks) if len(b)]
         self.blocks = [blocks[t] for t in self.filled]
         self.block_rows = None if block_rows is None else [block_rows[t] for t in self.filled]

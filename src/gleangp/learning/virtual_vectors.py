@@ -18,24 +18,21 @@ from gleangp.invariances import apply_invariances
 from gleangp.learning.fit_blocks import choose_points, fit_blocks
 from gleangp.learning.settings import Settings
 from gleangp.learning.sparse_model import SparseModel
+from gleangp.learning.task_store import LocalTasks
 from gleangp.progress import Stage, Steps
 
 ORIGINAL = -1  # in place of the number of an invariance
 
 
 def add_virtual_vectors(
-    model: SparseModel,
-    blocks: list[Block],
-    block_rows: list[IntArray],
-    invariances: list,
-    settings: Settings,
-    seed: int,
+    model: SparseModel, tasks: LocalTasks, invariances: list, settings: Settings, seed: int
 ) -> SparseModel:
     """The model with an active set chosen from points and transformed copies; kernel and noise stay.
 
-    `blocks` and `block_rows` are what the model was fitted on. In the result `active` has the row that a
-    point came from, and `virtual` the number of the invariance that made it.
+    `tasks` is what the model was fitted on. In the result `active` has the row that a point came from,
+    and `virtual` the number of the invariance that made it.
     """
+    blocks, block_rows = tasks.all_blocks, tasks.all_rows
     filled = [t for t in range(len(blocks)) if np.any(model.active_task == t)]
     pools = [_pool(model, t, blocks[t], block_rows[t], invariances, settings) for t in filled]
     wider = [pool[0] for pool in pools]

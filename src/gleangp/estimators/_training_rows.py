@@ -1,0 +1,134 @@
+"""The rows a sparse estimator learns from, wherever they are, and the few facts it needs about them.
+
+`LocalRows` has them in this process; `gleangp.dask` has rows that stay with the workers. An estimator reads
+the facts, says how targets are coded, and gets a `TaskStore` to learn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._targets import TargetMoments, TargetUnits, target_moments
+from gleangp.inference.block import Block
+from gleangp.learning.task_store import LocalTasks, TaskStore
+from gleangp.tasks import blocks_of_rows
+
+# Rows from which the spread of the features is told: more make no difference to where a search starts.
+_MOST_SAMPLED = 50_000
+
+# From the targets of one task, and its number, to the coding of the noise model.
+Coder = Callable[[np.ndarray, int], FloatArray]
+
+
+class TrainingRows(Protocol):
+    """Rows of all tasks; those without a target are left out unless the noise model knows of them."""
+
+    n_rows: int  # with those left out
+    n_tasks: int
+    sizes: list[int]  # of the tasks
+    can_travel: bool  # to other processes of joblib's
+
+    @property
+    def inputs(self) -> FloatArray:
+        """Inputs of at most 50 000 of the rows, evenly spaced."""
+
+    def moments(self) -> TargetMoments:
+        """Of the targets of every task, where these are numbers."""
+
+    def counts(self, n_classes: int) -> IntArray:
+        """Rows of every class, where targets are codes of classes."""
+
+    def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> TaskStore:
+        """What to learn from; `variance` is that of every row's noise, where it is known."""
+
+
+class LocalRows:
+    """Rows in this process.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        Inputs.
+    y : ndarray of shape (n,)
+        Targets: numbers, or codes of classes.
+    codes : ndarray of shape (n,)
+        Task of each row.
+    n_tasks : int
+        Number of tasks.
+    keep : ndarray of shape (n,), default=None
+        Mask of the rows to learn from; None for all.
+    """
+
+    can_travel = True
+
+    def __init__(self, X: FloatArray, y: np.ndarray, codes: IntArray, n_tasks: int, keep: Any = None):
+        self.X, self.y, self.keep = X, y, keep
+        self.n_rows, self.n_tasks = len(X), n_tasks
+        rows = blocks_of_rows(codes, n_tasks)
+        self.block_rows = rows if keep is None else [r[keep[r]] for r in rows]
+        self.sizes = [len(r) for r in self.block_rows]
+
+    @cached_property
+    def inputs(self) -> FloatArray:
+        """Inputs of at most 50 000 of the rows, evenly spaced."""
+        kept = slice(None) if self.keep is None else np.flatnonzero(self.keep)
+        X = self.X[kept]
+        return X[evenly_spaced(len(X))]
+
+    def moments(self) -> TargetMoments:
+        """Of the targets of every task."""
+        return target_moments([self.y[r] for r in self.block_rows])
+
+    def counts(self, n_classes: int) -> IntArray:
+        """Rows of every class; rows without one do not count."""
+        return np.bincount(self.y[self.y >= 0], minlength=n_classes)
+
+    def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> LocalTasks:
+        """What to learn from."""
+        blocks = [
+            Block(self.X[r], code(self.y[r], t), noise if variance is None else type(noise)(variance[r]))
+            for t, r in enumerate(self.block_rows)
+        ]
+        return LocalTasks(blocks, self.block_rows)
+
+
+def evenly_spaced(n_rows: int) -> slice:
+    """Which rows to look at."""
+    return slice(None, None, max(1, -(-n_rows // _MOST_SAMPLED)))
+
+
+@dataclass(frozen=True)
+class StandardTargets:
+    """Numbers in units in which one kernel serves all tasks."""
+
+    units: TargetUnits
+
+    def __call__(self, y: np.ndarray, task: int) -> FloatArray:
+        """(y - mean) / scale of the task."""
+        return self.units.to_standard(y, np.full(len(y), task))
+
+
+@dataclass(frozen=True)
+class ClassSigns:
+    """+1 for one class, -1 for the others, 0 without a label."""
+
+    positive: int
+
+    def __call__(self, y: np.ndarray, task: int) -> FloatArray:
+        """From codes of classes."""
+        return np.where(y < 0, 0.0, np.where(y == self.positive, 1.0, -1.0))
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Codes of ordered categories, as they are."""
+
+    def __call__(self, y: np.ndarray, task: int) -> FloatArray:
+        """From codes of classes."""
+        return y.astype(np.float64)
