@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gleangp._version import __version__
 
 if TYPE_CHECKING:
-    from gleangp import datasets, exceptions, plots, report
+    from gleangp import dask, datasets, exceptions, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
@@ -59,6 +59,7 @@ __all__ = [
     "TaskColumn",
     "TaskRelevance",
     "__version__",
+    "dask",
     "datasets",
     "exceptions",
     "load",
@@ -94,6 +95,7 @@ _HOME = {
     "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",
     "TaskRelevance": "gleangp.selection.relevance",
+    "dask": "gleangp.dask",
     "datasets": "gleangp.datasets",
     "exceptions": "gleangp.exceptions",
     "load": "gleangp.io",

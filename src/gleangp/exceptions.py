@@ -10,6 +10,7 @@
     ├── ConstraintError               constraints that cannot be understood         also ValueError
     ├── GraphError                    rows or settings that give no graph           also ValueError
     ├── InvarianceError               invariances that do not fit the inputs        also ValueError
+    ├── ClusterError                  a Dask cluster that is not there or gives up  also RuntimeError
     ├── DatasetError                  data that is missing or not as expected       also OSError, ValueError
     └── ModelFileError                a file that is not a model gleangp can read   also ValueError
 
@@ -21,6 +22,7 @@ Predicting before `fit` raises scikit-learn's own `NotFittedError`.
 from numpy.linalg import LinAlgError
 
 __all__ = [
+    "ClusterError",
     "ConstraintError",
     "DatasetError",
     "GleanError",
@@ -64,6 +66,10 @@ class GraphError(GleanError, ValueError):
 
 class InvarianceError(GleanError, ValueError):
     """The invariances do not fit the inputs."""
+
+
+class ClusterError(GleanError, RuntimeError):
+    """The Dask cluster is not there, or its workers cannot do what is asked of them."""
 
 
 class DatasetError(GleanError, OSError, ValueError):

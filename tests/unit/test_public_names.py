@@ -35,6 +35,7 @@ PUBLIC = [
     "TaskColumn",
     "TaskRelevance",
     "__version__",
+    "dask",
     "datasets",
     "exceptions",
     "load",
@@ -102,7 +103,7 @@ def test_version():
     assert [part.isdigit() for part in gleangp.__version__.split(".")] == [True] * 3
 
 
-@pytest.mark.parametrize("name", [n for n in exceptions.__all__ if n != "GleanError"])
+@pytest.mark.parametrize("name", [n for n in exceptions.__all__ if n not in ("ClusterError", "GleanError")])
 def test_errors_are_value_errors(name):
     """Errors about input are `GleanError` and `ValueError`, and the docstring draws each."""
     error = getattr(exceptions, name)

@@ -218,8 +218,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             self._fit_rows(LocalRows(X, ranks, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple) -> None:
-        """Learn from rows whose targets are ranks in `classes_`, wherever they are; `given` is for callbacks."""
+    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
+        """Learn from rows whose targets are ranks in `classes_`; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
         settings = self._settings(rows.sizes, propagate=self.sites == "ep", n_learning=200)
         parameters = self._parameters(rows)

@@ -250,7 +250,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             self._fit_rows(LocalRows(X, y_codes, codes, n_tasks), given)
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple) -> None:
+    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are codes of `classes_` (-1 without a label), wherever they are.
 
         `given` is for callbacks.

@@ -226,7 +226,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             self._fit_rows(LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple) -> None:
+    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are numbers, wherever they are; `given` is for callbacks."""
         self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
         parameters = self._parameters(rows)

@@ -98,6 +98,7 @@ class LocalTasks:
         self.blocks = [blocks[t] for t in self.filled]
         self.block_rows = None if block_rows is None else [block_rows[t] for t in self.filled]
         self.sizes = [len(b) for b in self.blocks]
+        self.chunks = chunks_of_tasks(self.sizes)
         self.noise = self.blocks[0].noise
 
     def with_noise(self, values):
@@ -152,14 +153,14 @@ class LocalTasks:
                 exact,
                 None if start is None else start[a:b],
             )
-            for a, b in chunks_of_tasks(self.sizes)
+            for a, b in self.chunks
         ]
         return SummedEvidence(parts, settings.n_jobs)
 
     def fit(self, kernel, selection, settings, start=None):
         """Posterior and sites of every task, and the log evidence."""
         posteriors, sites, values = [], [], []
-        for a, b in chunks_of_tasks(self.sizes):
+        for a, b in self.chunks:
             first = None if start is None else start[a:b]
             part = fit_blocks(kernel, self.blocks[a:b], selection.of_tasks(a, b), settings, first)
             posteriors += part[0]
@@ -171,7 +172,7 @@ class LocalTasks:
         """The sum of log Z over all rows."""
         parts = [
             NoiseTerm(kernel, self.blocks[a:b], posteriors[a:b], selection.active[a:b])
-            for a, b in chunks_of_tasks(self.sizes)
+            for a, b in self.chunks
         ]
         return lambda values: sum_noise_terms([part(values) for part in parts])
 

@@ -1,0 +1,51 @@
+"""What the tests on a Dask cluster share: a cluster of separate processes, and rows of several tasks."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster
+
+
+@contextmanager
+def local_cluster(n_workers: int = 2, **options):
+    """A client of worker processes of one thread each, with nannies that start them again."""
+    with (
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+            silence_logs=50,
+            **options,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def school_frame(n_rows: int = 240, n_tasks: int = 8) -> pd.DataFrame:
+    """Rows of tasks of different sizes in mixed order; numbers, two classes and three as targets."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(n_rows, 2)), columns=["a", "b"])
+    task = np.minimum(rng.geometric(0.3, size=n_rows), n_tasks) - 1
+    value = np.sin(2.0 * frame["a"]) + 0.3 * task * frame["b"] + 0.1 * rng.normal(size=n_rows)
+    frame["school"] = [f"school {k}" for k in task]
+    frame["score"] = value
+    frame["passed"] = np.where(value > 0.3, "yes", "no")
+    frame["grade"] = np.digitize(value, [-0.5, 0.8])
+    frame.loc[frame.index[::17], "score"] = np.nan
+    return frame
+
+
+def same_model(one, other) -> None:
+    """The two estimators are the same, bit for bit."""
+    for name in ("active_", "active_gain_", "site_mean_", "site_precision_", "log_evidence_"):
+        np.testing.assert_equal(getattr(other, name), getattr(one, name), err_msg=name)
+    kernels = [m.kernel_.kernels if hasattr(m.kernel_, "kernels") else [m.kernel_] for m in (one, other)]
+    for a, b in zip(*kernels, strict=True):
+        np.testing.assert_array_equal(a.theta, b.theta)
+    assert one.noise_ == other.noise_ or str(one.noise_) == str(other.noise_)
+    np.testing.assert_array_equal(one.tasks_, other.tasks_)
+    np.testing.assert_array_equal(one.feature_names_in_, other.feature_names_in_)

@@ -1,0 +1,73 @@
+"""Workers that die in the middle of a fit."""
+
+import os
+import signal
+import time
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import gleangp.dask
+from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.dask import _tasks
+from gleangp.exceptions import ClusterError
+from gleangp.learning import task_store
+from tests.scale_out.cluster import local_cluster, same_model, school_frame
+
+pytestmark = pytest.mark.slow  # workers must start, die and start again
+
+FEATURES = ["a", "b"]
+
+
+def test_killed_workers_are_survived_with_the_same_result(monkeypatch):
+    """One worker dies while points are chosen, another while the kernel is learnt: the fit is the same."""
+    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 50)
+    frame = school_frame()
+    model = SparseGPClassifier(n_active=30, n_rounds=1, selector="entropy", random_state=0)
+    here = clone(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
+    with local_cluster(n_workers=3) as client:
+        first = list(client.run(os.getpid).values())
+        killed = []
+
+        def killing(method, at_call):
+            calls = []
+
+            def wrapped(*arguments):
+                calls.append(1)
+                if len(calls) == at_call:
+                    killed.append(first.pop())
+                    os.kill(killed[-1], signal.SIGKILL)
+                return method(*arguments)
+
+            return wrapped
+
+        monkeypatch.setattr(_tasks.RemoteRuns, "extend", killing(_tasks.RemoteRuns.extend, 1))
+        monkeypatch.setattr(_tasks.ClusterEvidence, "__call__", killing(_tasks.ClusterEvidence.__call__, 6))
+        ddf = dd.from_pandas(frame[[*FEATURES, "school", "passed"]], npartitions=5, sort=False)
+        there = gleangp.dask.fit(clone(model), ddf, "passed", "school", client=client)
+    assert len(killed) == 2
+    same_model(here, there)
+
+
+def hungry(part):
+    """Takes more memory than its worker may have."""
+    hoard = np.ones(120_000_000)
+    time.sleep(20.0)
+    return part.assign(a=hoard[: len(part)])
+
+
+def test_a_worker_out_of_memory_is_an_error_that_says_so():
+    """Dask kills the worker, tries as often as it is told to, and gives up; the estimator stays as it was."""
+    frame = school_frame()[[*FEATURES, "score"]]
+    model = SparseGPRegressor()
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        local_cluster(n_workers=1, memory_limit="600MiB") as client,
+    ):
+        ddf = dd.from_pandas(frame, npartitions=1).map_partitions(hungry, meta=frame.iloc[:0])
+        with pytest.raises(ClusterError, match="out of memory"):
+            gleangp.dask.fit(model, ddf, "score", client=client)
+    assert vars(model) == vars(SparseGPRegressor())
