@@ -9,7 +9,13 @@ from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.estimators._defaults import default_kernel, default_n_active, default_priors, noise_prior
+from gleangp.estimators._defaults import (
+    class_priors,
+    default_kernel,
+    default_n_active,
+    default_priors,
+    noise_prior,
+)
 from gleangp.estimators._targets import natural_units, target_moments
 from gleangp.estimators._targets import standard_units as units_of_moments
 from gleangp.exceptions import KernelError
@@ -235,6 +241,17 @@ def test_default_kernel():
         median = default_priors(kernel)[h.name].median
         assert_allclose(default_priors(kernel)[h.name].log_prob(median)[1], 0.0, atol=1e-12)
     assert set(noise_prior()) == {"noise__variance"}
+
+
+def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():
+    """The variance may move twice as far where it has one length scale beside it, not where it has many."""
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    for rows, spread in ((10, 2.0), (100, 1.0)):
+        kernel = default_kernel(X[:rows], offset=True)
+        found = {name: prior.spread for name, prior in class_priors(kernel).items()}
+        assert found == {
+            name: spread if name.endswith("constant_value") else 1.0 for name in default_priors(kernel)
+        }
 
 
 def test_default_number_of_active_points():

@@ -115,7 +115,7 @@ def _around(scales, p):
     return bounds if p > 1 else tuple(bounds[0])
 
 
-def default_priors(kernel: Kernel) -> dict[str, Prior]:
+def default_priors(kernel: Kernel, *, variance_spread: float = 1.0) -> dict[str, Prior]:
     """Log-normal priors around the start: a factor of e costs half a nat, of e^2 two nats.
 
     They only speak where data are few: five rows would otherwise be explained without noise, and a
@@ -124,9 +124,21 @@ def default_priors(kernel: Kernel) -> dict[str, Prior]:
     priors: dict[str, Prior] = {}
     for h in kernel.hyperparameters:
         if not h.fixed:
-            value = kernel.get_params()[h.name]
-            priors[h.name] = LogNormal(np.asarray(value, dtype=float), 1.0)
+            value = np.asarray(kernel.get_params()[h.name], dtype=float)
+            is_variance = h.name.endswith("constant_value")
+            priors[h.name] = LogNormal(value, variance_spread if is_variance else 1.0)
     return priors
+
+
+def class_priors(kernel: Kernel) -> dict[str, Prior]:
+    """The same for classes, where labels do not settle the variance as standardised targets do.
+
+    Classes that are well apart want a large one, and with one length scale for all features there is
+    little it could overfit (60 rows of the wine data: log loss 0.125 with a spread of 2, 0.152 with 1).
+    With a length scale per feature both are learnt from the same labels, and the variance stays near 1.
+    """
+    n_scales = sum(h.n_elements for h in kernel.hyperparameters if h.name.endswith("length_scale"))
+    return default_priors(kernel, variance_spread=2.0 if n_scales == 1 else 1.0)
 
 
 def noise_prior() -> dict[str, Prior]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._defaults import (
-    default_priors,
+    class_priors,
     null_category_kernel,
     variance_priors,
 )
@@ -459,7 +459,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
         else:
             kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=True))
-            own_priors = default_priors(kernel) if self.kernel is None else {}
+            own_priors = class_priors(kernel) if self.kernel is None else {}
             noise, usual = Probit(bias), ("bias",)
         priors = own_priors if self.priors is None else self.priors
         return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
