@@ -91,6 +91,12 @@ def test_quick_and_methods(tmp_path):
     assert units_of(toy.make(), Plan(tmp_path, n_runs=1, methods=("b",))) == [("1", 0, "b"), ("2", 0, "b")]
 
 
+def test_settings_without_chance_run_once(tmp_path):
+    """A setting in which nothing is random has one run, the others all."""
+    units = units_of(toy.make(once=("1",)), Plan(tmp_path, methods=("b",)))
+    assert units == [("1", 0, "b"), ("2", 0, "b"), ("2", 1, "b"), ("2", 2, "b")]
+
+
 def test_several_processes(tmp_path):
     """Two processes give the same numbers in the same order as one."""
     one = run_experiment(toy.make(), Plan(tmp_path / "one"))

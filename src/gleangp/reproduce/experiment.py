@@ -92,6 +92,8 @@ class Experiment:
         The data and split of one run, which all methods get.
     settings : tuple of str
         What varies down the table (active points, shares of labels); ("",) if nothing does.
+    once : tuple of str
+        Settings in which nothing is random: one run is enough.
     same_problem : bool
         The problem of a run is the same in all settings, and need not be made again for each.
     paper : mapping (setting, method, column) -> Printed
@@ -113,6 +115,7 @@ class Experiment:
     n_runs: int
     settings: tuple[str, ...] = ("",)
     setting_name: str = ""
+    once: tuple[str, ...] = ()
     same_problem: bool = False
     paper: Mapping[tuple[str, str, str], Printed] = field(default_factory=dict)
     quick: Quick = field(default_factory=Quick)

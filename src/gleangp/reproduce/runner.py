@@ -108,7 +108,13 @@ def units_of(experiment: Experiment, plan: Plan) -> list[Unit]:
         methods = [m for m in methods if m in plan.methods]
     elif plan.quick and experiment.quick.methods is not None:
         methods = [m for m in methods if m in experiment.quick.methods]
-    return [(s, r, m) for r in range(_n_runs(experiment, plan)) for s in settings for m in methods]
+    return [
+        (s, r, m)
+        for r in range(_n_runs(experiment, plan))
+        for s in settings
+        if r == 0 or s not in experiment.once
+        for m in methods
+    ]
 
 
 def _n_runs(experiment: Experiment, plan: Plan) -> int:

@@ -140,6 +140,7 @@ EXPERIMENT = Experiment(
     n_runs=10,
     settings=(FILE, MANY, FEW),
     setting_name="points",
+    once=(FILE,),
     quick=Quick(n_runs=1, settings=(FILE, MANY)),
     draw=draw,
     notes=(
