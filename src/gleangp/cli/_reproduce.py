@@ -54,6 +54,7 @@ def reproduce(
     if total == 0:
         raise ValueError(f"no experiment of {wanted} has a method of {list(methods or ())}.")
     results: dict[str, Results] = {}
+    pictures: dict[str, dict[str, str]] = {}
     for name in known:  # what earlier runs left in the folder stays on the page
         if name not in wanted and (output / "records" / name).is_dir():
             results[name] = collect(load_experiment(name), plan)
@@ -74,7 +75,7 @@ def reproduce(
             )
             results[experiment.name] = found
             shown = [results[name] for name in known if name in results and results[name].records]
-            write_results(shown, output)  # what there is so far can be looked at
+            write_results(shown, output, pictures)  # what there is so far can be looked at
             console.print(_one_line(found), highlight=False)
     print(output / "index.html")
     if any(r.failures for r in results.values()):

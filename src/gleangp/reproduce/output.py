@@ -40,11 +40,19 @@ def surroundings() -> Surroundings:
     return Surroundings(datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"), versions)
 
 
-def write_results(results: list[Results], output: Path) -> Path:
-    """Write everything; the path of the page comes back."""
+def write_results(
+    results: list[Results], output: Path, pictures: dict[str, dict[str, str]] | None = None
+) -> Path:
+    """Write everything; the path of the page comes back.
+
+    `pictures` remembers what was drawn: experiments that are in it already are not drawn again.
+    """
     output.mkdir(parents=True, exist_ok=True)
     around = surroundings()
-    pictures = {r.experiment.name: _plots(r, output / "plots") for r in results}
+    pictures = {} if pictures is None else pictures
+    for r in results:
+        if r.experiment.name not in pictures:
+            pictures[r.experiment.name] = _plots(r, output / "plots")
     _write(output / "runs.csv", _runs(results))
     found = [_summary(r) for r in results]
     summary = {"date": around.date, "versions": around.versions, "experiments": found}
