@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 
 from gleangp import SparseGPClassifier
-from gleangp.exceptions import LabelError
+from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.filtering import PRECISION_FLOOR, Filter
 from gleangp.noise import NullCategory, Probit
 
@@ -88,6 +88,40 @@ def test_string_labels_several_classes_and_missing_entries(problem):
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert np.mean(model.predict(X) != np.array(["a", "b", "c"])[truth]) < 0.05
     assert all(isinstance(n, NullCategory) for n in model.noise_)
+
+
+def test_several_classes_share_unlabelled_rows():
+    """Arms labelled at one end: every row finds one class, in tasks, a new task and with kernels given."""
+    rng = np.random.default_rng(1)
+    angle, along = np.repeat([0.5, 2.6, 4.7], 30), np.tile(np.linspace(1.0, 4.0, 30), 3)
+    X = along[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(90, 2))
+    truth = np.repeat([0, 1, 2], 30)
+    y = np.where(np.tile(np.arange(30) < 2, 3), truth, -1)
+    kernel = ConstantKernel(4.0, "fixed") * RBF(0.4, "fixed")
+    settings = dict(unlabeled=-1, optimizer=None, random_state=0, n_active=60)
+    model = SparseGPClassifier(CompoundKernel([kernel] * 3), **settings).fit(X, y)
+    assert np.mean(model.predict(X) != truth) < 0.03
+    assert np.mean((model.decision_function(X) > 0).sum(axis=1) == 1) > 0.95
+    assert model.kernel_ == CompoundKernel([kernel] * 3)
+    same = SparseGPClassifier(kernel, **settings).fit(X, y)
+    assert_array_equal(same.decision_function(X), model.decision_function(X))
+    many = SparseGPClassifier(kernel, **settings).fit(X, y, tasks=np.full(90, "first"))
+    assert_allclose(many.log_evidence_, model.log_evidence_, rtol=1e-6)
+    many.add_task(X + 20.0, y, "second")
+    assert np.mean(many.predict(X + 20.0, tasks=np.full(90, "second")) != truth) < 0.03
+    assert_allclose(many.log_evidence_, 2.0 * model.log_evidence_, rtol=0.02)
+    moved = SparseGPClassifier(kernel, invariances=lambda Z: Z + 0.01, **settings).fit(X, y)
+    assert np.mean(moved.predict(X) != truth) < 0.03
+    assert all((v >= 0).any() for v in moved.active_virtual_)
+
+
+def test_kernels_for_other_classes_are_refused(problem):
+    """A CompoundKernel needs as many kernels as there are classes, and more than two of these."""
+    X, y, _ = problem
+    with pytest.raises(KernelError, match="holds 3 kernels side by side, and 1 is needed"):
+        SparseGPClassifier(CompoundKernel([RBF()] * 3), unlabeled=0).fit(X, y)
+    with pytest.raises(KernelError, match="holds 2 kernels side by side, and 3 are needed"):
+        SparseGPClassifier(CompoundKernel([RBF()] * 2)).fit(X[:9], np.arange(9) % 3)
 
 
 def test_tasks_and_new_rows(problem):

@@ -168,12 +168,17 @@ class SparseGPMixin(ProgressMixin):
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))
 
-    def _start_kernel(self, default) -> Kernel:
+    def _start_kernel(self, default, which: int = 0, n_models: int = 1) -> Kernel:
+        """The kernel to start from, of one of the binary problems."""
         if isinstance(self.kernel, CompoundKernel):
-            raise KernelError(
-                "kernel is a CompoundKernel, which holds several kernels side by side. Give one of them; "
-                "a sum or product of kernels is one."
-            )
+            kernels = self.kernel.kernels
+            if n_models == 1 or len(kernels) != n_models:
+                raise KernelError(
+                    f"kernel is a CompoundKernel, which holds {len(kernels)} kernels side by side, and "
+                    f"{n_models} {'is' if n_models == 1 else 'are'} needed. Give one of them; a sum or "
+                    "product of kernels is one. A classifier of more than two classes takes one for each."
+                )
+            return clone(kernels[which])
         return default() if self.kernel is None else clone(self.kernel)
 
     def _check_priors(self, parameters: Parameters) -> Parameters:

@@ -27,6 +27,7 @@ from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.coupled_model import fit_tasks
+from gleangp.learning.one_of_many import exclude_each_other
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import (
@@ -34,6 +35,7 @@ from gleangp.learning.sparse_model import (
     add_task,
     predict_tasks,
 )
+from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.noise import NullCategory, Probit
 from gleangp.parallel import in_parallel
@@ -51,7 +53,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function of the latent function, shared by all tasks. None: `C * RBF + C` with one
-        length scale per feature where there are at least ten rows for each, with weak priors.
+        length scale per feature where there are at least ten rows for each, with weak priors. With more
+        than two classes a `CompoundKernel` gives each its own, in the order of `classes_`, such as the
+        `kernel_` of another fit.
     coupling : {"kernel", "function", "coregion", "auto"} or object, default="kernel"
         What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
         that tasks inform each other's values and a new one starts from the common function
@@ -154,8 +158,11 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     to nothing. The model has many fixed points: labels spread from the labelled rows to their neighbours, and
     learning goes on from there, so the length scale of a `kernel` of your own should start near the
     distance of neighbours. A row that could still belong to either side is silent and counted in
-    `n_silent_`. Without unlabelled rows in `y` the noise is probit, whatever `unlabeled` says; the null
-    category given labels alone would be a probit whose boundary is half a width further away.
+    `n_silent_`. Labelled rows settle first and the others join them. With more than two classes and
+    `posterior="projected"` a row without a label belongs to exactly one of them: each class is learnt against
+    the rest, then the posteriors of all are formed together.
+    Without unlabelled rows in `y` the noise is probit, whatever `unlabeled` says; the null category given
+    labels alone would be a probit whose boundary is half a width further away.
 
     References
     ----------
@@ -267,13 +274,18 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             **self._inner_jobs(),
         )
         streams = generator_from(self.random_state).spawn(self._n_models)
+        exclusive = some_missing and self._n_models > 1 and self.posterior == "projected"
+        settings = replace(settings, draft=exclusive)
         jobs = [
-            (self._parameters(rows, counts, c), rows, ClassSigns(c), stream, invariances)
+            (self._parameters(rows, counts, c), rows, ClassSigns(c), stream, [] if exclusive else invariances)
             for c, stream in zip(self._positives(), streams, strict=True)
         ]
         most = most_stages(settings) if self._n_models == 1 else self._n_models
         progress = self._begin_progress(*given, most)
-        self._store(self._fit_models(jobs, settings, progress, self.n_jobs if rows.can_travel else None))
+        models = self._fit_models(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
+        if exclusive:
+            models = _share_rows(models, rows, settings, streams, invariances)
+        self._store(models)
         for model in self._models:
             self._warn_about(model)
         progress.end(fitted=True)
@@ -363,10 +375,18 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             y_codes = self._known_classes(y, len(X))
             settings = self._settings_for_new_task(len(X), propagate=self.sites == "ep")
             seed = int(generator_from(self.random_state).integers(2**31))
-            models = [
-                add_task(model, Block(X, signs, model.noise), settings, seed)
+            blocks = [
+                Block(X, signs, model.noise)
                 for model, signs in zip(self._models, self._signs(y_codes), strict=True)
             ]
+            models = [
+                add_task(model, block, settings, seed)
+                for model, block in zip(self._models, blocks, strict=True)
+            ]
+            if len(blocks) > 1 and self.posterior == "projected" and np.any(y_codes < 0):
+                task, numbers = models[0].n_tasks - 1, self._models[0].n_rows + np.arange(len(X))
+                before = [m.log_evidence for m in self._models]
+                models, _ = exclude_each_other(models, {task: blocks}, {task: numbers}, before)
             self.tasks_ = names
             self._store(models)
         return self
@@ -453,12 +473,14 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
         if missing > 0.0:
             X = rows.X  # type: ignore[attr-defined]  # unlabelled rows are in this process
-            kernel = self._start_kernel(lambda: null_category_kernel(X))
+            kernel = self._start_kernel(lambda: null_category_kernel(X), positive, self._n_models)
             own_priors = variance_priors(kernel)
             noise: Any = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
             usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
         else:
-            kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=True))
+            kernel = self._start_kernel(
+                lambda: self._default_kernel(rows, offset=True), positive, self._n_models
+            )
             own_priors = class_priors(kernel) if self.kernel is None else {}
             noise, usual = Probit(bias), ("bias",)
         priors = own_priors if self.priors is None else self.priors
@@ -554,3 +576,25 @@ def _fit_one(
     if not invariances:
         return model
     return add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
+
+
+def _share_rows(
+    models: list[Any],
+    rows: Any,
+    settings: Settings,
+    streams: list[np.random.Generator],
+    invariances: list,
+) -> list[Any]:
+    """The models of all classes, whose unlabelled rows have exactly one class, and their virtual points."""
+    views = [rows.tasks(ClassSigns(c), model.noise) for c, model in enumerate(models)]
+    blocks = {t: [view.all_blocks[t] for view in views] for t in range(rows.n_tasks)}
+    numbers = dict(enumerate(rows.block_rows))
+    models, heard = exclude_each_other(models, blocks, numbers, [0.0] * len(models))
+    if not invariances:
+        return models
+    settings = replace(settings, draft=False)
+    every = [LocalTasks([heard[t][c] for t in heard], rows.block_rows) for c in range(len(models))]
+    return [
+        add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
+        for model, tasks, rng in zip(models, every, streams, strict=True)
+    ]

@@ -25,19 +25,24 @@ and, as the evidence does not change when the basis is rotated, d/dK_dd = -1/2 c
 with d/dPhi Phi^T = m m^T - I + P^-1 - 2 Phi diag(rho) Phi^T.
 
 White noise of the kernel is not part of the function: it is absorbed into the noise model.
+
+Noise that is not log-concave has several fixed points. Rows with a label settle first and the others join
+them: were all to move at once, rows without a label would take the side of the prior mean (with one class in
+ten that of the many) before a label has spoken, and stay there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import TaskPosterior, prior_only
-from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.inference.row_ep import Marginals, RowSites, Swept, sweep_rows
 from gleangp.kernels import (
     has_white,
     kernel_columns,
@@ -93,6 +98,55 @@ class Evidence:
     row_grad: Callable[[], FloatArray]  # (n, p) in the rows, likewise
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Projection:
+    """Rows as the basis sees them."""
+
+    Z: FloatArray  # (d, p)
+    chol: FloatArray  # (d, d) lower factor of K_dd
+    jitter: float
+    Phi: FloatArray  # (d, n)
+    unexplained: FloatArray  # (n,)
+    white: FloatArray | float  # variance of white noise
+
+    def sweep(self, block: Block, start: RowSites | None = None, **how: Any) -> Swept:
+        """Expectation propagation over the rows, whose targets and noise `block` has."""
+        if start is None and not block.noise.log_concave:
+            start = self.labelled_first(block)
+        return sweep_rows(block, _marginals_on(self.Phi), self.unexplained + self.white, start, **how)
+
+    def labelled_first(self, block: Block) -> RowSites:
+        """Sites to start from: those of the labelled rows without the others, which are silent."""
+        labelled = np.flatnonzero(block.noise.is_labeled(block.y))
+        precision, shift = np.zeros(len(block)), np.zeros(len(block))
+        if len(labelled):
+            spread = (self.unexplained + self.white)[labelled]
+            alone = sweep_rows(block.at(labelled), _marginals_on(self.Phi[:, labelled]), spread).sites
+            precision[labelled], shift[labelled] = alone.precision, alone.shift
+        return RowSites(precision, shift)
+
+    def posterior(self, q: Coefficients) -> TaskPosterior:
+        """What prediction needs."""
+        if len(self.Z) == 0:
+            return prior_only(self.Z.shape[1])
+        weights = solve_lower(self.chol, q.mean, transposed=True)
+        return TaskPosterior(self.Z, weights, self.chol, q.inner, self.jitter)
+
+
+def project(kernel, X: FloatArray, Z: FloatArray) -> Projection:
+    """The rows X (n, p) on the basis Z (d, p), which may be empty. O(n d^2)."""
+    chol, jitter, Phi = np.zeros((0, 0)), 0.0, np.zeros((0, len(X)))
+    if len(Z):
+        chol, jitter = factor_basis(kernel, Z)
+        Phi = solve_lower(chol, kernel_columns(kernel, Z, X))
+    return _projection(kernel, X, Z, chol, jitter, Phi)
+
+
+def _projection(kernel, X, Z, chol, jitter, Phi) -> Projection:
+    unexplained = np.maximum(signal_diag(kernel, X) - np.einsum("dn,dn->n", Phi, Phi), 0.0)
+    return Projection(Z, chol, jitter, Phi, unexplained, white_diag(kernel, X) if has_white(kernel) else 0.0)
+
+
 def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
     """Lower factor of K_dd without white noise but with the nugget; and the jitter beyond it."""
     K = kernel_columns(kernel, Z, Z)
@@ -101,32 +155,21 @@ def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
 
 
 def fit_projection(
-    kernel, block: Block, Z: FloatArray, start: RowSites | None = None
+    kernel, block: Block, Z: FloatArray, start: RowSites | None = None, *, draft: bool = False
 ) -> tuple[TaskPosterior, float, RowSites]:
     """Posterior of a block on the basis Z (d, p), the log evidence, and the sites of all rows. O(n d^2).
 
-    Without basis points the posterior is the prior.
+    Without basis points the posterior is the prior. Sites of a `draft` are those after one sweep.
     """
-    if len(Z) == 0:
-        settled = _settle_without_basis(kernel, block)
-        return prior_only(Z.shape[1]), settled.evidence, settled.sites
-    chol, jitter = factor_basis(kernel, Z)
-    Phi = solve_lower(chol, kernel_columns(kernel, Z, block.X))
-    settled = _settle(kernel, block, Phi, start)
-    weights = solve_lower(chol, settled.q.mean, transposed=True)
-    posterior = TaskPosterior(Z, weights, chol, settled.q.inner, jitter)
-    return posterior, settled.evidence, settled.sites
+    projection = project(kernel, block.X, Z)
+    settled = _settle(block, projection, start, draft)
+    return projection.posterior(settled.q), settled.evidence, settled.sites
 
 
 def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
     """sum of unexplained_n / (2 variance_n): what the collapsed bound charges for a small basis."""
-    unexplained = signal_diag(kernel, block.X)
-    if len(Z):
-        chol, _ = factor_basis(kernel, Z)
-        Phi = solve_lower(chol, kernel_columns(kernel, Z, block.X))
-        unexplained = np.maximum(unexplained - np.einsum("dn,dn->n", Phi, Phi), 0.0)
-    variance = block.noise.variance + (white_diag(kernel, block.X) if has_white(kernel) else 0.0)
-    return float(np.sum(0.5 * unexplained / variance))
+    seen = project(kernel, block.X, Z)
+    return float(np.sum(0.5 * seen.unexplained / (block.noise.variance + seen.white)))
 
 
 def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | None = None) -> Evidence:
@@ -136,10 +179,10 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
     K_dd = linearize(kernel, Z, Z)
     C = np.array(K_dd.value, order="F")
     C.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(C))
-    chol, _ = cholesky(C)
+    chol, jitter = cholesky(C)
     K_dn = linearize(kernel, Z, block.X)
     Phi = solve_lower(chol, K_dn.value)
-    settled = _settle(kernel, block, Phi, start)
+    settled = _settle(block, _projection(kernel, block.X, Z, chol, jitter, Phi), start)
 
     m, sites = settled.q.mean, settled.sites
     P_inv = inverse_from_cholesky(settled.q.inner)
@@ -180,7 +223,7 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
 
 
 def _evidence_without_basis(kernel, block: Block, Z: FloatArray) -> Evidence:
-    settled = _settle_without_basis(kernel, block)
+    settled = _settle(block, project(kernel, block.X, Z), None)
     diag = linearize_diag(kernel, block.X)
     return Evidence(
         settled.evidence,
@@ -216,18 +259,10 @@ def _coefficients(Phi: FloatArray, sites: RowSites) -> Coefficients:
     return Coefficients(solve_cholesky(inner, Phi @ sites.shift), inner)
 
 
-def _settle(kernel, block: Block, Phi: FloatArray, start: RowSites | None) -> Settled:
-    explained = np.einsum("dn,dn->n", Phi, Phi)
-    unexplained = np.maximum(signal_diag(kernel, block.X) - explained, 0.0)
-    white = white_diag(kernel, block.X) if has_white(kernel) else 0.0
+def _settle(block: Block, seen: Projection, start: RowSites | None, draft: bool = False) -> Settled:
     if block.noise.precision_depends_on_mean:
-        return _propagate(block, Phi, unexplained + white, start)
-    return _collapse(block, Phi, unexplained, white)
-
-
-def _settle_without_basis(kernel, block: Block) -> Settled:
-    """A task that got no active point: nothing is explained, and every row speaks for itself."""
-    return _settle(kernel, block, np.zeros((0, len(block))), None)
+        return _propagate(block, seen, start, {"max_sweeps": 1} if draft else {})
+    return _collapse(block, seen.Phi, seen.unexplained, seen.white)
 
 
 def _collapse(block: Block, Phi, unexplained, white) -> Settled:
@@ -260,15 +295,18 @@ def _collapse(block: Block, Phi, unexplained, white) -> Settled:
     return Settled(sites, q, float(evidence), -0.5 * precision, d_white, grads, True)
 
 
-def _propagate(block: Block, Phi, spread, start: RowSites | None) -> Settled:
-    """Expectation propagation, all sites at once; `spread` (n,) is the variance of e_n and white noise."""
+def _propagate(block: Block, seen: Projection, start: RowSites | None, how: dict[str, int]) -> Settled:
+    """Expectation propagation, all sites at once."""
+    swept = seen.sweep(block, start, **how)
+    d_spread = 0.5 * (swept.g * swept.g - swept.nu)
+    grads = block.noise.log_partition_grad(block.y, swept.cavity_mean, swept.cavity_var)
+    return Settled(swept.sites, swept.marginals.state, swept.evidence, d_spread, d_spread, grads, False)
 
+
+def _marginals_on(Phi: FloatArray) -> Callable[[RowSites], Marginals]:
     def marginals(sites: RowSites) -> Marginals:
         q = _coefficients(Phi, sites)
         w = solve_lower(q.inner, Phi)
         return Marginals(q.mean @ Phi, np.einsum("dn,dn->n", w, w), log_determinant(q.inner), q)
 
-    swept = sweep_rows(block, marginals, spread, start)
-    d_spread = 0.5 * (swept.g * swept.g - swept.nu)
-    grads = block.noise.log_partition_grad(block.y, swept.cavity_mean, swept.cavity_var)
-    return Settled(swept.sites, swept.marginals.state, swept.evidence, d_spread, d_spread, grads, False)
+    return marginals

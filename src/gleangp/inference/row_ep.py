@@ -69,6 +69,7 @@ def sweep_rows(
     start: RowSites | None = None,
     *,
     tol: float = _TOLERANCE,
+    max_sweeps: int = _MAX_SWEEPS,
 ) -> Swept:
     """Move all sites until the evidence settles; `spread` is variance of a row that no other row shares.
 
@@ -78,7 +79,7 @@ def sweep_rows(
     n = len(block)
     sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
     step, last_move, last_evidence = 1.0, None, np.inf
-    for sweep in range(_MAX_SWEEPS):
+    for sweep in range(max_sweeps):
         now = marginals(sites)
         # What is left of a marginal without its own site; never quite nothing, whatever rounding says.
         left = np.maximum(1.0 - sites.precision * now.var, 1e-12)

@@ -78,7 +78,9 @@ def fit_blocks(
         if settings.posterior == "projected" and not _exact_block(block, active):
             first = None if start is None else start[t]
             basis = _basis(kernel, block, kept.X, settings)
-            posterior, value, rows_sites = fit_projection(kernel, block, basis, first)
+            posterior, value, rows_sites = fit_projection(
+                kernel, block, basis, first, draft=settings.draft
+            )
             precision = rows_sites.precision[active]
             mean = np.divide(
                 rows_sites.shift[active], precision, out=np.zeros(len(active)), where=precision > 0

@@ -40,8 +40,9 @@ class NullCategory:
     ----------
     bias : float or ndarray of shape (n,)
         Offset added to the latent function.
-    gamma_minus, gamma_plus : float
-        Probability that a row of class -1, +1 is unlabelled.
+    gamma_minus, gamma_plus : float or ndarray of shape (n,)
+        Probability that a row of class -1, +1 is unlabelled. One per row, up to a common factor, where other
+        classes have a say in it (`inference.exclusive`).
     width : float
         Width of the null category. The paper fixes it to one: it trades off against the scale of
         the kernel.
@@ -64,8 +65,8 @@ class NullCategory:
     """
 
     bias: Floats = 0.0
-    gamma_minus: float = 0.5
-    gamma_plus: float = 0.5
+    gamma_minus: Floats = 0.5
+    gamma_plus: Floats = 0.5
     width: float = 1.0
     variance: Floats = _STEP_VARIANCE
 
@@ -131,9 +132,14 @@ class NullCategory:
 
         Whether labels are missing does not matter to the class, so the gammas do not enter.
         """
-        minus, plus = (log_ndtr(u) for u in self._arguments(mean, var))
+        minus, plus = self.log_sides(mean, var)
         total = np.logaddexp(minus, plus)
         return minus - total, plus - total
+
+    def log_sides(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """log of the probabilities that f ~ N(mean, var) is below and above the null category."""
+        minus, plus = self._arguments(mean, var)
+        return log_ndtr(minus), log_ndtr(plus)
 
     def margin(self, mean: Floats, var: Floats) -> FloatArray:
         """Distance from the boundary in predictive deviations; positive for +1."""
@@ -173,7 +179,7 @@ class NullCategory:
         )
 
     @staticmethod
-    def _gamma_grad(y: Floats, log_z: FloatArray, side: "_Side", gamma: float, label: int) -> FloatArray:
+    def _gamma_grad(y: Floats, log_z: FloatArray, side: "_Side", gamma: Floats, label: int) -> FloatArray:
         missing, is_label = np.equal(y, 0), np.equal(y, label)
         if_missing = np.exp(np.where(missing, side.log_phi - log_z, -np.inf))
         return np.where(is_label, -1.0 / (1.0 - gamma), if_missing)

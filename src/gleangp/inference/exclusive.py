@@ -1,0 +1,171 @@
+"""Classes that exclude each other: a row without a label belongs to exactly one of them.
+
+One null category a class, each class against the rest (Lawrence, Platt & Jordan 2005, section 4), leaves rows
+that no class wants: far from labelled rows every one of ten functions is below its null category. The
+noise model here joins the functions f_c of all C classes at a row without a label,
+
+    p(no label | f) = sum_c gamma_c [f_c above] prod_{k != c} [f_k below],
+
+with "above" and "below" the sides of the null category: one class has the row, and none is in between. It is
+our extension of the paper, and the model under which the classifier's probabilities are formed ("given
+that exactly one fires").
+
+Expectation propagation needs, for one class, the sum over what the others may be. With cavities that are
+independent and P_c^+, P_c^- the probabilities of the sides,
+
+    p(no label | f_c) ~ A_c [f_c above] + B_c [f_c below],
+    A_c = gamma_c prod_{k != c} P_k^-        nobody else has it,
+    B_c = sum_{k != c} gamma_k P_k^+ prod_{j != k, c} P_j^-        one other has it,
+
+which is the null category of the class with gammas of its own for every row. So the classes take turns:
+each moves its sites under what the others say of the rows at the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from gleangp._typing import FloatArray
+from gleangp.inference.block import Block
+from gleangp.inference.posterior import TaskPosterior
+from gleangp.inference.projected import Projection, project
+from gleangp.inference.row_ep import RowSites, Swept
+
+_MAX_ROUNDS = 12
+_SWEEPS = 2  # of a class in its turn
+_FULL_STEPS = 4.0  # rounds after which messages are damped
+_SETTLED = 1e-3  # mean change of the probability of a row's class in a round at which it is the last
+_ENTRIES = 120_000_000  # of all projections together that are kept: about 1 GB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExclusiveClass:
+    """One of the classes, settled with the others."""
+
+    posterior: TaskPosterior
+    sites: RowSites
+    block: Block  # with what the others say of every row, as gammas
+    evidence: float  # its part: the parts of all classes sum to the joint log evidence
+
+
+def settle_exclusive(
+    kernels: Sequence, blocks: Sequence[Block], bases: Sequence[FloatArray]
+) -> list[ExclusiveClass]:
+    """Posteriors of all classes over the same rows, of which the unlabelled ones have exactly one class.
+
+    Parameters
+    ----------
+    kernels : sequence of C Kernel
+        Of the classes.
+    blocks : sequence of C Block
+        The same rows; targets +1 (the class), -1 (another) and 0 (no label) and `NullCategory` noise, whose
+        `gamma_plus` is the probability that a row of the class has no label.
+    bases : sequence of C ndarray of shape (d, p)
+        Basis points.
+
+    Returns
+    -------
+    list of C ExclusiveClass
+    """
+    n_classes, n = len(blocks), len(blocks[0])
+    free = ~blocks[0].noise.is_labeled(blocks[0].y)
+    views = _Views(kernels, blocks, bases)
+    log_minus, log_plus = np.zeros((n_classes, n)), np.zeros((n_classes, n))
+    sites: list[RowSites] = []
+    for c, block in enumerate(blocks):  # labelled rows speak first; the others hear them
+        seen = views[c]
+        start = seen.labelled_first(block)
+        log_minus[c], log_plus[c] = _sides(block, seen.sweep(block, start, max_sweeps=1))
+        sites.append(start)
+    odds = _odds_from_others(blocks, log_minus, log_plus)
+    owner = _owners(blocks, log_minus, log_plus)
+    for round_ in range(_MAX_ROUNDS):
+        step = min(1.0, _FULL_STEPS / (round_ + 1.0))
+        for c, block in enumerate(blocks):
+            odds[c] += step * (_odds_from_others(blocks, log_minus, log_plus)[c] - odds[c])
+            swept = views[c].sweep(_hearing(block, odds[c], free), sites[c], max_sweeps=_SWEEPS)
+            sites[c] = swept.sites
+            log_minus[c], log_plus[c] = _sides(block, swept)
+        last, owner = owner, _owners(blocks, log_minus, log_plus)
+        if 0.5 * np.sum(np.abs(owner - last)[:, free]) <= _SETTLED * np.sum(free):
+            break
+    settled = []
+    for c, block in enumerate(blocks):
+        heard = _hearing(block, odds[c], free)
+        seen = views[c]
+        swept = seen.sweep(heard, sites[c])
+        log_minus[c], log_plus[c] = _sides(block, swept)
+        settled.append((heard, swept, seen.posterior(swept.marginals.state)))
+    shared = np.sum(_log_partition(blocks, log_minus, log_plus)[free]) / n_classes
+    return [
+        ExclusiveClass(posterior, swept.sites, heard, swept.evidence - _counted(heard, swept) + shared)
+        for heard, swept, posterior in settled
+    ]
+
+
+class _Views:
+    """The rows on the basis of every class: kept, or made again each time where they are too many."""
+
+    def __init__(self, kernels, blocks, bases):
+        self._parts = [(k, b.X, Z) for k, b, Z in zip(kernels, blocks, bases, strict=True)]
+        self._kept: dict[int, Projection] = {}
+        self._keep = sum(len(X) * len(Z) for _, X, Z in self._parts) <= _ENTRIES
+
+    def __getitem__(self, c: int) -> Projection:
+        seen = self._kept.get(c) or project(*self._parts[c])
+        if self._keep:
+            self._kept[c] = seen
+        return seen
+
+
+def _hearing(block: Block, odds: FloatArray, free: np.ndarray) -> Block:
+    """The block with what the others say of its unlabelled rows; only the odds of the gammas matter."""
+    noise = block.noise
+    plus = np.where(free, expit(odds), noise.gamma_plus)
+    minus = np.where(free, expit(-odds), noise.gamma_minus)
+    return replace(block, noise=replace(noise, gamma_minus=minus, gamma_plus=plus))
+
+
+def _sides(block: Block, swept: Swept) -> tuple[FloatArray, FloatArray]:
+    return block.noise.log_sides(swept.cavity_mean, swept.cavity_var)
+
+
+def _weights(blocks, log_minus, log_plus) -> FloatArray:
+    """(C, n) log of gamma_c P_c^+ / P_c^-."""
+    gammas = np.array([b.noise.gamma_plus for b in blocks], dtype=np.float64)
+    return np.log(gammas)[:, None] + log_plus - log_minus
+
+
+def _odds_from_others(blocks, log_minus, log_plus) -> FloatArray:
+    """(C, n) log of A_c / B_c."""
+    weights = _weights(blocks, log_minus, log_plus)
+    others = [np.logaddexp.reduce(np.delete(weights, c, axis=0), axis=0) for c in range(len(weights))]
+    gammas = np.array([b.noise.gamma_plus for b in blocks], dtype=np.float64)
+    return np.log(gammas)[:, None] - np.array(others)
+
+
+def _log_partition(blocks, log_minus, log_plus) -> FloatArray:
+    """(n,) log of the probability that a row has exactly one class, and no label."""
+    weights = _weights(blocks, log_minus, log_plus)
+    return np.sum(log_minus, axis=0) + np.logaddexp.reduce(weights, axis=0)
+
+
+def _owners(blocks, log_minus, log_plus) -> FloatArray:
+    """(C, n) probability of every class of a row, given that it has exactly one."""
+    weights = _weights(blocks, log_minus, log_plus)
+    return np.exp(weights - np.logaddexp.reduce(weights, axis=0))
+
+
+def _counted(heard: Block, swept: Swept) -> float:
+    """What the evidence of one class has for things that the classes share.
+
+    That is log_z of the rows without a label, and that rows of other classes have theirs.
+    """
+    log_z = heard.noise.log_partition(heard.y, swept.cavity_mean, swept.cavity_var)[0]
+    free, others = heard.y == 0.0, heard.y < 0.0
+    labelled = np.broadcast_to(np.log1p(-heard.noise.gamma_minus * others), heard.y.shape)
+    return float(np.sum(log_z[free]) + np.sum(labelled[others]))
