@@ -89,6 +89,7 @@ def test_quick_and_methods(tmp_path):
     """The quick form has its own runs and settings; methods can be picked."""
     assert units_of(toy.make(), Plan(tmp_path, quick=True)) == [("2", 0, m) for m in "abc"]
     assert units_of(toy.make(), Plan(tmp_path, n_runs=1, methods=("b",))) == [("1", 0, "b"), ("2", 0, "b")]
+    assert units_of(toy.make(), Plan(tmp_path, n_runs=1, settings=("2",))) == [("2", 0, m) for m in "abc"]
 
 
 def test_settings_without_chance_run_once(tmp_path):

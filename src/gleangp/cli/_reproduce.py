@@ -17,6 +17,7 @@ Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Jobs = Annotated[int, typer.Option(help="Processes.")]
 IsQuick = Annotated[bool, typer.Option("--quick", help="A reduced form of each, about a minute.")]
 Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method; may be repeated.")]
+Settings = Annotated[list[str] | None, typer.Option("--setting", help="Only this setting; may be repeated.")]
 
 
 def reproduce(
@@ -27,6 +28,7 @@ def reproduce(
     jobs: Jobs = 1,
     quick: IsQuick = False,
     method: Methods = None,
+    setting: Settings = None,
 ) -> None:
     """Measure the tables and figures of the papers again; a page puts our numbers beside the printed ones.
 
@@ -42,17 +44,21 @@ def reproduce(
     wanted = list(dict.fromkeys(known if "all" in names else names))
     experiments = [load_experiment(name) for name in wanted]
 
+    import matplotlib  # noqa: F401  before the work: is it there?
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gleangp.reproduce.output import write_results
     from gleangp.reproduce.runner import Plan, collect, run_experiment, units_of
 
-    methods = tuple(method) if method else None
-    plan = Plan(output, n_runs=runs, seed=seed, n_jobs=jobs, quick=quick, methods=methods)
+    methods, settings = (tuple(given) if given else None for given in (method, setting))
+    plan = Plan(output, n_runs=runs, seed=seed, n_jobs=jobs, quick=quick, methods=methods, settings=settings)
     total = sum(len(units_of(e, plan)) for e in experiments)
     if total == 0:
-        raise ValueError(f"no experiment of {wanted} has a method of {list(methods or ())}.")
+        raise ValueError(
+            f"no experiment of {wanted} has a method of {list(methods or ())} "
+            f"and a setting of {list(settings or ())}; the page of a run shows their names."
+        )
     results: dict[str, Results] = {}
     pictures: dict[str, dict[str, str]] = {}
     for name in known:  # what earlier runs left in the folder stays on the page

@@ -35,6 +35,7 @@ class Plan:
     n_jobs: int = 1
     quick: bool = False
     methods: tuple[str, ...] | None = None  # None: all
+    settings: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def collect(experiment: Experiment, plan: Plan) -> Results:
     options = _options(experiment, plan)
     folder = plan.output / "records" / experiment.name
     runs = [content["run"] for content in records.read_all(folder) if "run" in content]
-    everything = replace(plan, n_runs=1 + max(runs, default=-1), methods=None)
+    everything = replace(plan, n_runs=1 + max(runs, default=-1), methods=None, settings=None)
     kept = []
     for unit in units_of(experiment, everything):
         content = records.read(folder, _configuration(experiment, plan, options, unit))
@@ -104,6 +105,8 @@ def units_of(experiment: Experiment, plan: Plan) -> list[Unit]:
     settings, methods = experiment.settings, [m.name for m in experiment.methods]
     if plan.quick and experiment.quick.settings is not None:
         settings = experiment.quick.settings
+    if plan.settings is not None:
+        settings = tuple(s for s in settings if s in plan.settings)
     if plan.methods is not None:
         methods = [m for m in methods if m in plan.methods]
     elif plan.quick and experiment.quick.methods is not None:
