@@ -22,8 +22,8 @@ from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import series
 
 N_SPEAKERS = 15
-SIZES = ("50", "100", "200", "400")
-ERROR, TIME = "error %", "learning seconds"
+SIZES = ("100", "200", "400")
+ERROR, DETECTORS, TIME = "error %", "error of detectors %", "learning seconds"
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,11 @@ def sparse_method(
         model.fit(data.X, data.y, tasks=tasks)
         seconds = time.process_time() - start
         model.add_task(data.X_few, data.y_few, task=99)
-        found = model.predict(data.X_test, tasks=np.full(len(data.X_test), 99))
-        return Outcome({ERROR: 100.0 * float(np.mean(found != data.y_test)), TIME: seconds})
+        margins = model.decision_function(data.X_test, tasks=np.full(len(data.X_test), 99))
+        wrong = model.classes_[margins.argmax(axis=1)] != data.y_test
+        missed = (margins > 0) != (data.y_test[:, None] == model.classes_)
+        percent = {ERROR: 100.0 * float(np.mean(wrong)), DETECTORS: 100.0 * float(np.mean(missed))}
+        return Outcome({**percent, TIME: seconds})
 
     kind = "all speakers as one task: " if one_task else ""
     return Method(name, run, role, kind + " ".join(repr(make(100)).replace("100", "d").split()))
@@ -137,19 +140,22 @@ EXPERIMENT = Experiment(
     shows="Speakers as tasks: kernels of eleven vowels learnt on 14 speakers, one more from 11 examples.",
     problem=problem,
     methods=METHODS,
-    columns=(Column(ERROR, -1, 1), Column(TIME, -1, 1)),
+    columns=(Column(ERROR, -1, 1), Column(DETECTORS, -1, 1), Column(TIME, -1, 1)),
     n_runs=15,
     settings=SIZES,
     setting_name="active points",
     same_problem=True,
     paper={("400", "MT-IVM", ERROR): Printed(10.0)},
     options={"n_vowels": 11},
-    quick=Quick(n_runs=1, settings=("50",), options={"n_vowels": 4}),
+    quick=Quick(n_runs=1, settings=("100",), options={"n_vowels": 4}),
     draw=draw,
+    version=2,
     notes=(
         "The paper prints a plot: MT-IVM converges to about 10 % and is roughly ten times faster to it than "
         "the IVM of one task. Each speaker is held out once; error of the eleven classes, the largest "
         "decision value wins. Inputs are standardised.",
-        "The active points are those of each vowel's detector over all speakers.",
+        "The active points are those of each vowel's detector over all speakers. The paper does not say "
+        "whether its error is that of the eleven classes or of the detectors, of which one that never fires "
+        "errs in 9.1 %; it is compared with the former.",
     ),
 )
