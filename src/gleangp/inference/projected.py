@@ -43,6 +43,7 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import TaskPosterior, prior_only
 from gleangp.inference.row_ep import Marginals, RowSites, Swept, sweep_rows
+from gleangp.inference.sliced_projection import SlicedRows, needs_slices, settle_in_slices
 from gleangp.kernels import (
     has_white,
     kernel_columns,
@@ -161,6 +162,11 @@ def fit_projection(
 
     Without basis points the posterior is the prior. Sites of a `draft` are those after one sweep.
     """
+    if needs_slices(len(block), len(Z)) and not draft:
+        chol, jitter = factor_basis(kernel, Z)
+        inner, mean, evidence, sites = settle_in_slices(kernel, block, Z, chol, start)
+        weights = solve_lower(chol, mean, transposed=True)
+        return TaskPosterior(Z, weights, chol, inner, jitter), evidence, sites
     projection = project(kernel, block.X, Z)
     settled = _settle(block, projection, start, draft)
     return projection.posterior(settled.q), settled.evidence, settled.sites
@@ -168,6 +174,10 @@ def fit_projection(
 
 def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
     """sum of unexplained_n / (2 variance_n): what the collapsed bound charges for a small basis."""
+    if needs_slices(len(block), len(Z)):
+        unexplained = SlicedRows(kernel, block, Z, factor_basis(kernel, Z)[0]).unexplained()
+        white = white_diag(kernel, block.X) if has_white(kernel) else 0.0
+        return float(np.sum(0.5 * unexplained / (block.noise.variance + white)))
     seen = project(kernel, block.X, Z)
     return float(np.sum(0.5 * seen.unexplained / (block.noise.variance + seen.white)))
 

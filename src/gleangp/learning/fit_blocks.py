@@ -18,6 +18,7 @@ from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence
 from gleangp.learning.settings import Settings
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
+from gleangp.selection.two_rounds import needs_two_rounds, select_in_two_rounds
 
 _TIGHT = 0.1  # nats per row that a basis may leave unexplained and yet stay where it is
 _MOVE_WORK = 1e9  # n d^2 up to which a loose basis is moved: some seconds
@@ -28,9 +29,13 @@ def choose_points(kernel, blocks: list[Block], settings: Settings, seed: int) ->
     n_rows = sum(len(b) for b in blocks)
     if all(keeps_all(b.noise, n_rows, settings) for b in blocks):
         return keep_everything(kernel, blocks)
-    return settings.selector.select(
-        kernel, blocks, settings.n_active, rng=np.random.default_rng(seed), n_jobs=settings.n_jobs
-    )
+    selector, rng = settings.selector, np.random.default_rng(seed)
+    alone = len(blocks) == 1 and getattr(selector, "task_by_task", False)
+    if alone and needs_two_rounds(n_rows, settings.n_active):
+        return select_in_two_rounds(
+            selector, kernel, blocks[0], settings.n_active, rng=rng, n_jobs=settings.n_jobs
+        )
+    return selector.select(kernel, blocks, settings.n_active, rng=rng, n_jobs=settings.n_jobs)
 
 
 def keeps_all(noise, n_rows: int, settings: Settings) -> bool:

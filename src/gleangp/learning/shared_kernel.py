@@ -30,6 +30,9 @@ from gleangp.selection.selectors import RandomSelector
 # more rows than leave room for four tasks.
 _FIRST_PART = 400
 _SECOND_PART = 800
+# With more rows than the first number, parameters are learnt on as many random ones as the second says: their
+# error is then far below what any prediction notices.
+_MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
 _LITTLE = 10.0
 
 
@@ -89,7 +92,10 @@ def learn_shared_kernel(
             if settings.progress(_stage(f"{part} rows", tasks, settings), 0, None):
                 break
             parameters = _learn_on_part(parameters, tasks, part, settings, rng, start)
-        return _climb(parameters, tasks, settings, seed, rng, start)
+        if sum(tasks.sizes) > _MOST_LEARNT_ON and start is None:
+            return _climb_on_part(parameters, tasks, settings, seed, rng)
+        parameters, selection, course, start = _climb(parameters, tasks, settings, seed, rng, start)
+        return _finish(parameters, tasks, selection, settings, seed, course, start)
     return _alternate(parameters, tasks, settings, seed, rng)
 
 
@@ -110,11 +116,12 @@ def _stage(name: str, tasks: TaskStore, settings: Settings, selection: Selection
     return Stage(name, settings.max_iter * (1 + settings.n_restarts), len(tasks.sizes), n_active)
 
 
-def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None) -> SharedKernelFit:
+def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None):
     """Rounds whose evidence is that of all rows, so that it can only rise.
 
     A new selection is taken only if it raises the evidence at the parameters learnt so far. Where the
-    basis is too small for the bound to guide, the parameters learnt exactly on a part are kept.
+    basis is too small for the bound to guide, the parameters learnt exactly on a part are kept. Gives the
+    parameters, the selection, the course, and the sites to start from.
     """
     n_rows = sum(tasks.sizes)
     value, change, selection, n_rounds, settled = -np.inf, np.inf, None, 0, False
@@ -123,14 +130,14 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None) -> Sha
         candidate = tasks.choose(parameters.kernel, settings, seed)
         evidence = tasks.evidence(parameters.kernel, candidate, settings, start)
         if n_rounds == 0 and evidence.slack(parameters.kernel) > _allowed_slack(parameters) * n_rows:
-            return _finish(parameters, tasks, candidate, settings, seed, _Course(1, True, 0.0), start)
+            return parameters, candidate, _Course(1, True, 0.0), start
         if n_rounds > 0 and not _value_at(parameters, evidence) > value + settings.tol * n_rows:
             settled = True
             break
         stage = _stage(f"round {n_rounds + 1}", tasks, settings, candidate)
         if settings.progress(stage, 0, value if n_rounds else None):
             if n_rounds == 0:
-                return _finish(parameters, tasks, candidate, settings, seed, _UNTAUGHT, start)
+                return parameters, candidate, _UNTAUGHT, start
             break
         n_rounds += 1
         selection = candidate
@@ -143,8 +150,7 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None) -> Sha
         settled = optimum.converged and evidence.is_exact
     # Rounds that ran out while each still gained a little are not worth a warning.
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
-    course = _Course(n_rounds, settled and optimum.converged, change)
-    return _finish(parameters, tasks, selection, settings, seed, course, start)
+    return parameters, selection, _Course(n_rounds, settled and optimum.converged, change), start
 
 
 def _allowed_slack(parameters) -> float:
@@ -154,6 +160,18 @@ def _allowed_slack(parameters) -> float:
     rows cost about q / (2 m) nats a row on new ones; a bound that is looser than that has nothing to add.
     """
     return 0.5 * len(parameters.start()) / _SECOND_PART
+
+
+def _climb_on_part(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKernelFit:
+    """Rounds on a random part of very many rows; then all rows, with what was learnt."""
+    part = LocalTasks(_with_noise(tasks, parameters).take(_some_rows(tasks, _LARGE_PART, rng)))
+    share = sum(part.sizes) / sum(tasks.sizes)
+    n_active = settings.n_active if len(tasks.sizes) == 1 else max(1, round(share * settings.n_active))
+    if is_exact(tasks.noise, tasks.sizes, settings):
+        n_active = sum(part.sizes)
+    fewer = replace(settings, n_active=min(n_active, sum(part.sizes)))
+    parameters, _, course, _ = _climb(parameters, part, fewer, seed, rng)
+    return _finish(parameters, tasks, None, settings, seed, course)
 
 
 def _alternate(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKernelFit:

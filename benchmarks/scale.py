@@ -1,0 +1,249 @@
+"""Scale and growth: wall, CPU and peak memory of large fits, how cost grows, how near the machine's limits.
+
+    python benchmarks/scale.py machine            memory bandwidth and GEMM rate, hot loops as a share of them
+    python benchmarks/scale.py tasks [M n]        shared kernel, default 10 000 tasks x 100 rows
+    python benchmarks/scale.py rows [n]           one task, default 1 000 000 rows, 500 active points
+    python benchmarks/scale.py dask [M n]         the same fit in one process and on a LocalCluster
+    python benchmarks/scale.py two-rounds         what two rounds of selection lose
+    python benchmarks/scale.py growth [file.png]  exponents in rows, tasks, active points and features
+
+Every command prints one Markdown table. A fit runs in a process of its own, so that its peak memory is its
+own. Set OPENBLAS_NUM_THREADS=1 for numbers of one thread.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+
+
+def make_tasks(n_tasks, n_rows, p=4, seed=0):
+    """Tasks that share a kernel: sines along directions of their own, noise of a tenth."""
+    rng = np.random.default_rng(seed)
+    n = n_tasks * n_rows
+    X = rng.normal(size=(n, p))
+    codes = np.repeat(np.arange(n_tasks), n_rows)
+    direction = rng.normal(size=(n_tasks, p)) / np.sqrt(p)
+    y = np.sin(1.5 * np.einsum("np,np->n", X, direction[codes])) + 0.1 * rng.normal(size=n)
+    return X, y, codes
+
+
+def measured(function):
+    """Wall and CPU seconds of a call, peak memory of the process in GB, and what it returned."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = function()
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return time.perf_counter() - wall, time.process_time() - cpu, usage, result
+
+
+def alone(command, *arguments):
+    """What another process of this script reports."""
+    call = [sys.executable, __file__, command, *map(str, arguments)]
+    out = subprocess.run(call, check=True, capture_output=True, text=True).stdout
+    return json.loads(out.splitlines()[-1])
+
+
+def fit_tasks(n_tasks, n_rows, n_active, n_jobs):
+    """One fit of many tasks; printed as JSON."""
+    from gleangp import SparseGPRegressor
+
+    X, y, codes = make_tasks(n_tasks, n_rows)
+    model = SparseGPRegressor(n_active=n_active or None, n_jobs=n_jobs or None, random_state=0)
+    wall, cpu, peak, _ = measured(lambda: model.fit(X, y, tasks=codes))
+    some = np.arange(0, len(X), max(1, len(X) // 20_000))
+    rmse = float(np.sqrt(np.mean((model.predict(X[some], tasks=codes[some]) - y[some]) ** 2)))
+    print(json.dumps({"wall": wall, "cpu": cpu, "peak": peak, "rmse": rmse, "points": len(model.active_)}))
+
+
+def fit_rows(n_rows, n_active, p, n_jobs):
+    """One fit of one task; printed as JSON."""
+    from gleangp import SparseGPRegressor
+
+    X, y, _ = make_tasks(1, n_rows + 2000, p)
+    model = SparseGPRegressor(n_active=n_active, n_jobs=n_jobs or None, random_state=0)
+    wall, cpu, peak, _ = measured(lambda: model.fit(X[2000:], y[2000:]))
+    rmse = float(np.sqrt(np.mean((model.predict(X[:2000]) - y[:2000]) ** 2)))
+    print(json.dumps({"wall": wall, "cpu": cpu, "peak": peak, "rmse": rmse, "points": len(model.active_)}))
+
+
+def print_row(what, r):
+    print(f"| {what} | {r['wall']:.1f} | {r['cpu']:.1f} | {r['peak']:.2f} | {r['rmse']:.4f} |", flush=True)
+
+
+def table_head(*more):
+    names = ["what", "wall s", "CPU s", "peak GB", "RMSE", *more]
+    print("| " + " | ".join(names) + " |\n|" + "---|" * len(names), flush=True)
+
+
+def report_tasks(n_tasks=10_000, n_rows=100):
+    table_head()
+    for n_jobs in (0, 2):
+        label = f"{n_tasks} tasks x {n_rows} rows, all active, n_jobs={n_jobs or None}"
+        print_row(label, alone("fit-tasks", n_tasks, n_rows, 0, n_jobs))
+
+
+def report_rows(n_rows=1_000_000):
+    table_head()
+    print_row(f"{n_rows} rows x 4, 500 active", alone("fit-rows", n_rows, 500, 4, 0))
+
+
+def report_machine():
+    """The two limits, and the two hot loops as a share of them."""
+    from sklearn.gaussian_process.kernels import RBF
+
+    from gleangp.inference.block import Block
+    from gleangp.inference.posterior import gaussian_log_evidence
+    from gleangp.inference.projected import projected_evidence
+    from gleangp.noise import Gaussian
+    from gleangp.selection.criteria import EntropyReduction
+    from gleangp.selection.greedy import GreedyRun
+
+    def best(function, repeats=5):
+        times = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    A = np.random.default_rng(0).normal(size=(2000, 2000))
+    gemm = 2 * 2000**3 / best(lambda: A @ A)
+    M = np.ones((400, 50_000))
+    v = np.ones(400)
+    bandwidth = M.nbytes / best(lambda: v @ M)
+    print(f"GEMM {gemm / 1e9:.1f} GFLOP/s, reading {bandwidth / 1e9:.1f} GB/s (one thread)\n")
+    print("| loop | seconds | at the limit | ratio |\n|---|---|---|---|")
+    for n, d in ((10_000, 500), (100_000, 200)):
+        X, y, _ = make_tasks(1, n)
+        outputs = [(y, Gaussian(0.01))]
+        run = partial(GreedyRun, RBF(1.0), X, outputs, EntropyReduction())
+        seconds = best(lambda run=run, d=d: run().extend(d), 2)
+        limit = 8.0 * n * d * d / 2 / bandwidth  # every pick reads the factor so far
+        row = f"greedy selection, {d} of {n} rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f}"
+        print(f"| {row} |", flush=True)
+    X, y, _ = make_tasks(1, 20_000)
+    seconds = best(lambda: projected_evidence(RBF(1.0), Block(X, y, Gaussian(0.01)), X[:300]), 3)
+    limit = (2 * 2 * 20_000 * 300**2 + 2 * 20_000 * 300**2) / gemm  # a solve, a Gram matrix, a product
+    row = f"evidence and gradient, 300 of 20 000 rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f}"
+    print(f"| {row} |")
+    seconds = best(lambda: gaussian_log_evidence(RBF(1.0), X[:2000], y[:2000], 0.01), 3)
+    limit = 2000**3 / gemm  # a factorisation and an inverse: n^3 / 3 and 2 n^3 / 3
+    print(f"| exact evidence and gradient, 2000 rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f} |")
+
+
+def report_dask(n_tasks=1000, n_rows=1000):
+    """The same fit with two joblib processes and with two Dask workers."""
+    import tempfile
+
+    import dask.dataframe as dd
+    import pandas as pd
+    from distributed import Client, LocalCluster
+
+    import gleangp.dask
+    from gleangp import SparseGPRegressor
+
+    n_active = n_tasks * n_rows // 10
+    X, y, codes = make_tasks(n_tasks, n_rows)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    table_head()
+    here = SparseGPRegressor(n_active=n_active, n_jobs=2, random_state=0)
+    wall, cpu, peak, _ = measured(lambda: here.fit(frame, y, tasks=codes))
+    some = np.arange(0, len(X), len(X) // 20_000)
+    rmse = np.sqrt(np.mean((here.predict(frame.iloc[some], tasks=codes[some]) - y[some]) ** 2))
+    print_row(f"{n_tasks} x {n_rows}, one process, n_jobs=2", locals())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.parquet")
+        dd.from_pandas(frame.assign(task=codes, y=y), npartitions=8).to_parquet(path)
+        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
+        with LocalCluster(**options) as cluster, Client(cluster):
+            there = SparseGPRegressor(n_active=n_active, random_state=0)
+            ddf = dd.read_parquet(path)
+            one = wall
+            wall, cpu, peak, _ = measured(lambda: gleangp.dask.fit(there, ddf, target="y", task="task"))
+    print_row("the same on two Dask workers, from Parquet (CPU of the client)", locals())
+    same = np.array_equal(here.active_, there.active_)
+    print(f"\noverhead {100 * (wall / one - 1):.0f} %, same active points: {same}")
+
+
+def report_two_rounds():
+    """Entropy removed and nats left unexplained by two rounds, as a share of one selection over all rows."""
+    from sklearn.gaussian_process.kernels import RBF
+
+    from gleangp import EntropySelector, ResidualSelector
+    from gleangp.inference.block import Block
+    from gleangp.inference.projected import unexplained_nats
+    from gleangp.noise import Gaussian
+    from gleangp.selection import two_rounds
+
+    print("| features | selector | parts | gain, share of at once | unexplained, times at once | uniform |")
+    print("|---|---|---|---|---|---|")
+    for p in (2, 4, 8):
+        X, y, _ = make_tasks(1, 20_000, p)
+        kernel, block = RBF(np.sqrt(p)), Block(X, y, Gaussian(0.01))
+        for selector in (EntropySelector(), ResidualSelector()):
+            at_once = selector.select(kernel, [block], 200, rng=np.random.default_rng(0))
+            left = unexplained_nats(kernel, block, X[at_once.active[0]])
+            uniform = unexplained_nats(kernel, block, X[:200]) / left
+            for parts in (4, 16, 64):
+                two_rounds.MOST_ENTRIES = len(X) * 200 // parts
+                twice = two_rounds.select_in_two_rounds(
+                    selector, kernel, block, 200, rng=np.random.default_rng(0)
+                )
+                gain = twice.gain.sum() / at_once.gain.sum()
+                nats = unexplained_nats(kernel, block, X[twice.active[0]]) / left
+                name = type(selector).__name__
+                print(f"| {p} | {name} | {parts} | {gain:.4f} | {nats:.3f} | {uniform:.2f} |", flush=True)
+
+
+GROWTH = {
+    "rows n (d=200)": ("fit-rows", [(n, 200, 4, 0) for n in (1000, 4000, 16_000, 64_000, 256_000)], 0, 1.0),
+    "tasks M (50 rows)": ("fit-tasks", [(M, 50, 0, 0) for M in (10, 40, 160, 640, 2560)], 0, 1.0),
+    "active points d (n=20 000)": ("fit-rows", [(20_000, d, 4, 0) for d in (50, 200, 500, 1000, 2000)], 1, 2),
+    "features p (n=4000, d=200)": ("fit-rows", [(4000, 200, p, 0) for p in (2, 8, 32, 128, 500)], 2, 1.0),
+}
+
+
+def report_growth(picture=None):
+    """CPU seconds against size, with the exponent of the last three sizes and that of the theory."""
+    curves = {}
+    print("| grows with | sizes | CPU s | exponent, last three | theory |\n|---|---|---|---|---|")
+    for name, (command, runs, varied, theory) in GROWTH.items():
+        sizes = [run[varied] for run in runs]
+        seconds = [alone(command, *run)["cpu"] for run in runs]
+        slope = np.polyfit(np.log(sizes[-3:]), np.log(seconds[-3:]), 1)[0]
+        listed = ", ".join(f"{s:.2f}" for s in seconds)
+        print(f"| {name} | {sizes} | {listed} | {slope:.2f} | at most {theory:.0f} |", flush=True)
+        curves[name] = (sizes, seconds)
+    if picture:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot as plt
+
+        figure, axes = plt.subplots(1, len(curves), figsize=(4 * len(curves), 3.2), layout="constrained")
+        for ax, (name, (sizes, seconds)) in zip(axes, curves.items(), strict=True):
+            ax.loglog(sizes, seconds, "o-")
+            ax.set(xlabel=name, ylabel="CPU seconds of a fit")
+        figure.savefig(picture, dpi=110)
+
+
+COMMANDS = {
+    "machine": report_machine,
+    "tasks": report_tasks,
+    "rows": report_rows,
+    "dask": report_dask,
+    "two-rounds": report_two_rounds,
+    "growth": report_growth,
+    "fit-tasks": fit_tasks,
+    "fit-rows": fit_rows,
+}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(__doc__)
+    COMMANDS[sys.argv[1]](*(int(a) if a.isdigit() else a for a in sys.argv[2:]))

@@ -1,0 +1,112 @@
+"""The projection of a task with so many rows that rows x basis points do not fit in memory at once.
+
+The same model and the same numbers as `inference.projected`, but the whitened columns Phi = chol^-1 K_dn are
+made slice by slice and forgotten: memory is basis points x slice, and O(n) for what every row has of its own.
+Gaussian noise needs one pass over the rows. Expectation propagation needs two for every sweep: one for the
+precision of the coefficients, one for the marginals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.inference.block import Block
+from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
+from gleangp.linalg import cholesky, gram, log_determinant, solve_cholesky, solve_lower
+
+AT_ONCE = 30_000_000  # entries of Phi: 240 MB
+
+
+def needs_slices(n_rows: int, n_basis: int) -> bool:
+    """Whether Phi is too large to be held."""
+    return n_rows * n_basis > AT_ONCE
+
+
+def slices_of(n_rows: int, n_basis: int) -> Iterator[slice]:
+    """Slices of rows for which Phi can be held."""
+    step = max(1, AT_ONCE // max(1, 4 * n_basis))  # a few arrays of this size are in use at a time
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+class SlicedRows:
+    """Phi of a block on a basis, slice by slice."""
+
+    def __init__(self, kernel, block: Block, Z: FloatArray, chol: FloatArray):
+        self.kernel, self.X, self.Z, self.chol = kernel, block.X, Z, chol
+
+    def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
+        for rows in slices_of(len(self.X), len(self.Z)):
+            yield rows, solve_lower(self.chol, kernel_columns(self.kernel, self.Z, self.X[rows]))
+
+    def unexplained(self) -> FloatArray:
+        """(n,) prior variance that the basis does not express."""
+        left = signal_diag(self.kernel, self.X)
+        for rows, Phi in self:
+            left[rows] -= np.einsum("dn,dn->n", Phi, Phi)
+        return np.maximum(left, 0.0)
+
+    def coefficients(self, sites: RowSites) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Lower factor of the precision P, mean, and Phi shift."""
+        P, b = np.eye(len(self.Z)), np.zeros(len(self.Z))
+        for rows, Phi in self:
+            b += Phi @ sites.shift[rows]
+            P += gram(Phi * np.sqrt(sites.precision[rows]))
+        inner, _ = cholesky(P)
+        return inner, solve_cholesky(inner, b), b
+
+
+def settle_in_slices(
+    kernel, block: Block, Z: FloatArray, chol: FloatArray, start: RowSites | None
+) -> tuple[FloatArray, FloatArray, float, RowSites]:
+    """Factor of the precision and mean of the coefficients, evidence, and the sites of all rows."""
+    rows = SlicedRows(kernel, block, Z, chol)
+    white = white_diag(kernel, block.X) if has_white(kernel) else 0.0
+    if block.noise.precision_depends_on_mean:
+        return _propagate(rows, block, rows.unexplained() + white, start)
+    return _collapse(rows, block, white)
+
+
+def _collapse(slices: SlicedRows, block: Block, white) -> tuple[FloatArray, FloatArray, float, RowSites]:
+    """Gaussian noise: the collapsed bound of Titsias 2009, eq. 9, in one pass."""
+    n, d = len(block), len(slices.Z)
+    precision = np.broadcast_to(1.0 / (block.noise.variance + white), (n,))
+    residual = block.y - block.noise.bias
+    sites = RowSites(precision, precision * residual)
+    prior = signal_diag(slices.kernel, block.X)
+    P, b, left = np.eye(d), np.zeros(d), 0.0
+    for rows, Phi in slices:
+        b += Phi @ sites.shift[rows]
+        unexplained = np.maximum(prior[rows] - np.einsum("dn,dn->n", Phi, Phi), 0.0)
+        left += float(precision[rows] @ unexplained)
+        Phi *= np.sqrt(precision[rows])
+        P += gram(Phi)
+    inner, _ = cholesky(P)
+    mean = solve_cholesky(inner, b)
+    evidence = -0.5 * (
+        n * np.log(2.0 * np.pi)
+        - np.sum(np.log(precision))
+        + log_determinant(inner)
+        + residual @ sites.shift
+        - b @ mean
+        + left
+    )
+    return inner, mean, float(evidence), sites
+
+
+def _propagate(slices: SlicedRows, block: Block, spread, start: RowSites | None):
+    def marginals(sites: RowSites) -> Marginals:
+        inner, q, _ = slices.coefficients(sites)
+        mean, var = np.empty(len(block)), np.empty(len(block))
+        for rows, Phi in slices:
+            mean[rows] = q @ Phi
+            w = solve_lower(inner, Phi)
+            var[rows] = np.einsum("dn,dn->n", w, w)
+        return Marginals(mean, var, log_determinant(inner), (inner, q))
+
+    swept = sweep_rows(block, marginals, spread, start)
+    return *swept.marginals.state, swept.evidence, swept.sites
