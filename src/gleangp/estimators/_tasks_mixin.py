@@ -121,6 +121,7 @@ class TaskMixin:
                 validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
                 X, tasks = take_task_column(X, self.task)
                 X = check_array(X, dtype=np.float64, estimator=self, input_name="X")
+            X = np.ascontiguousarray(X)  # sums depend on the layout; results shall not
             if reset:
                 return X, *_encoded(tasks, len(X))
             self._check_same_kind(tasks)

@@ -1,0 +1,75 @@
+"""All estimators in one list, small and quick, with the targets that suit them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from gleangp import (
+    HierarchicalGPRegressor,
+    SharedLatentGPClassifier,
+    SharedLatentGPRegressor,
+    SparseGPClassifier,
+    SparseGPOrdinal,
+    SparseGPRegressor,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, and which kind of target it learns."""
+
+    name: str
+    estimator: Any
+    kind: str  # "numbers", "two classes" or "grades"
+    options: dict = field(default_factory=dict)
+
+    def new(self, **more):
+        """A fresh estimator."""
+        return clone(self.estimator).set_params(random_state=0, **more)
+
+    def target(self, y):
+        """The kind of target it learns, from numbers."""
+        if self.kind == "numbers":
+            return y
+        if self.kind == "two classes":
+            return y > np.median(y)
+        return np.searchsorted(np.quantile(y, [0.33, 0.66]), y)
+
+    def outputs(self, model, X, tasks=None):
+        """What the model says about rows, as finite numbers: mean and deviation, or probabilities."""
+        if self.kind == "numbers":
+            return np.column_stack(model.predict(X, tasks, return_std=True))
+        return model.predict_proba(X, tasks)
+
+
+CASES = [
+    Case("regressor", SparseGPRegressor(), "numbers"),
+    Case("few points", SparseGPRegressor(n_active=10, n_rounds=1), "numbers"),
+    Case("active only", SparseGPRegressor(n_active=10, posterior="active", selector="entropy"), "numbers"),
+    Case("classifier", SparseGPClassifier(n_active=12, n_rounds=1), "two classes"),
+    Case("multi-class", SparseGPClassifier(n_active=8, n_rounds=1, posterior="active"), "grades"),
+    Case("ordinal", SparseGPOrdinal(n_active=12, n_rounds=1), "grades"),
+    Case("hierarchy", HierarchicalGPRegressor(), "numbers"),
+    Case("coupled", SparseGPRegressor(coupling="function", n_active=10, n_rounds=1), "numbers"),
+    Case("latent regressor", SharedLatentGPRegressor(n_components=1, max_iter=15), "numbers"),
+    Case("latent classifier", SharedLatentGPClassifier(n_components=1, max_iter=15), "two classes"),
+]
+_LONG = ("multi-class", "coupled", "latent regressor", "latent classifier")
+
+
+def every(cases=CASES):
+    """A test for every case; those that take long are marked slow."""
+    marked = [pytest.param(c, marks=pytest.mark.slow if c.name in _LONG else (), id=c.name) for c in cases]
+    return pytest.mark.parametrize("case", marked)
+
+
+def make_rows(n, seed, n_tasks=3, p=2):
+    """Rows of tasks, each with several of them; inputs, numbers, task codes and the generator."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    codes = rng.permutation(np.arange(n) % n_tasks)
+    y = np.sin(2.0 * X[:, 0]) + 0.4 * codes + 0.2 * rng.normal(size=n)
+    return X, y, codes, rng

@@ -1,0 +1,92 @@
+"""The same seed gives the same model, however many threads and processes there are."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from gleangp.learning.task_store import chunks_of_tasks
+from gleangp.parallel import in_parallel
+from tests.endurance.every_estimator import every, make_rows
+
+quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@every()
+@quiet
+def test_same_seed_twice(case):
+    """Two fits with one seed are the same bit for bit; so are two with one Generator's state."""
+    X, y, codes, _ = make_rows(40, 0)
+    one, two = (case.new().fit(X, case.target(y), codes) for _ in range(2))
+    assert_array_equal(case.outputs(one, X, codes), case.outputs(two, X, codes))
+
+
+@every()
+@quiet
+def test_any_number_of_jobs(case):
+    """n_jobs=2 gives what one process gives, bit for bit."""
+    if "n_jobs" not in case.new().get_params():
+        pytest.skip("has no parallel part")
+    X, y, codes, _ = make_rows(40, 0)
+    one = case.new().fit(X, case.target(y), codes)
+    two = case.new(n_jobs=2).fit(X, case.target(y), codes)
+    assert_array_equal(case.outputs(one, X, codes), case.outputs(two, X, codes))
+
+
+@every()
+@quiet
+def test_any_number_of_threads(case):
+    """BLAS on two threads sums in another order; small problems do not notice, larger ones to rounding."""
+    X, y, codes, _ = make_rows(60, 0)
+    with threadpool_limits(1):
+        one = case.outputs(case.new().fit(X, case.target(y), codes), X, codes)
+    with threadpool_limits(2):
+        two = case.outputs(case.new().fit(X, case.target(y), codes), X, codes)
+    assert_allclose(two, one, rtol=1e-6, atol=1e-8)
+
+
+def blas_threads(_):
+    """Threads that BLAS may use here."""
+    return max((m["num_threads"] for m in threadpool_info() if m["user_api"] == "blas"), default=1)
+
+
+def test_jobs_do_not_oversubscribe():
+    """Inside a job BLAS has one thread, whatever it has outside; outside nothing changes."""
+    before = blas_threads(0)
+    assert in_parallel(blas_threads, [(k,) for k in range(4)], 2) == [1] * 4
+    assert blas_threads(0) == before
+
+
+@pytest.mark.slow
+def test_two_jobs_use_two_threads_of_the_system():
+    """A fit with n_jobs=2 in a fresh process with many BLAS threads never runs more than its jobs' own."""
+    script = """
+import numpy as np
+from gleangp import SparseGPClassifier
+from gleangp.parallel import in_parallel
+from tests.endurance.test_same_everywhere import blas_threads
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 2)); y = np.digitize(X[:, 0], [-0.5, 0.5])
+SparseGPClassifier(n_active=20, n_jobs=2, n_rounds=1, random_state=0).fit(X, y)
+print(max(in_parallel(blas_threads, [(k,) for k in range(4)], 2)))
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "8", "OMP_NUM_THREADS": "8"}
+    environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["1"]
+
+
+def test_chunks_do_not_depend_on_anything_but_sizes():
+    """What sums are taken together follows from the sizes of the tasks."""
+    assert chunks_of_tasks([5, 5]) == [(0, 2)]
+    assert chunks_of_tasks([20_000, 1, 19_999, 3]) == [(0, 1), (1, 3), (3, 4)]
+    sizes = np.random.default_rng(0).integers(1, 9000, size=50).tolist()
+    chunks = chunks_of_tasks(sizes)
+    assert [a for a, _ in chunks] == [0, *(b for _, b in chunks[:-1])]
+    assert chunks[-1][1] == 50
