@@ -18,6 +18,8 @@ from gleangp.plots._base import (
     task_code,
 )
 
+_MANY = 60  # active points from which they are marked lightly
+
 
 class DecisionDisplay(Display):
     """Probabilities (two classes) or winning classes (more) over two inputs.
@@ -148,15 +150,22 @@ class DecisionDisplay(Display):
         else:
             self._draw_winners(ax)
         if self.null is not None:
-            lines = ax.contour(self.xx, self.yy, self.null, levels=[-1, 1], colors="k", linestyles=":")
-            ax.plot([], [], "k:", label="null category")
-            lines.set_linewidth(1.2)
+            self._draw_null_band(ax)
         self._draw_data(ax)
         if self.active is not None and len(self.active):
-            ax.plot(*self.active.T, "o", mfc="none", mec="k", ms=9, mew=1.2, label="active")
+            many = len(self.active) > _MANY  # large rings would hide what they mark
+            size, width = (6, 0.5) if many else (9, 1.2)
+            ax.plot(*self.active.T, "o", mfc="none", mec="k", ms=size, mew=width, label="active")
         ax.set(xlabel="first input", ylabel="second input")
         ax.legend(frameon=True, framealpha=0.85, fontsize="small", loc="best")
         return self
+
+    def _draw_null_band(self, ax: Any) -> None:
+        band = ax.contourf(self.xx, self.yy, self.null, levels=[-1, 1], colors="none", hatches=["////"])
+        band.set(edgecolor="0.35", linewidth=0.0)
+        lines = ax.contour(self.xx, self.yy, self.null, levels=[-1, 1], colors="k", linestyles=":")
+        lines.set_linewidth(1.2)
+        ax.fill([], [], fc="none", ec="0.35", hatch="////", lw=0, label="null category")
 
     def _draw_probability(self, ax: Any) -> None:
         p = self.proba[..., 1]

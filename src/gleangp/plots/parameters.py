@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Product
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
@@ -107,6 +107,7 @@ def _kernels(model: Any) -> list[Kernel]:
 def parameter_names(kernel: Kernel, features: list[str]) -> list[str]:
     """Names of the free parameters in the order of theta, short where that is unambiguous."""
     names: list[str] = []
+    owned: list[str] = []
     full: list[str] = []
     for h in kernel.hyperparameters:
         if h.fixed:
@@ -115,6 +116,20 @@ def parameter_names(kernel: Kernel, features: list[str]) -> list[str]:
         for i in range(h.n_elements):
             tail = "" if h.n_elements == 1 else f"[{features[i] if len(features) == h.n_elements else i}]"
             names.append(short + tail)
+            owned.append(f"{short}{tail} of {_owner(kernel, h.name.split('__')[:-1])}")
             full.append(h.name + tail)
-    repeated = {name for name in names if names.count(name) > 1}
-    return [f if n in repeated else n for n, f in zip(names, full, strict=True)]
+    choices = zip(names, owned, full, strict=True)
+    return [n if names.count(n) == 1 else o if owned.count(o) == 1 else f for n, o, f in choices]
+
+
+def _owner(kernel: Any, path: list[str]) -> str:
+    """What a parameter is of: its kernel, or the kernel that a constant multiplies, or the offset."""
+    parents = [kernel]
+    for part in path:
+        parents.append(getattr(parents[-1], part))
+    if not isinstance(parents[-1], ConstantKernel):
+        return type(parents[-1]).__name__
+    if len(parents) == 1 or not isinstance(parents[-2], Product):
+        return "offset"
+    other = parents[-2].k2 if parents[-1] is parents[-2].k1 else parents[-2].k1
+    return type(getattr(other, "kernel", other)).__name__
