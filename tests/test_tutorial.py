@@ -19,7 +19,7 @@ def test_tutorial_runs():
     scope: dict = {}
     for number, block in enumerate(blocks):
         exec(compile(block, f"tutorial.md, python block {number + 1}", "exec"), scope)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     assert abs(scope["mean"][0] - np.sin(5.0)) < 0.25
     assert scope["scores"].min() > 0.8
     same = scope["same"].predict([[1.0]], tasks=["west"])

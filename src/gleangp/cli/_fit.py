@@ -20,7 +20,7 @@ from gleangp.cli._models import learns_from_unlabeled, named_model
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
 from gleangp.cli._table_model import TableModel
-from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds
+from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds, threads_for
 
 _FITTING = "learning ends here with the best found so far"
 
@@ -45,7 +45,8 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
     start = time.perf_counter()
     n_folds = 0 if options.folds == 0 else choose_folds(int(problem.labeled.sum()), options.folds)[1]
     can_stop = options.n_jobs in (None, 1)
-    with Watch(console, n_folds * len(candidates) + 1, can_stop=can_stop) as watch:
+    threads = threads_for(problem)
+    with threads, Watch(console, n_folds * len(candidates) + 1, can_stop=can_stop) as watch:
         for candidate in candidates.values():
             candidate.model.set_callbacks(watch)
         chosen = ""
@@ -128,7 +129,7 @@ def _write_report(model: Any, problem: Problem, path: Path, console: Console) ->
     from gleangp.report import write
 
     encoding = problem.encoding
-    with console.status("writing the report") if console.is_terminal else nullcontext():
+    with threads_for(problem), console.status("writing the report") if console.is_terminal else nullcontext():
         write(
             model,
             problem.X,

@@ -1,0 +1,64 @@
+"""The examples of docs/extend.md run and do what the page says."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+
+PAGE = Path(__file__).parents[1] / "docs" / "extend.md"
+
+
+@pytest.fixture(scope="module")
+def scope():
+    """What the blocks of the page define."""
+    text = PAGE.read_text(encoding="utf-8")
+    names: dict = {}
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)):
+        exec(compile(block, f"extend.md, python block {number + 1}", "exec"), names)
+    return names
+
+
+def test_the_kernel_learns_and_its_rule_is_its_gradient(scope):
+    """The registered contraction equals that of the kernel's own gradient; the fit finds the function."""
+    kernel, X = scope["LongMemory"](0.7), scope["X"][:20]
+    dL_dK = np.random.default_rng(1).normal(size=(20, 20))
+    expected = np.einsum("ij,ijq->q", dL_dK, kernel(X, eval_gradient=True)[1])
+    assert_allclose(scope["kernel_vjp"](kernel, X, dL_dK), expected, rtol=1e-10)
+    step = 1e-6
+    up, down = (scope["LongMemory"](0.7 * np.exp(s))(X) for s in (step, -step))
+    assert_allclose(kernel(X, eval_gradient=True)[1][:, :, 0], (up - down) / (2 * step), atol=1e-8)
+    assert np.sqrt(np.mean((scope["model"].predict(scope["X"]) - scope["f"]) ** 2)) < 0.1
+
+
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+@pytest.mark.parametrize(("mean", "var"), [(0.4, 1.7), (-6.0, 0.5), (6.0, 2.0)])
+def test_the_noise_model_is_what_it_says(scope, y, mean, var):
+    """log Z, its slopes and its parameter's slope agree with sums over a fine grid and differences."""
+    noise = scope["FlippedProbit"](0.1)
+    u, width = np.linspace(-12, 12, 40_001, retstep=True)
+    log_w = noise.log_prob(y, mean + np.sqrt(var) * u) - 0.5 * (u**2 + np.log(2 * np.pi))
+    log_z, g, nu = noise.log_partition(y, mean, var)
+    assert_allclose(log_z, logsumexp(log_w) + np.log(width), rtol=1e-8)
+    h = 1e-5
+    slope = (noise.log_partition(y, mean + h, var)[0] - noise.log_partition(y, mean - h, var)[0]) / (2 * h)
+    by_var = (noise.log_partition(y, mean, var + h)[0] - noise.log_partition(y, mean, var - h)[0]) / (2 * h)
+    assert_allclose(g, slope, rtol=1e-6, atol=1e-9)
+    assert_allclose(nu, g**2 - 2 * by_var, rtol=1e-5, atol=1e-8)
+    other = [scope["FlippedProbit"](0.1 + s).log_partition(y, mean, var)[0] for s in (h, -h)]
+    by_flip = noise.log_partition_grad(y, mean, var)["flip"]
+    assert_allclose(by_flip, (other[0] - other[1]) / (2 * h), rtol=1e-6)
+
+
+def test_the_noise_model_learns_through_wrong_labels(scope):
+    """A tenth of the labels is wrong; the sign of the function is right at nearly all rows."""
+    assert scope["right"] > 0.95
+
+
+def test_the_selector_spreads_its_points(scope):
+    """Twelve rows that leave no large gap."""
+    chosen = np.sort(scope["X"][scope["spread"].active_, 0])
+    assert len(chosen) == 12
+    assert np.diff(chosen).max() < 1.0
