@@ -167,7 +167,7 @@ def test_model_names(frame, tmp_path):
     """A model that is not there, or not for classes, is refused with those that are."""
     table = tmp_path / "t.csv"
     frame.to_csv(table, index=False)
-    with pytest.raises(ValueError, match=r"'deep' is not known; use one of sparse, hierarchical, latent"):
+    with pytest.raises(ValueError, match=r"'deep' is not known; use one of sparse, coupled, hierarchical, latent"):
         run("fit", table, "-y", "score", "-m", "deep", "-o", tmp_path / "m.glean")
     with pytest.raises(ValueError, match=r"for numbers, and the target holds classes"):
         run("fit", table, "-y", "grade", "-m", "hierarchical", "-o", tmp_path / "m.glean")
@@ -275,7 +275,7 @@ def test_compare(frame, tmp_path):
     errors = {name: row["error"] for name, row in result["models"].items()}
     assert len(errors) == 8
     assert result["best"] == min(errors, key=errors.get)
-    assert errors["mean of the task"] > errors["gleangp, tasks share a kernel"]
+    assert errors["mean of the task"] > errors["gleangp --model sparse: tasks share a kernel"]
 
 
 def test_task_folds():
@@ -310,3 +310,24 @@ def test_encoding_of_words():
     encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
     assert [c.kind for c in encoding.columns] == ["boolean", "category"]
     np.testing.assert_array_equal(encoding.inputs(frame), [[1, 1, 0], [0, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a;b\n1,5;x\n-2,25;y\n", "a;b\n1.5;x\n-2.25;y\n", "a b\n1.5 x\n-2.25   y\n", "a\tb\n1.5\tx\n-2.25\ty\n"],
+    ids=["decimal comma", "semicolon", "blanks", "tabs"],
+)
+def test_other_separators_are_recognised(tmp_path, text):
+    """A .csv whose header has no comma is read by what it has instead."""
+    (tmp_path / "t.csv").write_text(text)
+    frame = read_table(str(tmp_path / "t.csv"))
+    assert frame["a"].tolist() == [1.5, -2.25]
+    assert frame["b"].tolist() == ["x", "y"]
+
+
+def test_a_column_that_counts_rows_is_no_input():
+    """Without a heading and different in every row: an index that R or pandas wrote."""
+    frame = pd.DataFrame({"Unnamed: 0": [1, 2, 3], "x": [0.1, 0.2, 0.3], "y": [1.0, 2.0, 3.0]})
+    assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["x"]
+    frame["Unnamed: 0"] = [1, 1, 2]
+    assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["Unnamed: 0", "x"]

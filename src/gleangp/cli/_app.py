@@ -117,9 +117,9 @@ def fit(
         typer.Option(
             "--model",
             "-m",
-            help="`sparse`: tasks share a kernel. `hierarchical`: each has its own under a "
-            "common prior (numbers only). `latent`: tasks share few hidden inputs. `ordinal`: categories "
-            "that have an order (see --order).",
+            help="`sparse`: tasks share a kernel. `coupled`: and a common function. `hierarchical`: each has "
+            "its own kernel under a common prior (numbers only). `latent`: tasks share few hidden inputs. "
+            "`ordinal`: categories that have an order (see --order).",
         ),
     ] = "sparse",
     order: Annotated[

@@ -46,7 +46,8 @@ def print_description(model: TableModel, console: Console) -> None:
     table.add_row("model", f"{facts['estimator']}, {summary.get('kind', '')} of {facts['target']!r}")
     without = summary.get("rows_without_target")
     rows = f"{summary.get('rows', '?')} rows" + (f" ({without} without a target)" if without else "")
-    table.add_row("learnt from", f"{rows}, {len(facts['tasks']) or 1} tasks")
+    many = len(facts["tasks"])
+    table.add_row("learnt from", f"{rows}, " + (f"{many} tasks" if many > 1 else "one task"))
     if facts["tasks"]:
         shown = ", ".join(facts["tasks"][:8]) + (", ..." if len(facts["tasks"]) > 8 else "")
         table.add_row("tasks", f"{facts['task']}: {shown}")

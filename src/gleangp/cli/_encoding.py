@@ -78,6 +78,8 @@ def learn_encoding(
                 f"{', '.join(map(repr, map(str, frame.columns)))}."
             )
     inputs = [c for c in frame.columns if c not in (target, task, row_id, *drop)]
+    # A column without a heading that is different in every row counts the rows: R and pandas write it.
+    inputs = [c for c in inputs if not (str(c).startswith("Unnamed: ") and frame[c].is_unique)]
     if not inputs:
         raise ValueError("the table has no input columns beside target and task.")
     return TableEncoding(target, task, tuple(_learn_column(frame[c], str(c), impute) for c in inputs))

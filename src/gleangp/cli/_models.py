@@ -25,6 +25,7 @@ from gleangp.cli._problem import Problem
 # Name on the command line -> for numbers, for classes.
 _ESTIMATORS: dict[str, tuple[Any, Any]] = {
     "sparse": (SparseGPRegressor, SparseGPClassifier),
+    "coupled": (SparseGPRegressor, SparseGPClassifier),
     "hierarchical": (HierarchicalGPRegressor, None),
     "latent": (SharedLatentGPRegressor, SharedLatentGPClassifier),
     "ordinal": (None, SparseGPOrdinal),
@@ -155,6 +156,8 @@ def named_model(name: str, classify: bool, **options: Any) -> Any:
         raise ValueError(f"--model {name} is for numbers, and the target holds classes. Use --model sparse.")
     if cls is None:
         raise ValueError(f"--model {name} is for categories, and the target holds numbers: add --classify.")
+    if name == "coupled":
+        options["coupling"] = "function"
     given = {"random_state": options.pop("seed"), **{k: v for k, v in options.items() if v is not None}}
     unknown = sorted(set(given) - set(cls().get_params()))
     if unknown:
@@ -169,17 +172,17 @@ def our_models(problem: Problem, *, seed: int) -> dict[str, tuple[Any, Problem]]
     """gleangp's models for a problem, simplest first, and the rows that each is given."""
     classify, labeled = problem.classify, problem.labeled_only()
     with_tasks = problem.tasks is not None
-    first = "gleangp, tasks share a kernel" if with_tasks else "gleangp"
+    first = "gleangp --model sparse" + (": tasks share a kernel" if with_tasks else "")
     found = {first: (sharing_model(classify, seed=seed), labeled)}
     if with_tasks and problem.n_tasks > 1:
-        coupled = sharing_model(classify, seed=seed).set_params(coupling="function")
-        found["gleangp, tasks share a function too"] = (coupled, labeled)
+        coupled = named_model("coupled", classify, seed=seed)
+        found["gleangp --model coupled: and a function"] = (coupled, labeled)
         if not classify and len(labeled.y) <= _MOST_ROWS_OF_OWN_KERNELS:
             own = named_model("hierarchical", False, seed=seed)
-            found["gleangp, a kernel for each task"] = (own, problem)
+            found["gleangp --model hierarchical: own kernels"] = (own, problem)
     if classify and not problem.labeled.all():
         null = sharing_model(True, seed=seed).set_params(unlabeled=problem.unlabeled)
-        found["gleangp, learning from unlabelled rows"] = (null, problem)
+        found["gleangp --model sparse, unlabelled rows too"] = (null, problem)
     return found
 
 

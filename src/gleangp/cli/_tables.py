@@ -6,6 +6,7 @@ there when they are complete.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,27 @@ def _separator(path: str) -> str:
     return next((_SEPARATORS[s.lower()] for s in Path(path).suffixes if s.lower() in _SEPARATORS), ",")
 
 
+def _dialect(path: str) -> tuple[str, str]:
+    """Separator and decimal mark of a text table.
+
+    The suffix says the separator. Where the header has none of it, but semicolons, tabs or blanks, the file
+    was written elsewhere: spreadsheets of half of Europe write semicolons, and decimal commas with them.
+    """
+    usual = _separator(path)
+    try:
+        with pd.io.common.get_handle(path, "r", encoding="utf-8", compression="infer") as handle:
+            head = [handle.handle.readline() for _ in range(20)]
+    except UnicodeDecodeError:
+        return usual, "."
+    if usual in head[0]:
+        return usual, "."
+    found = next((s for s in (",", ";", "\t", " ") if s in head[0].strip()), usual)
+    if found == " ":
+        return r"\s+", "."
+    commas = found == ";" and any(re.search(r"(^|;)-?\d+,\d+(;|$)", line.strip()) for line in head[1:])
+    return found, "," if commas else "."
+
+
 def read_table(path: str, text: tuple[str, ...] = ()) -> pd.DataFrame:
     """The whole table; columns named in `text` as text, so that a task called 01 keeps its zero."""
     return pd.concat(list(read_chunks(path, None, text)), ignore_index=True)
@@ -69,11 +91,13 @@ def read_chunks(
 def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...]) -> Iterator[pd.DataFrame]:
     source: Any = sys.stdin if path == "-" else path
     types = dict.fromkeys(text, str)
+    separator, decimal = (",", ".") if path == "-" else _dialect(path)
     try:
         # Only empty cells and these words are missing: pandas would also take "None" or "null" for that.
         frame = pd.read_csv(
             source,
-            sep=_separator(path),
+            sep=separator,
+            decimal=decimal,
             chunksize=rows,
             dtype=types,
             keep_default_na=False,

@@ -67,8 +67,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     Anything that takes `tasks` will do; here a model that predicts the mean of each task.
 
     >>> import numpy as np
-    >>> from sklearn.callback import CallbackSupportMixin
-from sklearn.base import BaseEstimator, RegressorMixin
+    >>> from sklearn.base import BaseEstimator, RegressorMixin
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from gleangp import TaskColumn
