@@ -45,4 +45,8 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme" if find_spec("pydata_sphinx_theme") else "alabaster"
 html_title = "gleangp"
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2} if html_theme == "pydata_sphinx_theme" else {}
+html_theme_options = (
+    {"show_toc_level": 2, "header_links_before_dropdown": 4, "navbar_align": "left"}
+    if html_theme == "pydata_sphinx_theme"
+    else {}
+)

@@ -28,13 +28,13 @@ model = SparseGPOrdinal(categories=CATEGORIES, n_active=25, random_state=0).fit(
 
 grid = np.linspace(0, 10, 200)[:, None]
 mean, var = model.predict_latent(grid)
-colours = ["tab:red", "tab:orange", "tab:green"]
+colours = ["#D55E00", "#F0C94B", "#0072B2"]  # told apart without red and green
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 left.plot(grid, mean, color="black", label="latent function")
 left.fill_between(grid[:, 0], mean - 2 * var**0.5, mean + 2 * var**0.5, color="0.85")
 for cut in model.cut_points_:
-    left.axhline(cut, color="tab:blue", linestyle="dashed")
-left.plot([], [], color="tab:blue", linestyle="dashed", label="cut-points")
+    left.axhline(cut, color="0.3", linestyle="dashed")
+left.plot([], [], color="0.3", linestyle="dashed", label="cut-points")
 middle, _ = model.predict_latent(X)
 for category, colour in zip(CATEGORIES, colours, strict=True):
     rows = y == category

@@ -112,7 +112,7 @@ class Projection:
 
     def sweep(self, block: Block, start: RowSites | None = None, **how: Any) -> Swept:
         """Expectation propagation over the rows, whose targets and noise `block` has."""
-        if start is None and not block.noise.log_concave:
+        if start is None and hasattr(block.noise, "is_labeled"):
             start = self.labelled_first(block)
         return sweep_rows(block, _marginals_on(self.Phi), self.unexplained + self.white, start, **how)
 
