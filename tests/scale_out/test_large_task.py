@@ -85,7 +85,7 @@ def test_a_large_task_is_learnt_on_a_part(monkeypatch):
     """Parameters from a part of very many rows are near those of all, and all rows speak."""
     X, y = make_rows(3000)
     whole = SparseGPRegressor(n_active=100, random_state=0).fit(X, y)
-    monkeypatch.setattr(shared_kernel, "_MOST_LEARNT_ON", 2000)
+    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 2000)
     monkeypatch.setattr(shared_kernel, "_LARGE_PART", 1000)
     monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 100_000)
     monkeypatch.setattr(sliced_projection, "AT_ONCE", 100_000)

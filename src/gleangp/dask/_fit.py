@@ -9,6 +9,7 @@ from distributed import Client, get_client
 from sklearn.base import is_regressor
 from sklearn.utils.validation import validate_data
 
+from gleangp.dask._huge import parts_of_task
 from gleangp.dask._partitions import Columns
 from gleangp.dask._rows import ClusterRows, join_names, read_facts
 from gleangp.estimators._ordinal import SparseGPOrdinal
@@ -66,6 +67,10 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     worker that dies is survived: what it had is made again from the partitions, and the result is the same.
     Read from files (Parquet) rather than from the client's memory, or the data must travel once more.
 
+    One task of numbers with more than 100 000 rows, and more than 60 million rows times active points, is
+    split over the workers: parts choose points and a second selection chooses from their union (two rounds;
+    in memory the same parts are used). Its result is the same as in memory to rounding, not bit for bit.
+
     Examples
     --------
     >>> import gleangp.dask
@@ -97,7 +102,13 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
             classes = join_names([f.classes for f in facts], "labels")
             codes = _encode(estimator, classes)
             _refuse_unlabeled(estimator, facts)
-        rows: Any = ClusterRows(client, list(partitions), columns, facts, estimator.tasks_, classes, codes)
+        n_parts = 0
+        if numbers and column is None:
+            n_labeled = sum(f.n_labeled for f in facts)
+            n_parts = parts_of_task(n_labeled, estimator._count_active([n_labeled], warn=False))
+        rows: Any = ClusterRows(
+            client, list(partitions), columns, facts, estimator.tasks_, classes, codes, n_parts
+        )
         estimator._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
     return estimator
 

@@ -30,6 +30,7 @@ class Group:
     X: list[FloatArray]  # by task
     y: list[FloatArray]
     numbers: list[IntArray]  # of the rows, through all partitions
+    positions: list[IntArray]  # the same among rows that have a target
     chunks: list[tuple[int, int]]  # tasks whose sums are taken together
 
     def blocks(self, noise: Any) -> list[Block]:
@@ -66,7 +67,8 @@ def code_targets(rows: Piece, code: Any, chunks: list[tuple[int, int]]) -> Group
     edges = _edges(rows)
     cuts, tasks = edges[1:-1], rows.task[edges[:-1]]
     y = [code(part, t) for part, t in zip(np.split(rows.y, cuts), tasks.tolist(), strict=True)]
-    return Group(np.split(rows.X, cuts), y, np.split(rows.number, cuts), chunks)
+    numbers, positions = np.split(rows.number, cuts), np.split(rows.position, cuts)
+    return Group(np.split(rows.X, cuts), y, numbers, positions, chunks)
 
 
 def rows_at(group: Group, chosen: list[tuple[int, IntArray]]) -> list[tuple[FloatArray, FloatArray]]:

@@ -16,6 +16,7 @@ from gleangp._columns import as_column, missing_entries
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import GleanError, LabelError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
+from gleangp.selection.two_rounds import part_of_row
 from gleangp.tasks import blocks_of_rows, encode_tasks, lookup_tasks
 
 
@@ -64,6 +65,7 @@ class Plan:
     classes: Any  # (C,) sorted, or None for numbers
     codes: Any  # (C,) what each of them is coded as
     group_of_task: IntArray  # -1 for tasks without labelled rows
+    n_parts: int  # of one huge task, which then stand for tasks; 0 otherwise
     step: int  # every so many labelled rows one goes into the sample
 
 
@@ -75,13 +77,14 @@ class Piece:
     y: np.ndarray
     task: IntArray
     number: IntArray  # of the row, through all partitions
+    position: IntArray  # the same among rows that have a target
 
     def __len__(self) -> int:
         return len(self.X)
 
     def __sizeof__(self) -> int:
         # Dask weighs the cost of moving things by this.
-        return sum(a.nbytes for a in (self.X, self.y, self.task, self.number)) + 200
+        return sum(a.nbytes for a in (self.X, self.y, self.task, self.number, self.position)) + 200
 
 
 def state_facts(frame: Any, columns: Columns) -> Facts:
@@ -117,12 +120,15 @@ def split_rows(
     y = rows.y[kept]
     if columns.classes:
         y = plan.codes[np.searchsorted(plan.classes, y)]
+    position = first_labeled + np.arange(len(kept))
+    if plan.n_parts:
+        task[kept] = part_of_row(position, plan.n_parts)
     group = plan.group_of_task[task[kept]]
     pieces = {}
     for g in np.unique(group).tolist():
         inside = group == g
         at = kept[inside]
-        pieces[g] = Piece(rows.X[at], y[inside], task[at], first_row + at)
+        pieces[g] = Piece(rows.X[at], y[inside], task[at], first_row + at, position[inside])
     return sample, pieces
 
 
@@ -141,7 +147,7 @@ def join_pieces(pieces: list[Piece | None]) -> Piece:
     there = [piece for piece in pieces if piece is not None]
     task = np.concatenate([piece.task for piece in there])
     order = np.concatenate(blocks_of_rows(task, int(task.max()) + 1))
-    names = ("X", "y", "task", "number")
+    names = ("X", "y", "task", "number", "position")
     return Piece(*(np.concatenate([getattr(p, name) for p in there])[order] for name in names))
 
 

@@ -14,6 +14,7 @@ from distributed import Client, Future
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.dask import _groups
+from gleangp.dask._huge import HugeTask, OneTask, join_moments, part_sizes
 from gleangp.dask._partitions import (
     Columns,
     Facts,
@@ -102,8 +103,10 @@ class ClusterRows:
         names: np.ndarray | None,
         classes: np.ndarray | None,
         codes: IntArray | None,
+        n_parts: int = 0,
     ):
         self.client = client
+        self.n_parts = n_parts
         self.n_rows = sum(f.n_rows for f in facts)
         self.n_tasks = 1 if names is None else len(names)
         self.n_inputs = len(columns.features)
@@ -111,12 +114,13 @@ class ClusterRows:
         self.sizes = task_sizes.tolist()
         self._class_counts = _class_counts(facts, classes, codes)
         workers = _workers(client)
-        self.layout = lay_out(task_sizes, sum(workers.values()))
-        group_of_task = np.full(self.n_tasks, -1)
+        pieces = part_sizes(self.sizes[0], n_parts) if n_parts else task_sizes
+        self.layout = lay_out(pieces, sum(workers.values()))
+        group_of_task = np.full(len(pieces), -1)
         for g, (a, b) in enumerate(self.layout.spans):
             group_of_task[self.layout.filled[a:b]] = g
         step = evenly_spaced(int(task_sizes.sum())).step
-        plan = Plan(names, classes, codes, group_of_task, step)
+        plan = Plan(names, classes, codes, group_of_task, n_parts, step)
         self.samples, self.groups = _move(client, partitions, columns, facts, plan, workers)
 
     @cached_property
@@ -127,6 +131,8 @@ class ClusterRows:
     def moments(self) -> TargetMoments:
         """Of the targets of every task."""
         parts = gather(self.client, [submit(self.client, _groups.moments_of, g) for g in self.groups])
+        if self.n_parts:
+            return join_moments(parts)
         columns = []
         for name in ("size", "mean", "deviation", "largest"):
             values = np.concatenate([getattr(p, name) for p in parts])
@@ -139,16 +145,18 @@ class ClusterRows:
         """Rows of every class."""
         return self._class_counts
 
-    def tasks(self, code: Any, noise: Any, variance: FloatArray | None = None) -> ClusterTasks:
+    def tasks(self, code: Any, noise: Any, variance: FloatArray | None = None) -> Any:
         """What to learn from."""
+        code = OneTask(code) if self.n_parts else code
         groups = [
             submit(self.client, _groups.code_targets, rows, code, chunks)
             for rows, chunks in zip(self.groups, self.layout.chunks, strict=True)
         ]
         layout = self.layout
-        return ClusterTasks(
+        tasks = ClusterTasks(
             self.client, groups, layout.spans, layout.filled, layout.sizes, self.n_tasks, self.n_inputs, noise
         )
+        return HugeTask(tasks, self.n_parts) if self.n_parts else tasks
 
 
 def _workers(client: Client) -> dict[str, int]:

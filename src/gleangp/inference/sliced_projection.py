@@ -9,6 +9,7 @@ precision of the coefficients, one for the marginals.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -72,30 +73,48 @@ def settle_in_slices(
 
 
 def _collapse(slices: SlicedRows, block: Block, white) -> tuple[FloatArray, FloatArray, float, RowSites]:
-    """Gaussian noise: the collapsed bound of Titsias 2009, eq. 9, in one pass."""
-    n, d = len(block), len(slices.Z)
-    precision = np.broadcast_to(1.0 / (block.noise.variance + white), (n,))
-    residual = block.y - block.noise.bias
-    sites = RowSites(precision, precision * residual)
+    """Gaussian noise, in one pass."""
+    sites = gaussian_sites(block, white)
+    return *collapse([collapse_sums(slices, block, sites)]), sites
+
+
+def gaussian_sites(block: Block, white) -> RowSites:
+    """What Gaussian noise says about every row, whatever the others say."""
+    precision = np.broadcast_to(1.0 / (block.noise.variance + white), (len(block),))
+    return RowSites(precision, precision * (block.y - block.noise.bias))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollapseSums:
+    """What the collapsed bound needs of some of the rows: sums, so that rows may be in many places."""
+
+    inside: FloatArray  # (d, d) Phi diag(precision) Phi^T
+    b: FloatArray  # (d,) Phi shift
+    constant: float  # of -2 times the bound: what does not ask for the coefficients
+
+
+def collapse_sums(slices: SlicedRows, block: Block, sites: RowSites) -> CollapseSums:
+    """The sums over the rows of a block."""
+    d, precision = len(slices.Z), sites.precision
     prior = signal_diag(slices.kernel, block.X)
-    P, b, left = np.eye(d), np.zeros(d), 0.0
+    inside, b, left = np.zeros((d, d)), np.zeros(d), 0.0
     for rows, Phi in slices:
         b += Phi @ sites.shift[rows]
         unexplained = np.maximum(prior[rows] - np.einsum("dn,dn->n", Phi, Phi), 0.0)
         left += float(precision[rows] @ unexplained)
         Phi *= np.sqrt(precision[rows])
-        P += gram(Phi)
-    inner, _ = cholesky(P)
+        inside += gram(Phi)
+    told = float((block.y - block.noise.bias) @ sites.shift - np.sum(np.log(precision)))
+    return CollapseSums(inside, b, len(block) * np.log(2.0 * np.pi) + told + left)
+
+
+def collapse(parts: list[CollapseSums]) -> tuple[FloatArray, FloatArray, float]:
+    """Factor of the precision, mean, and the collapsed bound of Titsias 2009, eq. 9, from sums over rows."""
+    b = np.sum([part.b for part in parts], axis=0)
+    inner, _ = cholesky(np.eye(len(b)) + sum(part.inside for part in parts))
     mean = solve_cholesky(inner, b)
-    evidence = -0.5 * (
-        n * np.log(2.0 * np.pi)
-        - np.sum(np.log(precision))
-        + log_determinant(inner)
-        + residual @ sites.shift
-        - b @ mean
-        + left
-    )
-    return inner, mean, float(evidence), sites
+    bound = -0.5 * (sum(part.constant for part in parts) + log_determinant(inner) - b @ mean)
+    return inner, mean, float(bound)
 
 
 def _propagate(slices: SlicedRows, block: Block, spread, start: RowSites | None):

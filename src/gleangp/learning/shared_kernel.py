@@ -32,7 +32,7 @@ _FIRST_PART = 400
 _SECOND_PART = 800
 # With more rows than the first number, parameters are learnt on as many random ones as the second says: their
 # error is then far below what any prediction notices.
-_MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
+MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
 _LITTLE = 10.0
 
 
@@ -92,7 +92,7 @@ def learn_shared_kernel(
             if settings.progress(_stage(f"{part} rows", tasks, settings), 0, None):
                 break
             parameters = _learn_on_part(parameters, tasks, part, settings, rng, start)
-        if sum(tasks.sizes) > _MOST_LEARNT_ON and start is None:
+        if sum(tasks.sizes) > MOST_LEARNT_ON and start is None:
             return _climb_on_part(parameters, tasks, settings, seed, rng)
         parameters, selection, course, start = _climb(parameters, tasks, settings, seed, rng, start)
         return _finish(parameters, tasks, selection, settings, seed, course, start)
