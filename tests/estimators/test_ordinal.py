@@ -13,6 +13,7 @@ from gleangp.exceptions import LabelError
 NAMES = np.array(["poor", "fair", "good", "excellent"])
 
 
+@pytest.mark.filterwarnings("ignore:y has two categories")
 @parametrize_with_checks([SparseGPOrdinal()])
 def test_scikit_learn_check(estimator, check):
     """scikit-learn's estimator checks pass, none excepted."""
@@ -125,3 +126,11 @@ def test_bad_categories(data, categories, labels, match):
     with pytest.raises(LabelError, match=match):
         model.set_params(categories=categories).fit(X[:3], labels)
     assert_array_equal(model.predict_proba(X), before)
+
+
+def test_two_categories_are_warned_about(data):
+    """Two categories that nobody named: said, and the model is a classifier."""
+    X, y, _ = data
+    with pytest.warns(UserWarning, match=r"two categories, \[0, 1\]"):
+        model = SparseGPOrdinal(ConstantKernel() * RBF(), optimizer=None, n_active=20).fit(X, 1 * (y > 1))
+    assert model.cut_points_.shape == (1,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +28,7 @@ from gleangp.learning.sparse_model import (
     fit_sparse_model,
     predict_tasks,
 )
-from gleangp.learning.virtual_vectors import add_virtual_vectors
+from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import Ordered
 from gleangp.tasks import blocks_of_rows
 
@@ -126,7 +127,9 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     the variance is therefore held at a tenth unless `learn_noise` names it. With `posterior="active"` the
     noise is learnt by the sum of log Z over all rows after each selection (eq. 28), with "projected" by the
     evidence.
-    Two categories that are not named in `categories` are accepted; the model is then a probit classifier.
+    Fewer than three `categories` are refused. Without `categories`, a target in which two occur is taken
+    with a warning, because scikit-learn's checks ask it of every classifier; the model is then a probit
+    classifier.
 
     Examples
     --------
@@ -314,6 +317,10 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
             seed = int(generator_from(self.random_state).integers(2**31))
             model = add_task(self._model, block, settings, seed)
+            if invariances := check_invariances(self.invariances):
+                model = add_virtual_vectors_to_last(
+                    model, block, invariances, settings, seed, self._model.log_evidence
+                )
             self.tasks_ = names
             self._store(model)
         return self
@@ -352,6 +359,13 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """The categories in order, and the rank of each row (-1 without a label)."""
         found, codes = encode_classes(y, labeled, self.unlabeled)
         if self.categories is None:
+            if len(found) < 3:
+                warnings.warn(
+                    f"y has two categories, {found.tolist()}; with nothing between them the model is a "
+                    "probit classifier. Name all of them in categories=, or use SparseGPClassifier.",
+                    UserWarning,
+                    stacklevel=5,
+                )
             return found, codes
         order = np.asarray(self.categories)
         if order.ndim != 1 or len(order) < 3 or len(np.unique(order)) < len(order):

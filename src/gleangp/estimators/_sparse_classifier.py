@@ -36,7 +36,7 @@ from gleangp.learning.sparse_model import (
     predict_tasks,
 )
 from gleangp.learning.task_store import LocalTasks
-from gleangp.learning.virtual_vectors import add_virtual_vectors
+from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import NullCategory, Probit
 from gleangp.parallel import in_parallel
 from gleangp.tasks import blocks_of_rows
@@ -383,10 +383,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
                 add_task(model, block, settings, seed)
                 for model, block in zip(self._models, blocks, strict=True)
             ]
+            before = [m.log_evidence for m in self._models]
             if len(blocks) > 1 and self.posterior == "projected" and np.any(y_codes < 0):
                 task, numbers = models[0].n_tasks - 1, self._models[0].n_rows + np.arange(len(X))
-                before = [m.log_evidence for m in self._models]
-                models, _ = exclude_each_other(models, {task: blocks}, {task: numbers}, before)
+                models, heard = exclude_each_other(models, {task: blocks}, {task: numbers}, before)
+                blocks = heard[task]
+            if invariances := check_invariances(self.invariances):
+                models = [
+                    add_virtual_vectors_to_last(model, block, invariances, settings, seed, evidence)
+                    for model, block, evidence in zip(models, blocks, before, strict=True)
+                ]
             self.tasks_ = names
             self._store(models)
         return self

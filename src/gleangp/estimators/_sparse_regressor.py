@@ -29,7 +29,7 @@ from gleangp.learning.sparse_model import (
     predict_tasks,
     predict_tasks_cov,
 )
-from gleangp.learning.virtual_vectors import add_virtual_vectors
+from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import Gaussian
 from gleangp.tasks import blocks_of_rows
 
@@ -346,6 +346,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
             seed = int(generator_from(self.random_state).integers(2**31))
             model = add_task(self._model, block, settings, seed)
+            if invariances := check_invariances(self.invariances):
+                model = add_virtual_vectors_to_last(
+                    model, block, invariances, settings, seed, self._model.log_evidence
+                )
             self.tasks_, self._units = names, units
             self._store(model)
         return self

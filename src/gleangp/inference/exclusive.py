@@ -35,10 +35,11 @@ from gleangp.inference.posterior import TaskPosterior
 from gleangp.inference.projected import Projection, project
 from gleangp.inference.row_ep import RowSites, Swept
 
-_MAX_ROUNDS = 12
+_MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn
 _FULL_STEPS = 4.0  # rounds after which messages are damped
-_SETTLED = 1e-3  # mean change of the probability of a row's class in a round at which it is the last
+_SETTLED = 3e-3  # mean change of the probability of a row's class in a round at which it is the last
+_LAST_SWEEPS = 10  # of a class when the messages stand still
 _ENTRIES = 120_000_000  # of all projections together that are kept: about 1 GB
 
 
@@ -97,7 +98,7 @@ def settle_exclusive(
     for c, block in enumerate(blocks):
         heard = _hearing(block, odds[c], free)
         seen = views[c]
-        swept = seen.sweep(heard, sites[c])
+        swept = seen.sweep(heard, sites[c], max_sweeps=_LAST_SWEEPS)
         log_minus[c], log_plus[c] = _sides(block, swept)
         settled.append((heard, swept, seen.posterior(swept.marginals.state)))
     shared = np.sum(_log_partition(blocks, log_minus, log_plus)[free]) / n_classes

@@ -24,6 +24,8 @@ from gleangp.inference.projected import RowSites, projected_evidence, unexplaine
 from gleangp.inference.stacked import stack_blocks
 from gleangp.kernels.stacked import linearize_stack
 
+_MOST_TURNED = 0.01  # share of rows that may change sides while a kernel is learnt
+
 
 class ActiveGaussianEvidence:
     """sum over tasks of log N(y_I | 0, K_I + variance): Lawrence & Platt 2004, eq. 14, on the points kept."""
@@ -81,8 +83,10 @@ class ActiveSiteEvidence:
 class ProjectedEvidence:
     """sum over tasks of the variational bound of all rows; sites warm-start from call to call.
 
-    Noise that is not log-concave has several fixed points. Every call then starts from the sites of the
-    best call so far, so that a far step of a line search cannot lead to another one for good.
+    Noise that is not log-concave has several fixed points, each with a labelling of its own. Every call
+    then starts from the sites of the best call so far, and a kernel under which more than a hundredth of the
+    rows would change sides has no evidence (NaN): a far step of a line search would otherwise end
+    in another labelling, whose evidence is not comparable, and stay there.
     """
 
     is_exact, holds_sites = False, False
@@ -92,6 +96,8 @@ class ProjectedEvidence:
         self.bases = bases
         self.sites: list[RowSites | None] = [None] * len(blocks) if start is None else list(start)
         self._best = -np.inf
+        self._first = None if start is None else start
+        self._first_bias = [b.noise.bias for b in blocks] if start is not None else []
 
     def slack(self, kernel) -> float:
         """Nats by which the collapsed bound falls short for what the basis cannot express."""
@@ -108,10 +114,24 @@ class ProjectedEvidence:
             value += evidence.value
             theta_grad += evidence.theta_grad
             noise_grads.append(evidence.noise_grad)
+        if self._first is not None and self._share_turned(sites, noise_values) > _MOST_TURNED:
+            value = np.nan
         if self.blocks[0].noise.log_concave or value > self._best:
             self.sites, self._best = sites, value
         grads = {name: _stack([g[name] for g in noise_grads]) for name in noise_grads[0]}
         return value, theta_grad, grads
+
+    def _share_turned(self, sites, noise_values) -> float:
+        """Share of rows whose site was above the boundary at the start and is below it now, or vice versa."""
+        turned = 0
+        for old, new, bias in zip(self._first, sites, self._first_bias, strict=True):
+            turned += np.sum(_sides(old, bias) * _sides(new, noise_values.get("bias", bias)) < 0.0)
+        return turned / sum(len(b) for b in self.blocks)
+
+
+def _sides(sites: RowSites, bias) -> FloatArray:
+    """Sign of the mean of every site, 0 of those that say nothing."""
+    return np.sign(sites.shift + bias * sites.precision)
 
 
 def _stack(parts):

@@ -60,6 +60,36 @@ def add_virtual_vectors(
     )
 
 
+def add_virtual_vectors_to_last(
+    model: SparseModel, block: Block, invariances: list, settings: Settings, seed: int, other_evidence: float
+) -> SparseModel:
+    """The same for the task that was added last, of which `block` has the rows; the others stay.
+
+    `other_evidence` is the log evidence of the others.
+    """
+    task = model.n_tasks - 1
+    mine = model.active_task == task
+    if not mine.any():
+        return model
+    numbers = model.n_rows - len(block) + np.arange(len(block))
+    pool, sources, virtual = _pool(model, task, block, numbers, invariances, settings)
+    selector = getattr(settings.selector, "alone", settings.selector)
+    settings = replace(settings, selector=selector, n_active=min(settings.n_active, len(pool)))
+    selection = choose_points(model.kernel, [pool], settings, seed)
+    posteriors, sites, log_evidence = fit_blocks(model.kernel, [pool], selection, settings)
+    chosen = selection.active[0]
+    return replace(
+        model,
+        posteriors=(*model.posteriors[:-1], posteriors[0]),
+        sites=(*model.sites[:-1], sites[0]),
+        active=np.append(model.active[~mine], sources[chosen]),
+        active_task=np.append(model.active_task[~mine], np.full(len(chosen), task)),
+        gain=np.append(model.gain[~mine], selection.gain),
+        log_evidence=other_evidence + log_evidence,
+        active_virtual=np.append(model.virtual[~mine], virtual[chosen]),
+    )
+
+
 def _pool(
     model: SparseModel, task: int, block: Block, rows: IntArray, invariances: list, settings: Settings
 ) -> tuple[Block, IntArray, IntArray]:
