@@ -147,7 +147,7 @@ def test_added_rows_of_another_task(Model):
 def test_empty_task(Model, nothing):
     """A task without rows is predicted from the prior: one number everywhere, with the prior's spread."""
     X, y = problem(Model)
-    model = Model().fit(X, y, halves(y))
+    model = Model(coupling="kernel").fit(X, y, halves(y))
     model.add_task(nothing, None if nothing is None else [], "w")
     where = ["w"] * len(X)
     assert len(np.unique(model.predict(X, where))) == 1
@@ -180,6 +180,7 @@ def test_fewer_active_points_than_tasks(Model, posterior, selector, optimizer):
     tasks = np.arange(len(y)) % 8
     model = Model(
         RBF() + WhiteKernel(0.1),
+        coupling="kernel",
         n_active=3,
         posterior=posterior,
         selector=selector,
@@ -406,8 +407,8 @@ class FailingSelector:
 def test_failures_leave_the_estimator_as_it_was(Model, monkeypatch):
     """After a failed fit, add_task or partial_fit every attribute is what it was, to the last byte."""
     X, y = problem(Model)
-    model = Model(RBF() + WhiteKernel(), n_active=20, random_state=0).fit(X, y, halves(y))
-    model.set_params(selector=FailingSelector(), n_active=10)
+    model = Model(RBF() + WhiteKernel(), coupling="kernel", n_active=20, random_state=0)
+    model.fit(X, y, halves(y)).set_params(selector=FailingSelector(), n_active=10)
     before = pickle.dumps(vars(model))
     module = __import__(Model.__module__, fromlist=["absorb_rows"])
     real_absorb = module.absorb_rows

@@ -5,13 +5,24 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gleangp import CoregionCoupling, FunctionCoupling, SparseGPClassifier, SparseGPRegressor, load, save
+from gleangp import (
+    CoregionCoupling,
+    FunctionCoupling,
+    SparseGPClassifier,
+    SparseGPOrdinal,
+    SparseGPRegressor,
+    TaskRelevance,
+    load,
+    save,
+)
+from gleangp.estimators import _sparse
 from gleangp.exceptions import TaskError
 from gleangp.inference.block import Block
 from gleangp.inference.coupled import Term
 from gleangp.inference.coupled_posterior import fit_coupled, predict_coupled
 from gleangp.inference.posterior import predict_latent
 from gleangp.inference.projected import fit_projection
+from gleangp.learning.coupling_choice import _decide, part_of_whole_tasks
 from gleangp.noise import Probit
 
 NOTHING = ConstantKernel(1e-12, "fixed")
@@ -102,7 +113,7 @@ def test_few_rows_borrow_from_the_others(coupling):
     model = SparseGPRegressor(coupling=coupling, random_state=0).fit(X[keep], y[keep], tasks=tasks[keep])
     model.add_task(None, None, 99)
     truth = 2 * np.sin(GRID[:, 0])
-    apart = SparseGPRegressor(random_state=0).fit(X[keep], y[keep], tasks=tasks[keep])
+    apart = SparseGPRegressor(coupling="kernel", random_state=0).fit(X[keep], y[keep], tasks=tasks[keep])
     worse = np.mean((apart.predict(GRID, tasks=np.full(9, 5)) - truth) ** 2)
     for name in (5, 99):
         error = np.mean((model.predict(GRID, tasks=np.full(9, name)) - truth) ** 2)
@@ -166,6 +177,14 @@ def test_auto_says_what_it_chose_and_why():
     assert scores["function"] < scores["kernel"] + 3.0  # it has "kernel" as its limit, so it may tie
 
 
+def test_equal_evidence_is_given_to_the_common_function():
+    """Within two nats "function" is taken before "kernel" and that before "coregion"; beyond, the best."""
+    assert _decide({"kernel": 0.0, "function": -1.9, "coregion": 0.0}) == "function"
+    assert _decide({"kernel": 0.0, "function": -2.1, "coregion": 1.9}) == "kernel"
+    assert _decide({"kernel": 0.0, "function": -2.1, "coregion": 2.1}) == "coregion"
+    assert _decide({"kernel": 0.0, "function": -2.1}) == "kernel"
+
+
 @pytest.mark.parametrize("coupling", ["function", CoregionCoupling(rank=2)], ids=str)
 def test_coupled_classifier_borrows_and_is_saved(coupling, tmp_path):
     """A class boundary that is common is known to a task without rows; the model survives a file."""
@@ -211,3 +230,100 @@ def test_bad_input_is_explained():
     with pytest.raises(TaskError):
         model.fit(X, y, tasks=tasks)
     assert not hasattr(model, "tasks_")
+
+
+def test_a_task_unlike_all_others_leaves_the_common_function_alone():
+    """An unrelated task gets a larger own function, and costs the others little of what they share."""
+    X, y, tasks = rows(n_tasks=7, n=12)
+    odd = tasks == 6
+    y[odd] = 6 * np.cos(3 * X[odd, 0])
+    errors = {}
+    for name, keep in (("without", ~odd), ("with", np.ones(len(X), dtype=bool))):
+        model = SparseGPRegressor(coupling="function", random_state=0)
+        model.fit(X[keep], y[keep], tasks=tasks[keep])
+        model.add_task(None, None, 99)
+        gap = model.predict(GRID, tasks=np.full(9, 99)) - 2 * np.sin(GRID[:, 0])
+        errors[name] = np.sqrt(np.mean(gap**2))
+    weights = model._model.parameters.own[1]
+    assert weights[6] > 5.0
+    assert (weights[:6] < 0.5 * weights[6]).all()
+    assert errors["with"] < errors["without"] + 0.15
+    alike = FunctionCoupling(outlier_cost=np.inf)
+    model = SparseGPRegressor(coupling=alike, random_state=0).fit(X, y, tasks=tasks)
+    assert_allclose(model._model.parameters.own[1], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"posterior": "active", "n_active": 10}, "posterior='active'"),
+        ({"optimizer": None}, "no evidence to weigh"),
+        ({"invariances": np.negative}, "invariances"),
+        ({"selector": TaskRelevance("entropy"), "n_active": 12}, "the selector shares points"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_the_default_says_why_tasks_stay_apart(options, reason):
+    """What cannot be combined with a coupling makes "auto" the kernel alone, and is an error for others."""
+    X, y, tasks = rows()
+    model = SparseGPRegressor(n_rounds=1, random_state=0, **options).fit(X, y, tasks=tasks)
+    assert model.coupling == "auto"
+    assert model.coupling_.name == "kernel"
+    assert reason in model.coupling_.reason
+    if "optimizer" not in options:
+        with pytest.raises(ValueError, match=rf"coupling='function', but .*{reason}.*coupling='kernel'"):
+            model.set_params(coupling="function").fit(X, y, tasks=tasks)
+
+
+def test_large_tasks_stay_apart(monkeypatch):
+    """Above a number of rows "auto" does not try; above a larger one an explicit coupling is refused."""
+    X, y, tasks = rows()
+    monkeypatch.setattr(_sparse, "_MOST_ROWS_AUTO", 11)
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    assert model.coupling_.name == "kernel"
+    assert "a task has 12 labels" in model.coupling_.reason
+    monkeypatch.setattr(_sparse, "_MOST_ROWS_COUPLED", 11)
+    with pytest.raises(ValueError, match="a task has 12 rows, and own functions are exact"):
+        SparseGPRegressor(coupling="coregion").fit(X, y, tasks=tasks)
+
+
+def test_unlabeled_rows_keep_tasks_apart():
+    """The null category is for tasks that share the kernel alone."""
+    X, y, tasks = rows(n_tasks=2)
+    labels = np.where(np.arange(len(X)) % 3 == 0, -1, (y > 0).astype(int))
+    model = SparseGPClassifier(unlabeled=-1, n_rounds=1, random_state=0).fit(X, labels, tasks=tasks)
+    assert "unlabeled rows" in model.coupling_.reason
+
+
+def test_the_part_that_decides_is_of_whole_tasks():
+    """Up to 500 rows and 25 of a task; tasks with several rows come before those with one or two."""
+    rng = np.random.default_rng(0)
+    sizes = [2] * 50 + [60] * 40 + [0]
+    blocks = [Block(rng.normal(size=(n, 1)), np.zeros(n), Probit(0.0)) for n in sizes]
+    part, tasks = part_of_whole_tasks(blocks, rng)
+    assert [len(b) for b in part] == [25] * 20
+    assert len(np.unique(tasks)) == 20
+    assert tasks.min() >= 50
+    part, tasks = part_of_whole_tasks(blocks[:50], rng)
+    assert sorted(tasks) == list(range(50))
+
+
+@pytest.mark.parametrize("coupling", ["auto", "coregion"])
+def test_ordinal_tasks_borrow_and_are_saved(coupling, tmp_path):
+    """Categories of a common function are known to a task without rows; the model survives a file."""
+    X, y, tasks = rows(n_tasks=5, n=15)
+    ranks = np.digitize(y, [-1.0, 1.0])
+    model = SparseGPOrdinal(coupling=coupling, random_state=0).fit(X, ranks, tasks=tasks)
+    assert model.coupling_.name == ("function" if coupling == "auto" else coupling)
+    model.add_task(None, None, 9)
+    inside = np.array([[-1.5], [0.0], [1.5]])
+    assert model.predict(inside, tasks=[9] * 3).tolist() == [0, 1, 2]
+    apart = SparseGPOrdinal(coupling="kernel", random_state=0).fit(X, ranks, tasks=tasks)
+    apart.add_task(None, None, 9)
+    assert len(set(apart.predict(inside, tasks=[9] * 3))) == 1
+    save(model, tmp_path / "m.glean")
+    again = load(tmp_path / "m.glean")
+    assert_allclose(again.predict_proba(X, tasks=tasks), model.predict_proba(X, tasks=tasks), rtol=1e-12)
+    assert again.task_correlation_.shape == (6, 6)
+    model.partial_fit(X[:3], ranks[:3], tasks=[9] * 3)
+    assert np.isfinite(model.log_evidence_)

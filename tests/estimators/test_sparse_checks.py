@@ -2,12 +2,15 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gleangp import EntropySelector, SparseGPClassifier, SparseGPRegressor
+from gleangp import CoregionCoupling, EntropySelector, SparseGPClassifier, SparseGPRegressor
 
 VARIANTS = [
     SparseGPRegressor(),
     SparseGPRegressor(n_active=0.5, posterior="active", selector="entropy"),
+    SparseGPRegressor(coupling="function"),
+    SparseGPRegressor(coupling=CoregionCoupling(rank=2)),
     SparseGPClassifier(),
+    SparseGPClassifier(coupling="coregion"),
     SparseGPClassifier(n_active=0.1, posterior="active", sites="ep", selector=EntropySelector()),
 ]
 

@@ -275,7 +275,7 @@ def test_compare(frame, tmp_path):
     errors = {name: row["error"] for name, row in result["models"].items()}
     assert len(errors) == 8
     assert result["best"] == min(errors, key=errors.get)
-    assert errors["mean of the task"] > errors["gleangp --model sparse: tasks share a kernel"]
+    assert errors["mean of the task"] > errors["gleangp --model sparse: tasks share what helps"]
 
 
 def test_task_folds():

@@ -117,7 +117,7 @@ def fit(
         typer.Option(
             "--model",
             "-m",
-            help="`sparse`: tasks share a kernel. `coupled`: and a common function. `hierarchical`: each has "
+            help="`sparse`: tasks share what helps. `coupled`: a common function. `hierarchical`: each has "
             "its own kernel under a common prior (numbers only). `latent`: tasks share few hidden inputs. "
             "`ordinal`: categories that have an order (see --order).",
         ),

@@ -172,11 +172,11 @@ def our_models(problem: Problem, *, seed: int) -> dict[str, tuple[Any, Problem]]
     """gleangp's models for a problem, simplest first, and the rows that each is given."""
     classify, labeled = problem.classify, problem.labeled_only()
     with_tasks = problem.tasks is not None
-    first = "gleangp --model sparse" + (": tasks share a kernel" if with_tasks else "")
+    first = "gleangp --model sparse" + (": tasks share what helps" if with_tasks else "")
     found = {first: (sharing_model(classify, seed=seed), labeled)}
     if with_tasks and problem.n_tasks > 1:
         coupled = named_model("coupled", classify, seed=seed)
-        found["gleangp --model coupled: and a function"] = (coupled, labeled)
+        found["gleangp --model coupled: a common function"] = (coupled, labeled)
         if not classify and len(labeled.y) <= _MOST_ROWS_OF_OWN_KERNELS:
             own = named_model("hierarchical", False, seed=seed)
             found["gleangp --model hierarchical: own kernels"] = (own, problem)

@@ -32,7 +32,7 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     Parameters
     ----------
     estimator : SparseGPRegressor, SparseGPClassifier or SparseGPOrdinal
-        Fitted in place; unchanged if the fit fails. `coupling` must be "kernel", and `invariances`,
+        Fitted in place; unchanged if the fit fails. `coupling` must be "kernel" or "auto", which is the same here; `invariances`,
         `noise_variance` per row, unlabelled rows of a classifier and selectors that weigh tasks against each
         other ("graph", `TaskRelevance`, swaps) are for data in memory.
     ddf : dask.dataframe.DataFrame
@@ -142,12 +142,12 @@ def _check_estimator(estimator: Any) -> None:
             f"gleangp.dask.fit was given {name}. It knows {', '.join(k.__name__ for k in _KNOWN)}; other "
             "estimators fit on data in memory."
         )
-    for parameter, allowed in (("coupling", "kernel"), ("invariances", None)):
+    for parameter, allowed in (("coupling", ("kernel", "auto")), ("invariances", (None,))):
         value = getattr(estimator, parameter)
-        if value != allowed:
+        if value not in allowed:
             raise ValueError(
                 f"{parameter}={value!r}: on a cluster tasks share the kernel alone and rows stay where they "
-                f"are. Set {parameter}={allowed!r}, or fit on data in memory."
+                f"are. Set {parameter}={allowed[0]!r}, or fit on data in memory."
             )
     if np.size(getattr(estimator, "noise_variance", 0.0)) != 1:
         raise ValueError(

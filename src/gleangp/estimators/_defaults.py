@@ -47,18 +47,18 @@ def default_own_kernel(X: FloatArray) -> Kernel:
 
 
 def default_own_priors(kernel: Kernel) -> dict[str, Prior]:
-    """As for the common kernel, but the length scale stays near its start.
+    """The length scale stays near its start, and the amplitude is free to leave it.
 
-    A short one is tempting, because it explains noise within tasks, and it spoils predictions (School data
-    with two labels per task: explained variance 0.277 against 0.284).
+    A short length scale is tempting, because it explains noise within tasks, and spoils predictions (School
+    with two labels per task: explained variance 0.277 against 0.284). A large amplitude is what unrelated
+    tasks need (SARCOS with 20 labels per task: 0.572 against 0.560).
     """
     start = kernel.get_params()
-    near: dict[str, Prior] = {
-        h.name: LogNormal(start[h.name], 0.5)
+    return {
+        h.name: LogNormal(start[h.name], 0.5 if h.name.endswith("length_scale") else 2.0)
         for h in kernel.hyperparameters
-        if not h.fixed and h.name.endswith("length_scale")
+        if not h.fixed
     }
-    return {**default_priors(kernel), **near}
 
 
 def _spread(X: FloatArray) -> FloatArray:

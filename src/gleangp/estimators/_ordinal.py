@@ -20,12 +20,11 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.sparse_model import (
-    SparseModel,
     absorb_rows,
     add_task,
-    fit_sparse_model,
     predict_tasks,
 )
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
@@ -46,6 +45,13 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function of the latent function, shared by all tasks. None: `C * RBF + C`, as in
         `SparseGPClassifier`.
+    coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
+        What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
+        that tasks inform each other's values and a new one starts from the common function
+        (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
+        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows, and
+        "kernel" where tasks cannot be coupled; `coupling_` says which and why. With one task it is ignored.
+        Tasks share the cut-points in any case.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows; None as in
         `SparseGPClassifier`.
@@ -96,6 +102,10 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         The fitted noise.
     tasks_ : ndarray or None
         Names of the tasks.
+    coupling_ : Choice
+        Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
+    task_correlation_ : ndarray of shape (M, M)
+        Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,)
         Rows of the training set in order of inclusion.
     active_gain_ : ndarray of shape (d,)
@@ -143,7 +153,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: dict = {
-        **{name: kinds for name, kinds in SHARED_CONSTRAINTS.items() if name != "coupling"},
+        **SHARED_CONSTRAINTS,
         "selector": [*SHARED_CONSTRAINTS["selector"], None],
         "sites": [StrOptions({"adf", "ep"})],
         "learn_noise": ["boolean", "array-like"],
@@ -153,12 +163,12 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     }
 
     _fitted_parts = ("_model", "classes_")
-    coupling = "kernel"  # tasks share the kernel and the cut-points
 
     def __init__(
         self,
         kernel: Any = None,
         *,
+        coupling: Any = "auto",
         n_active: int | float | None = None,
         selector: Any = None,
         posterior: str = "projected",
@@ -177,6 +187,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ):
         self.kernel = kernel
+        self.coupling = coupling
         self.n_active = n_active
         self.selector = selector
         self.posterior = posterior
@@ -224,12 +235,13 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are ranks in `classes_`; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
-        settings = self._settings(rows.sizes, propagate=self.sites == "ep", n_learning=200)
-        parameters = self._parameters(rows)
+        plan = self._plan_coupling(rows, invariances=bool(invariances))
+        settings = self._settings(rows.sizes, propagate=self.sites == "ep", n_learning=200, **plan)
+        parameters = self._parameters(rows, coupled=bool(plan["couplings"]))
         rng = generator_from(self.random_state)
         tasks: Any = rows.tasks(Ranks(), parameters.noise)
         settings, progress = self._with_progress(settings, given)
-        model = fit_sparse_model(parameters, tasks, rows.n_rows, settings, rng)
+        model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
         if invariances:
             seed = int(rng.integers(2**31))
             model = add_virtual_vectors(model, tasks, invariances, settings, seed)
@@ -349,7 +361,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         with unchanged_on_failure(self):
             X, _, codes = self._resolve(X, tasks, reset=False)
             ranks, labeled = self._known_ranks(y, len(X))
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, len(self._model.posteriors))]
+            rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
             filled = {t: r for t, r in enumerate(rows) if len(r)}
             blocks = {t: Block(X[r], ranks[r], self._model.noise) for t, r in filled.items()}
             self._store(absorb_rows(self._model, blocks, filled, len(X)))
@@ -388,8 +400,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
-    def _parameters(self, rows: TrainingRows) -> Parameters:
-        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False))
+    def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
+        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False, coupled=coupled))
         priors = self.priors
         if priors is None:
             priors = default_priors(kernel) if self.kernel is None else {}
@@ -435,7 +447,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         ranks[labeled] = [np.flatnonzero(self.classes_ == c)[0] for c in y[labeled]]
         return ranks, labeled
 
-    def _store(self, model: SparseModel) -> None:
+    def _store(self, model: Any) -> None:
         self._model = model
         self._n_inputs = self.n_features_in_ - (self.task is not None)
         self.kernel_ = model.kernel
@@ -449,3 +461,4 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.log_evidence_ = model.log_evidence
         self.n_rounds_ = model.n_rounds
         self.selection_objective_ = model.selection_objective
+        self._store_coupling([model])

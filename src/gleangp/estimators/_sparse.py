@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -57,12 +58,9 @@ def generator_from(random_state) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 
-def _reason(estimator) -> str:
-    if estimator.coupling == "kernel":
-        return "as asked"
-    if estimator.posterior == "active":
-        return "posterior='active' keeps tasks apart"
-    return "fewer than two tasks have labels, so there is nothing to couple"
+# Rows of one task: its own function is exact, which costs their square in memory and their cube in time.
+_MOST_ROWS_AUTO = 1000
+_MOST_ROWS_COUPLED = 8000
 
 
 class SparseGPMixin(ProgressMixin):
@@ -103,45 +101,61 @@ class SparseGPMixin(ProgressMixin):
             return ResidualSelector(weight="variance")
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
 
-    def _couplings(self, X, n_tasks: int) -> tuple:
-        """The couplings to choose from; none where tasks share the kernel alone."""
-        if self.coupling == "kernel" or n_tasks == 1:
-            return ()
-        if self.posterior == "active":
-            if self.coupling == "auto":
-                return ()
-            raise ValueError(
-                f"coupling={self.coupling!r} with posterior='active': predictions from the active points "
-                "alone are for tasks that share the kernel only. Use posterior='projected' or "
-                "coupling='kernel'."
-            )
+    def _plan_coupling(self, rows: TrainingRows, **apart: bool) -> dict[str, Any]:
+        """Settings of the coupling: what to choose from, or why tasks share the kernel alone.
+
+        `apart` names what only tasks that share the kernel alone can have, and whether it is asked for.
+        """
+        sizes = rows.sizes
+        if self.coupling == "kernel" or rows.n_tasks == 1:
+            one = "as asked" if self.coupling == "kernel" else "with one task there is nothing to couple"
+            return {"couplings": (), "uncoupled": one}
+        reason = self._why_apart(sizes, {**apart, "rows on a cluster": not rows.can_travel})
+        if self.coupling == "auto" and not reason:
+            reason = self._why_not_choose(sizes)
+        if self.coupling == "auto" and reason:
+            return {"couplings": (), "uncoupled": reason}
+        if reason:
+            raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'.")
         function = FunctionCoupling()
         if self.kernel is None:
-            own = default_own_kernel(X)
+            own = default_own_kernel(rows.inputs)
             function = FunctionCoupling(own, default_own_priors(own))
         if self.coupling == "auto":
-            return KernelCoupling(), function, CoregionCoupling()
+            return {"couplings": (KernelCoupling(), function, CoregionCoupling())}
         named = {"function": function, "coregion": CoregionCoupling()}
-        return (named[self.coupling] if isinstance(self.coupling, str) else self.coupling,)
+        return {"couplings": (named[self.coupling] if isinstance(self.coupling, str) else self.coupling,)}
 
-    def _refuse_with_coupling(self, n_tasks: int, **asked: bool) -> None:
-        """Raise for what needs tasks that share the kernel alone."""
-        if self.coupling == "kernel" or n_tasks == 1:
-            return
-        for name, wanted in asked.items():
-            if wanted:
-                raise ValueError(
-                    f"coupling={self.coupling!r} with {name}: tasks whose functions are coupled have one "
-                    "basis for all, which neither grows by virtual points nor keeps rows silent. Use "
-                    "coupling='kernel'."
+    def _why_apart(self, sizes: list[int], apart: dict[str, bool]) -> str:
+        """Why these tasks cannot be coupled; empty if they can."""
+        for name, asked in apart.items():
+            if asked:
+                return (
+                    f"{name} need tasks that share the kernel alone: coupled ones have one basis for all, "
+                    "which neither grows by virtual points nor keeps rows silent"
                 )
+        if self.posterior == "active":
+            return "posterior='active' keeps tasks apart: each is predicted from its active points alone"
+        if hasattr(self._chosen_selector(), "alone"):
+            return "the selector shares points between tasks that share the kernel alone"
+        if max(sizes) > _MOST_ROWS_COUPLED:
+            most = _MOST_ROWS_COUPLED
+            return f"a task has {max(sizes)} rows, and own functions are exact, which is for {most} at most"
+        return ""
 
-    def _default_kernel(self, rows: TrainingRows, *, offset: bool) -> Kernel:
-        coupled = self.coupling != "kernel" and self.tasks_ is not None
+    def _why_not_choose(self, sizes: list[int]) -> str:
+        """Why "auto" leaves tasks uncoupled without a trial; empty if it does not."""
+        if self.optimizer is None:
+            return "optimizer=None learns nothing, so there is no evidence to weigh"
+        if max(sizes) > _MOST_ROWS_AUTO:
+            return f"a task has {max(sizes)} labels, with which the others have little to tell it"
+        return ""
+
+    def _default_kernel(self, rows: TrainingRows, *, offset: bool, coupled: bool) -> Kernel:
         return default_kernel(rows.inputs, offset=offset, coupled=coupled, n_rows=sum(rows.sizes))
 
     def _store_coupling(self, models: list) -> None:
-        choices = [m.choice or Choice("kernel", {}, _reason(self)) for m in models]
+        choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         correlations = [m.task_correlation for m in models]
         self.coupling_ = choices[0] if len(models) == 1 else choices
         self.task_correlation_ = correlations[0] if len(models) == 1 else correlations

@@ -56,12 +56,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         length scale per feature where there are at least ten rows for each, with weak priors. With more
         than two classes a `CompoundKernel` gives each its own, in the order of `classes_`, such as the
         `kernel_` of another fit.
-    coupling : {"kernel", "function", "coregion", "auto"} or object, default="kernel"
+    coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
         What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
         that tasks inform each other's values and a new one starts from the common function
         (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
-        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows;
-        `coupling_` says which and why. With one task there is nothing to couple, and it is ignored.
+        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows, and
+        "kernel" where tasks cannot be coupled; `coupling_` says which and why. With one task it is ignored.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 400, 400 of larger ones (down to 200 where there are more than 20 000 rows).
@@ -195,7 +195,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self,
         kernel: Any = None,
         *,
-        coupling: Any = "kernel",
+        coupling: Any = "auto",
         n_active: int | float | None = None,
         selector: Any = None,
         posterior: str = "projected",
@@ -264,20 +264,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         counts = rows.counts(len(self.classes_))
         invariances = check_invariances(self.invariances)
-        some_missing = counts.sum() < sum(rows.sizes)
-        self._refuse_with_coupling(rows.n_tasks, unlabeled=some_missing, invariances=bool(invariances))
+        apart = {"unlabeled rows": counts.sum() < sum(rows.sizes), "invariances": bool(invariances)}
+        plan = self._plan_coupling(rows, **apart)
         settings = self._settings(
-            rows.sizes,
-            propagate=self.sites == "ep",
-            n_learning=200,
-            couplings=self._couplings(rows.inputs, rows.n_tasks),
-            **self._inner_jobs(),
+            rows.sizes, propagate=self.sites == "ep", n_learning=200, **plan, **self._inner_jobs()
         )
-        streams = generator_from(self.random_state).spawn(self._n_models)
-        exclusive = some_missing and self._n_models > 1 and self.posterior == "projected"
-        settings = replace(settings, draft=exclusive)
+        streams, coupled = generator_from(self.random_state).spawn(self._n_models), bool(plan["couplings"])
+        exclusive = apart["unlabeled rows"] and self._n_models > 1 and self.posterior == "projected"
+        settings, extra = replace(settings, draft=exclusive), [] if exclusive else invariances
         jobs = [
-            (self._parameters(rows, counts, c), rows, ClassSigns(c), stream, [] if exclusive else invariances)
+            (self._parameters(rows, counts, c, coupled), rows, ClassSigns(c), stream, extra)
             for c, stream in zip(self._positives(), streams, strict=True)
         ]
         most = most_stages(settings) if self._n_models == 1 else self._n_models
@@ -473,7 +469,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """The class that is +1 in every binary problem."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
+    def _parameters(
+        self, rows: TrainingRows, counts: IntArray, positive: int, coupled: bool
+    ) -> Parameters:
         n_labeled = int(counts.sum())
         missing = 1.0 - n_labeled / sum(rows.sizes)
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
@@ -485,7 +483,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
         else:
             kernel = self._start_kernel(
-                lambda: self._default_kernel(rows, offset=True), positive, self._n_models
+                lambda: self._default_kernel(rows, offset=True, coupled=coupled), positive, self._n_models
             )
             own_priors = class_priors(kernel) if self.kernel is None else {}
             noise, usual = Probit(bias), ("bias",)

@@ -48,12 +48,12 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Covariance function, shared by all tasks. None: `C * RBF` with one length scale per feature
         where there are at least ten rows for each, started at the spread of the features, with weak
         priors; with several tasks a constant is added, the offset of a task.
-    coupling : {"kernel", "function", "coregion", "auto"} or object, default="kernel"
+    coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
         What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
         that tasks inform each other's values and a new one starts from the common function
         (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
-        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows;
-        `coupling_` says which and why. With one task there is nothing to couple, and it is ignored.
+        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows, and
+        "kernel" where tasks cannot be coupled; `coupling_` says which and why. With one task it is ignored.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 1000, 1000 of larger ones (down to 200 where there are more than 20 000 rows).
@@ -166,7 +166,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self,
         kernel: Any = None,
         *,
-        coupling: Any = "kernel",
+        coupling: Any = "auto",
         n_active: int | float | None = None,
         selector: Any = "residual",
         posterior: str = "projected",
@@ -229,15 +229,13 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are numbers, wherever they are; `given` is for callbacks."""
         self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
-        parameters = self._parameters(rows)
+        invariances = check_invariances(self.invariances)
+        plan = self._plan_coupling(rows, invariances=bool(invariances))
+        parameters = self._parameters(rows, coupled=bool(plan["couplings"]))
         variance = self._known_variance(rows.n_rows)
         tasks: Any = rows.tasks(StandardTargets(self._units), parameters.noise, variance)
-        settings = self._settings(
-            rows.sizes, couplings=self._couplings(rows.inputs, rows.n_tasks), move_basis=self.move_basis
-        )
+        settings = self._settings(rows.sizes, move_basis=self.move_basis, **plan)
         rng = generator_from(self.random_state)
-        invariances = check_invariances(self.invariances)
-        self._refuse_with_coupling(rows.n_tasks, invariances=bool(invariances))
         settings, progress = self._with_progress(settings, given)
         model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
         if invariances:
@@ -402,8 +400,9 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
-    def _parameters(self, rows: TrainingRows) -> Parameters:
-        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=rows.n_tasks > 1))
+    def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
+        offset = rows.n_tasks > 1
+        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=offset, coupled=coupled))
         learn: tuple[str, ...] = ()
         priors = self.priors
         if priors is None:

@@ -116,9 +116,9 @@ class Basis:
 
     def theta_grad(self, inside: FloatArray, parts: list[tuple[Any, FloatArray]]) -> FloatArray:
         """dE/dtheta from `inside` = dE/dPhi Phi^T (d, d) and (K_dn, dE/dPhi) of each stack."""
-        gradient = np.zeros(self.kernel.n_dims)
+        gradient: Any = 0.0
         for K_dn, d_phi in parts:
-            gradient += K_dn.theta_vjp(solve_lower(self.chol, d_phi, transposed=True))
+            gradient = gradient + K_dn.theta_vjp(solve_lower(self.chol, d_phi, transposed=True))
         inside = 0.5 * (inside + inside.T)
         half = solve_lower(self.chol, np.ascontiguousarray(inside), transposed=True)
         d_Kdd = -0.5 * solve_lower(self.chol, np.ascontiguousarray(half.T), transposed=True)
@@ -337,7 +337,7 @@ class CoupledGradient:
 def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
     """Gradient in everything that is learnt, by the explicit dependence on the covariance."""
     q, terms = settled.q, prior.terms
-    theta = [np.zeros(t.kernel.n_dims) for t in terms]
+    theta: list[Any] = [0.0 for _ in terms]  # the length is not asked: reflection costs as much as tasks
     loadings = [np.zeros_like(t.loadings) for t in terms]
     own = [np.zeros_like(t.own) for t in terms]
     inside = [None if b is None else np.zeros((len(b.Z), len(b.Z))) for b in prior.bases]
@@ -357,7 +357,7 @@ def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
             T, n = stack.rows.shape
             K = stack.kernels[k]
             within = term.within[stack.tasks]
-            theta[k] += K.theta_vjp(within[:, None, None] * G)
+            theta[k] = theta[k] + K.theta_vjp(within[:, None, None] * G)
             d_within = np.einsum("tij,tij->t", G, np.broadcast_to(K.value, G.shape))
             own[k][stack.tasks] += d_within
             if prior.bases[k] is None:
@@ -372,7 +372,7 @@ def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
             parts[k].append((K_dn, np.ascontiguousarray(d_phi)))
     for k, basis in enumerate(prior.bases):
         if basis is not None:
-            theta[k] += basis.theta_grad(inside[k], parts[k])
+            theta[k] = theta[k] + basis.theta_grad(inside[k], parts[k])
     noise = settled.noise_grad
     if noise is None:
         noise = {"variance": d_variance[:-1], "bias": q.alpha}

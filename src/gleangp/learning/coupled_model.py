@@ -20,7 +20,8 @@ from gleangp.inference.coupled_posterior import (
     predict_coupled,
     predict_coupled_cov,
 )
-from gleangp.learning.coupled_tasks import choose_coupling, learn_coupled, pool_blocks, with_noise
+from gleangp.learning.coupled_tasks import learn_coupled, pool_blocks, with_noise
+from gleangp.learning.coupling_choice import choose_coupling
 from gleangp.learning.couplings import Choice, CoupledParameters
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
@@ -126,15 +127,18 @@ def fit_tasks(
 
     With fewer than two tasks that have rows there is nothing to couple. Coupled ones are in this process.
     """
-    if not settings.couplings or len(tasks.filled) < 2:
-        return fit_sparse_model(parameters, tasks, n_rows, settings, rng)
-    blocks, block_rows = tasks.all_blocks, tasks.all_rows
-    choice, start = choose_coupling(settings.couplings, parameters, blocks, settings, rng)
-    if start is None:
+    choice, start = Choice("kernel", {}, settings.uncoupled), None
+    if len(tasks.filled) < 2:
+        choice = Choice("kernel", {}, "fewer than two tasks have labels, so there is nothing to couple")
+    elif settings.couplings:
+        choice, start = choose_coupling(settings.couplings, parameters, tasks.all_blocks, settings, rng)
+        parameters = start.base if choice.name == "kernel" else parameters
+    if start is None or choice.name == "kernel":
         model = fit_sparse_model(parameters, tasks, n_rows, settings, rng)
         return replace(model, choice=choice)
+    blocks, block_rows = tasks.all_blocks, tasks.all_rows
     basis_settings = replace(settings, n_active=settings.n_basis)
-    fit = learn_coupled(start, blocks, basis_settings, rng)
+    fit = learn_coupled(start, blocks, basis_settings, rng, first_part=len(settings.couplings) == 1)
     learnt = fit.parameters
     blocks = with_noise(blocks, learnt.base.noise_values(learnt.start()))
     pooled, basis = pool_blocks(blocks), fit.basis.active[0]

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Sum
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.coupled import CoupledPrior, evidence_gradient, settle, stack_rows
-from gleangp.learning.couplings import Choice, CoupledParameters
-from gleangp.learning.parameters import Parameters
+from gleangp.learning.couplings import CoupledParameters
+from gleangp.learning.parameters import MovingKernel
 from gleangp.learning.settings import Settings
 from gleangp.optimize import Optimum, minimize
 from gleangp.progress import Stage, report_to
@@ -49,7 +48,7 @@ class CoupledEvidence:
         filled = [t for t, b in enumerate(blocks) if len(b)]
         self.parameters, self.Z = parameters, Z
         self.rows = stack_rows([blocks[t] for t in filled], np.array(filled))
-        self._kernel = clone(parameters.base.kernel)  # clones cost as much as small tasks
+        self._kernel = MovingKernel(parameters.base.kernel)
         self._sites = None
 
     def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
@@ -68,16 +67,20 @@ class CoupledEvidence:
 
     def _prior_at(self, z):
         base = self.parameters.base
-        self._kernel.theta = z[: base.n_kernel]
+        kernel = self._kernel.at(z[: base.n_kernel])
         parameters = self.parameters.with_shares(z)
         rows, values = self.rows, base.noise_values(z)
         if values:
             rows = replace(rows, blocks=with_noise(rows.blocks, values))
-        return CoupledPrior(parameters.terms(self._kernel), rows, self.Z), parameters
+        return CoupledPrior(parameters.terms(kernel), rows, self.Z), parameters
 
 
 def learn_coupled(
-    parameters: CoupledParameters, blocks: list[Block], settings: Settings, rng: np.random.Generator
+    parameters: CoupledParameters,
+    blocks: list[Block],
+    settings: Settings,
+    rng: np.random.Generator,
+    first_part: bool = True,
 ) -> CoupledFit:
     """Choose the basis and learn kernels, noise, and loadings where they are free.
 
@@ -91,6 +94,8 @@ def learn_coupled(
         How to learn; `n_active` is the number of basis points.
     rng : numpy.random.Generator
         For selectors that sample, restarts, and the rows to begin with.
+    first_part : bool, default=True
+        Begin on a small part of many rows; False where the parameters come from one already.
 
     Returns
     -------
@@ -101,20 +106,20 @@ def learn_coupled(
     n_rows = sum(len(b) for b in blocks)
     if not (settings.optimize and len(parameters.start())):
         return CoupledFit(parameters, choose_basis(parameters, blocks, settings, seed), np.nan, 0, True, 0.0)
-    for n_part in _PARTS:
+    for n_part in _PARTS[0 if first_part else 1 :]:
         if n_rows > 1.5 * n_part:
-            part, tasks = some_rows(blocks, n_part, parameters.free, rng)
+            part, tasks = some_rows(blocks, n_part, parameters.learn_loadings, rng)
             once = replace(settings, n_rounds=1)
-            fit = _climb(parameters.at_tasks(tasks), part, once, seed, rng, f"{n_part} rows")
-            parameters = _learnt_on(parameters, fit.parameters, tasks)
+            fit = climb(parameters.at_tasks(tasks), part, once, seed, rng, f"{n_part} rows")
+            parameters = learnt_on(parameters, fit.parameters, tasks)
     if n_rows > 1.5 * _PARTS[-1]:  # so many rows that more of them would not change the parameters
         return replace(fit, parameters=parameters, basis=choose_basis(parameters, blocks, settings, seed))
-    fit = _climb(parameters, blocks, settings, seed, rng)
+    fit = climb(parameters, blocks, settings, seed, rng)
     empty = [t for t, b in enumerate(blocks) if not len(b)]
     return replace(fit, parameters=fit.parameters.average_at(empty))
 
 
-def _climb(parameters, blocks, settings, seed, rng, name=None) -> CoupledFit:
+def climb(parameters, blocks, settings, seed, rng, name=None) -> CoupledFit:
     """Rounds whose evidence is that of all rows: a new basis is taken only if it raises it.
 
     `name` is what progress calls them, if not by their number.
@@ -164,54 +169,11 @@ def _maximize(
         parameters.start(),
         parameters.bounds(),
         max_iter=settings.max_iter,
+        tol=settings.precision,
         n_restarts=n_restarts,
         rng=rng,
         report=report_to(settings.progress, stage),
     )
-
-
-def choose_coupling(
-    candidates, base: Parameters, blocks: list[Block], settings: Settings, rng: np.random.Generator
-) -> tuple[Choice, CoupledParameters | None]:
-    """The only candidate, or the one with the most evidence; None for parameters: the kernel alone.
-
-    Several are learnt on the same part of the rows. Their evidences count less half a log of the number
-    of its task's rows for every loading and own weight (Schwarz 1978). The few parameters that all tasks
-    share cost nothing: charging for them left related tasks apart (Landmine, 20 labels per task).
-    """
-    if len(candidates) == 1:
-        only = candidates[0]
-        return Choice(only.name, {}, "as asked"), only.parameters(base, len(blocks))
-    scores, learnt = {}, {}
-    seed = int(rng.integers(2**63))
-    for candidate in candidates:
-        start = candidate.parameters(base, len(blocks))
-        learnt[candidate.name], scores[candidate.name] = _try_out(
-            start, blocks, settings, seed, f"coupling {candidate.name}"
-        )
-    name = max(scores, key=scores.get)
-    ahead = scores[name] - max(v for n, v in scores.items() if n != name)
-    words = ", ".join(f"{n} {v:.1f}" for n, v in scores.items())
-    reason = f"most evidence, by {ahead:.1f} nats ({words})"
-    return Choice(name, scores, reason), None if name == "kernel" else learnt[name]
-
-
-def _try_out(start: CoupledParameters, blocks, settings, seed, name) -> tuple[CoupledParameters, float]:
-    """Parameters learnt on a part of the rows, and their penalised evidence there."""
-    rng = np.random.default_rng(seed)
-    n_part = _PARTS[0]
-    if sum(len(b) for b in blocks) > 1.5 * n_part:
-        part, tasks = some_rows(blocks, n_part, False, rng)
-    else:
-        part, tasks = blocks, np.arange(len(blocks))
-    settings = replace(settings, n_active=settings.n_basis, n_rounds=1, n_restarts=0)
-    fit = _climb(start.at_tasks(tasks), part, settings, seed, rng, name)
-    learnt, z = fit.parameters, fit.parameters.start()
-    sizes = np.array([len(b) for b in part])
-    evidence = fit.objective - learnt.log_prior(z)[0]
-    per_task = sum(1 + W.shape[1] for W in learnt.loadings) if learnt.free else 0
-    cost = 0.5 * per_task * float(np.sum(np.log1p(sizes)))
-    return _learnt_on(start, learnt, tasks), float(evidence - cost)
 
 
 def choose_basis(
@@ -265,12 +227,11 @@ def some_rows(blocks: list[Block], n_part: int, every_task: bool, rng) -> tuple[
     return part, np.array(tasks)
 
 
-def _learnt_on(parameters, learnt, tasks) -> CoupledParameters:
+def learnt_on(parameters, learnt, tasks) -> CoupledParameters:
     """Kernel and noise as learnt on a part; loadings and own weights of the tasks that were in it."""
     loadings, own = [np.array(W) for W in parameters.loadings], [np.array(k) for k in parameters.own]
-    if parameters.free:
-        for q in range(len(own)):
-            loadings[q][tasks], own[q][tasks] = learnt.loadings[q], learnt.own[q]
+    for q in range(len(own)):
+        loadings[q][tasks], own[q][tasks] = learnt.loadings[q], learnt.own[q]
     return replace(learnt, loadings=tuple(loadings), own=tuple(own))
 
 

@@ -19,12 +19,12 @@ from gleangp.exceptions import TaskError
 from gleangp.inference.coupled import CoupledGradient, Term
 from gleangp.kernels import signal_diag
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import LogNormal
+from gleangp.learning.priors import LogNormal, Pareto
 
 _LOADING_BOUND = 30.0
 _LOADING_SPREAD = 0.5
-_OWN_BOUNDS = (np.log(1e-6), np.log(1e3))
-_OWN_PRIOR = LogNormal(0.3, 2.0)
+_LEAST_OWN, _MOST_OWN = 1e-6, 1e3
+_COREGION_OWN = LogNormal(0.3, 2.0)
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,23 @@ class CoupledParameters:
     base: Parameters  # its kernel is the sum of the terms' kernels
     loadings: tuple[FloatArray, ...]  # per term (M, R)
     own: tuple[FloatArray, ...]  # per term (M,)
-    free: bool  # loadings and own weights are learnt
+    learn_loadings: bool = False
+    own_priors: tuple[LogNormal | Pareto | None, ...] = ()  # per term; with one, own weights are learnt
 
     @property
     def n_base(self) -> int:
         """Length of the kernel and noise part."""
-        return len(self.base.start())
+        return self.base.n_free
+
+    def learnt_alone(self) -> FloatArray:
+        """(M,) how many numbers were learnt for each task alone; one left at its least value was not."""
+        count = np.zeros(len(self.own[0]))
+        for q, of_loadings, _ in self._shares():
+            if of_loadings:
+                count += self.loadings[q].shape[1]
+            else:
+                count += self.own[q] > 1.001 * getattr(self.own_priors[q], "least", 0.0)
+        return count
 
     def terms(self, kernel: Kernel | None = None) -> list[Term]:
         """The terms at the present values, with the kernel's parts or those of another one."""
@@ -70,29 +81,29 @@ class CoupledParameters:
 
     def start(self) -> FloatArray:
         """The present values."""
-        if not self.free:
-            return self.base.start()
-        shares = [x for W, k in zip(self.loadings, self.own, strict=True) for x in (W.ravel(), np.log(k))]
+        shares = [
+            self.loadings[q].ravel() if of_loadings else np.log(self.own[q])
+            for q, of_loadings, _ in self._shares()
+        ]
         return np.concatenate([self.base.start(), *shares])
 
     def bounds(self) -> FloatArray:
         """(q, 2) on the free scale."""
         rows = [self.base.bounds()]
-        for W, kappa in zip(self.loadings, self.own, strict=True) if self.free else ():
-            rows.append(np.tile([-_LOADING_BOUND, _LOADING_BOUND], (W.size, 1)))
-            rows.append(np.tile(_OWN_BOUNDS, (len(kappa), 1)))
+        for q, of_loadings, part in self._shares():
+            least = getattr(self.own_priors[q], "least", _LEAST_OWN)
+            limits = (-_LOADING_BOUND, _LOADING_BOUND) if of_loadings else np.log([least, _MOST_OWN])
+            rows.append(np.tile(limits, (part.stop - part.start, 1)))
         return np.vstack(rows)
 
     def with_shares(self, z: FloatArray) -> CoupledParameters:
         """The same with the loadings and own weights of z; kernel and noise as they are."""
-        if not self.free:
-            return self
-        at, loadings, own = self.n_base, [], []
-        for W, kappa in zip(self.loadings, self.own, strict=True):
-            loadings.append(z[at : at + W.size].reshape(W.shape))
-            at += W.size
-            own.append(np.exp(z[at : at + len(kappa)]))
-            at += len(kappa)
+        loadings, own = list(self.loadings), list(self.own)
+        for q, of_loadings, part in self._shares():
+            if of_loadings:
+                loadings[q] = z[part].reshape(loadings[q].shape)
+            else:
+                own[q] = np.exp(z[part])
         return replace(self, loadings=tuple(loadings), own=tuple(own))
 
     def with_values(self, z: FloatArray) -> CoupledParameters:
@@ -102,12 +113,9 @@ class CoupledParameters:
     def gradient(self, z: FloatArray, grad: CoupledGradient) -> FloatArray:
         """Gradient on the free scale, from that of the evidence at z."""
         theta = np.concatenate(grad.theta)
-        noise = self.base.noise_gradient(z[: self.n_base], grad.noise)
-        parts = [theta, noise]
-        if self.free:
-            kappas = self.with_shares(z).own
-            for dW, d_own, kappa in zip(grad.loadings, grad.own, kappas, strict=True):
-                parts += [dW.ravel(), d_own * kappa]
+        parts = [theta, self.base.noise_gradient(z[: self.n_base], grad.noise)]
+        for q, of_loadings, part in self._shares():
+            parts.append(grad.loadings[q].ravel() if of_loadings else grad.own[q] * np.exp(z[part]))
         return np.concatenate(parts)
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
@@ -117,19 +125,31 @@ class CoupledParameters:
         """
         value, base_grad = self.base.log_prior(z[: self.n_base])
         gradient = np.concatenate([base_grad, np.zeros(len(z) - self.n_base)])
-        at = self.n_base
-        for W, kappa in zip(self.loadings, self.own, strict=True) if self.free else ():
-            away = z[at : at + W.size].reshape(W.shape) - _alike(W.shape[1])
-            value -= 0.5 * float(np.sum((away / _LOADING_SPREAD) ** 2))
-            value -= W.size * np.log(_LOADING_SPREAD * np.sqrt(2.0 * np.pi))
-            gradient[at : at + W.size] -= away.ravel() / _LOADING_SPREAD**2
-            at += W.size
-            k = np.exp(z[at : at + len(kappa)])
-            log_p, slope = _OWN_PRIOR.log_prob(k)
-            value += float(np.sum(log_p))
-            gradient[at : at + len(kappa)] += slope * k
-            at += len(kappa)
+        for q, of_loadings, part in self._shares():
+            if of_loadings:
+                W = z[part].reshape(self.loadings[q].shape)
+                away = (W - _alike(W.shape[1])) / _LOADING_SPREAD
+                value -= 0.5 * float(np.sum(away**2))
+                value -= W.size * np.log(_LOADING_SPREAD * np.sqrt(2.0 * np.pi))
+                gradient[part] -= away.ravel() / _LOADING_SPREAD
+            else:
+                kappa = np.exp(z[part])
+                log_p, slope = self.own_priors[q].log_prob(kappa)
+                value += float(np.sum(log_p))
+                gradient[part] += slope * kappa
         return value, gradient
+
+    def _shares(self) -> list[tuple[int, bool, slice]]:
+        """Term, whether loadings (else own weights), and place in the vector, of what tasks learn."""
+        shares, at = [], self.n_base
+        for q, W in enumerate(self.loadings):
+            if self.learn_loadings and W.size:
+                shares.append((q, True, slice(at, at + W.size)))
+                at += W.size
+            if self.own_priors and self.own_priors[q] is not None:
+                shares.append((q, False, slice(at, at + len(W))))
+                at += len(W)
+        return shares
 
     def at_tasks(self, tasks) -> CoupledParameters:
         """For some of the tasks only."""
@@ -147,7 +167,7 @@ class CoupledParameters:
 
     def average_at(self, tasks: list[int]) -> CoupledParameters:
         """With the mean loadings and own weights of the other tasks at these: tasks without labels."""
-        if not tasks or not self.free:
+        if not tasks or not self._shares():
             return self
         others = np.setdiff1d(np.arange(len(self.own[0])), tasks)
         loadings, own = [np.array(W) for W in self.loadings], [np.array(k) for k in self.own]
@@ -176,6 +196,10 @@ class FunctionCoupling(BaseEstimator):
         too, else a scaled copy of the common kernel plus a constant, the offset of a task.
     own_priors : dict, default=None
         Hyperparameter name of `own_kernel` -> prior.
+    outlier_cost : float, default=1.0
+        Nats that it costs a task to have an own function of e times the variance of the others'. A task
+        unlike all others pays and then leaves the common function alone; the rest stay as they are.
+        `numpy.inf`: own functions of the same size for all.
 
     Examples
     --------
@@ -186,9 +210,15 @@ class FunctionCoupling(BaseEstimator):
 
     name = "function"
 
-    def __init__(self, own_kernel: Any = None, own_priors: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        own_kernel: Any = None,
+        own_priors: dict[str, Any] | None = None,
+        outlier_cost: float = 1.0,
+    ):
         self.own_kernel = own_kernel
         self.own_priors = own_priors
+        self.outlier_cost = outlier_cost
 
     def parameters(self, base: Parameters, n_tasks: int) -> CoupledParameters:
         """Start values for `n_tasks` tasks, from the common kernel and the noise."""
@@ -196,6 +226,7 @@ class FunctionCoupling(BaseEstimator):
             own = ConstantKernel(0.1, (1e-6, 1e3)) * clone(base.kernel) + ConstantKernel(0.1, (1e-6, 1e3))
         else:
             own = clone(self.own_kernel)
+        outliers = Pareto(1.0, self.outlier_cost) if np.isfinite(self.outlier_cost) else None
         priors = {f"k2__{name}": prior for name, prior in (self.own_priors or {}).items()}
         for name, prior in base.priors.items():
             priors[name if name.startswith("noise__") else f"k1__{name}"] = prior
@@ -203,7 +234,7 @@ class FunctionCoupling(BaseEstimator):
             replace(base, kernel=Sum(clone(base.kernel), own), priors=priors),
             (np.ones((n_tasks, 1)), np.zeros((n_tasks, 0))),
             (np.zeros(n_tasks), np.ones(n_tasks)),
-            free=False,
+            own_priors=(None, outliers),
         )
 
 
@@ -256,7 +287,8 @@ class CoregionCoupling(BaseEstimator):
             W[:, 0] += 0.7
             loadings.append(W / np.sqrt(self.n_terms))
         own = tuple(np.full(n_tasks, 0.3) for _ in range(self.n_terms))
-        return CoupledParameters(replace(base, kernel=kernel, priors=priors), tuple(loadings), own, free=True)
+        base = replace(base, kernel=kernel, priors=priors)
+        return CoupledParameters(base, tuple(loadings), own, True, (_COREGION_OWN,) * self.n_terms)
 
 
 class KernelCoupling(BaseEstimator):
@@ -272,7 +304,7 @@ class KernelCoupling(BaseEstimator):
 
     def parameters(self, base: Parameters, n_tasks: int) -> CoupledParameters:
         """One term without loadings."""
-        return CoupledParameters(base, (np.zeros((n_tasks, 0)),), (np.ones(n_tasks),), free=False)
+        return CoupledParameters(base, (np.zeros((n_tasks, 0)),), (np.ones(n_tasks),))
 
 
 def _alike(rank: int) -> FloatArray:

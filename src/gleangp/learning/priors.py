@@ -63,3 +63,24 @@ class LogNormal:
         z = np.log(x / self.median) / self.spread
         value = -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread)
         return value, -z / (self.spread * x)
+
+
+@dataclass(frozen=True)
+class Pareto:
+    """Exponential density of the logarithm above the least value: every factor of e costs `index` nats.
+
+    Most values stay at the least one; strong evidence moves one away from it, by as much as it asks.
+
+    Examples
+    --------
+    >>> value, slope = Pareto(least=1.0, index=3.0).log_prob(2.0)
+    >>> float(slope)
+    -1.5
+    """
+
+    least: float = 1.0
+    index: float = 1.0
+
+    def log_prob(self, x):
+        """Log density at x >= least, and its derivative in x."""
+        return np.log(self.index) - self.index * np.log(x / self.least), -self.index / x

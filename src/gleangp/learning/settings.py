@@ -31,6 +31,7 @@ class Settings:
     progress: Progress = silent  # told of every stage and step of learning; may ask to stop
     task_done: Callable[[], None] = no_step  # called for every task whose posterior is there
     couplings: tuple[Any, ...] = ()  # to choose from (`couplings`); none: tasks share the kernel alone
+    uncoupled: str = "as asked"  # why, if there are none
     n_basis: int = 300  # points of the common basis of coupled tasks
 
 
