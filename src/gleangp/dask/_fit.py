@@ -32,9 +32,10 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     Parameters
     ----------
     estimator : SparseGPRegressor, SparseGPClassifier or SparseGPOrdinal
-        Fitted in place; unchanged if the fit fails. `coupling` must be "kernel" or "auto", which is the same here; `invariances`,
-        `noise_variance` per row, unlabelled rows of a classifier and selectors that weigh tasks against each
-        other ("graph", `TaskRelevance`, swaps) are for data in memory.
+        Fitted in place; unchanged if the fit fails. Tasks share the kernel alone, also with
+        `coupling="auto"`. Other couplings, `invariances`, `noise_variance` per row, unlabelled rows of a
+        classifier and selectors that weigh tasks against each other ("graph", `TaskRelevance`, swaps)
+        are for data in memory.
     ddf : dask.dataframe.DataFrame
         Rows of all tasks, in any order; columns other than `target` and `task` are the features.
     target : str
