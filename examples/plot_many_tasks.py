@@ -27,7 +27,7 @@ def draw_task(n_rows):
 tasks = [draw_task(30) for _ in range(12)]
 X = np.vstack([task[0] for task in tasks])
 y = np.concatenate([task[1] for task in tasks])
-model = SparseGPRegressor(random_state=0).fit(X, y, tasks=np.repeat(np.arange(12), 30))
+model = SparseGPRegressor(coupling="kernel", random_state=0).fit(X, y, tasks=np.repeat(np.arange(12), 30))
 print(model.kernel_)
 
 # %%

@@ -228,11 +228,12 @@ def models_of(table, several_tasks):
             out.append((
                 posterior, name,
                 lambda s=selector, p=posterior: sparse(
-                    selector=s, n_active=table.n_keep, posterior=p, random_state=0
+                    coupling="kernel", selector=s, n_active=table.n_keep, posterior=p, random_state=0
                 ),
                 True,
             ))  # fmt: skip
-    out.append(("projected", "all points", lambda: sparse(n_active=1.0, random_state=0), True))
+    everything = {"coupling": "kernel", "n_active": 1.0, "random_state": 0}
+    out.append(("projected", "all points", lambda: sparse(**everything), True))
     linear, nothing = LINEAR[table.kind], NOTHING[table.kind]
     if several_tasks:
         out.append(("other", "linear model per task", lambda: PerTask(linear), True))

@@ -92,7 +92,13 @@ def _sparse_methods(
                 continue
 
             def make(selector: Any = selector, posterior: str = posterior) -> Any:
-                return sparse(selector=selector, n_active=n_keep, posterior=posterior, random_state=0)
+                return sparse(
+                    coupling="kernel",
+                    selector=selector,
+                    n_active=n_keep,
+                    posterior=posterior,
+                    random_state=0,
+                )
 
             shown = name if posterior == "active" else f"{name}, projected"
             role = "paper" if posterior == "active" and name in paper else "other"
