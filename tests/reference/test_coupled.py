@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
+from gleangp.inference import coupled, coupled_posterior
 from gleangp.inference.block import Block
 from gleangp.inference.coupled import CoupledPrior, Term, evidence_gradient, settle, stack_rows
 from gleangp.inference.coupled_posterior import (
@@ -172,3 +173,26 @@ def test_added_task_knows_what_a_new_fit_would():
         assert_allclose(got, expected, atol=1e-8)
     assert_allclose(predict_coupled(after, 1, X_new), predict_coupled(before, 1, X_new), atol=0)
     assert_allclose(after.log_evidence, together.log_evidence, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.3), Probit(0.2)], ids=repr)
+def test_stacks_that_are_made_again_change_nothing(noise, monkeypatch):
+    """Of many rows neither stacks nor features are kept: evidence, gradient and predictions are the same."""
+    rng = np.random.default_rng(4)
+    blocks, terms = problem(rng, noise=noise), coregion_terms(len(SIZES), rng)
+    Z, X_new = all_rows(blocks)[0][::4], rng.normal(size=(5, 2))
+    filled = [t for t in range(len(SIZES)) if SIZES[t]]
+
+    def everything():
+        prior = CoupledPrior(terms, stack_rows([blocks[t] for t in filled], np.array(filled)), Z)
+        gradient = evidence_gradient(prior, settle(prior))
+        posterior = fit_coupled(terms, blocks, Z)
+        predicted = [predict_coupled(posterior, t, X_new) for t in range(len(SIZES))]
+        return np.concatenate(gradient.theta), gradient.own[0], posterior.log_evidence, predicted
+
+    kept = everything()
+    monkeypatch.setattr(coupled, "_KEPT_ENTRIES", 0)
+    monkeypatch.setattr(coupled, "_STACK_ROWS", 8)
+    monkeypatch.setattr(coupled_posterior, "_KEPT_FEATURES", 0)
+    for got, expected in zip(everything(), kept, strict=True):
+        assert_allclose(got, expected, rtol=1e-8, atol=1e-9)

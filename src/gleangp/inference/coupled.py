@@ -30,6 +30,7 @@ of h. Tasks of nearly equal size stand in one array; a padded row has a site of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,8 @@ from gleangp.kernels.stacked import linearize_tasks
 from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
 
 _STACK_ENTRIES = 2_000_000  # of one array of matrices
+_STACK_ROWS = 10_000  # of one stack: their features are some hundred numbers each
+_KEPT_ENTRIES = 20_000_000  # features of all rows (160 MB) up to which stacks are kept and not made again
 _TOLERANCE = 1e-7  # of the evidence, relative, for sites to have settled
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -90,7 +93,7 @@ def stack_rows(blocks: list[Block], task: IntArray) -> TaskRows:
         # Padding costs cubically: a stack holds sizes up to a fifth larger than its smallest.
         smallest = sizes[by_size[start]]
         limit = max(smallest + 2, int(1.2 * smallest))
-        most = max(1, _STACK_ENTRIES // limit**2)
+        most = max(1, min(_STACK_ENTRIES // limit**2, _STACK_ROWS // limit))
         members = [t for t in by_size[start : start + most] if sizes[t] <= limit]
         n = sizes[members[-1]]
         rows = np.full((len(members), n), first[-1])
@@ -127,12 +130,24 @@ class Basis:
 
 
 class CoupledPrior:
-    """Covariance of all rows under given terms and bases: F and H of every stack."""
+    """Covariance of all rows under given terms and bases: F and H of every stack.
 
-    def __init__(self, terms: list[Term], rows: TaskRows, Z: FloatArray):
+    Stacks of very many rows are made anew on every pass, so that memory is that of one of them.
+    `gradients=False` forgets what only gradients need.
+    """
+
+    def __init__(self, terms: list[Term], rows: TaskRows, Z: FloatArray, *, gradients: bool = True):
         self.terms, self.rows = terms, rows
         self.bases = [Basis(q.kernel, Z) if q.loadings.shape[1] else None for q in terms]
-        self.stacks = [self._stack(*stack) for stack in rows.stacks]
+        self.n_shared = len(Z) * sum(q.loadings.shape[1] for q in terms)  # D: features that tasks share
+        self.keeps = len(rows) * self.n_shared <= _KEPT_ENTRIES
+        self._gradients = gradients
+        self._kept = [self._stack(*stack) for stack in rows.stacks] if self.keeps else []
+
+    @property
+    def stacks(self) -> Iterable[_Stack]:
+        """The stacks in their order."""
+        return self._kept if self.keeps else (self._stack(*stack) for stack in self.rows.stacks)
 
     def _stack(self, members, row_numbers, X):
         T, n, p = X.shape
@@ -140,7 +155,7 @@ class CoupledPrior:
         H, F, kernels, cross = np.zeros((T, n, n)), [], [], []
         for term, basis in zip(self.terms, self.bases, strict=True):
             K = linearize_tasks(term.kernel, X)
-            kernels.append(K)
+            kernels.append(K if self._gradients else None)
             H += term.within[tasks, None, None] * K.value
             if basis is None:
                 cross.append(None)
@@ -148,16 +163,11 @@ class CoupledPrior:
             K_dn = linearize(term.kernel, basis.Z, X.reshape(T * n, p))
             d = len(basis.Z)
             Phi = solve_lower(basis.chol, K_dn.value).reshape(d, T, n).transpose(1, 0, 2)
-            cross.append((K_dn, Phi))
+            cross.append((K_dn, Phi) if self._gradients else None)
             F.append((term.loadings[tasks][:, :, None, None] * Phi[:, None]).reshape(T, -1, n))
         F = np.concatenate(F, axis=1) if F else np.zeros((T, 0, n))
         H -= F.transpose(0, 2, 1) @ F
         return _Stack(tasks, row_numbers, H, F, kernels, cross)
-
-    @property
-    def n_shared(self) -> int:
-        """D: number of features that tasks share."""
-        return self.stacks[0].F.shape[1]
 
     @property
     def jitter(self) -> float:
@@ -194,12 +204,17 @@ class Conditioned:
     alpha: FloatArray  # (n,)
     mean: FloatArray  # (n,)
     inverses: list[FloatArray]  # D_t^-1 of every stack (T, n, n)
-    A: list[FloatArray]  # F_t D_t^-1 of every stack (T, D, n)
+    A: list[FloatArray]  # F_t D_t^-1 of every stack (T, D, n), if the prior keeps its stacks
 
     @property
     def log_z(self) -> float:
         """log of the integral of the prior and the sites, as they are."""
         return 0.5 * (self.site_square - self.cost)
+
+    def over(self, prior: CoupledPrior) -> Iterator[tuple[_Stack, FloatArray, FloatArray]]:
+        """Every stack with its D_t^-1 and F_t D_t^-1."""
+        for k, (stack, inverse) in enumerate(zip(prior.stacks, self.inverses, strict=True)):
+            yield stack, inverse, self.A[k] if self.A else stack.F @ inverse
 
 
 def condition(prior: CoupledPrior, sites: RowSites, known: Knowledge | None = None) -> Conditioned:
@@ -224,7 +239,8 @@ def condition(prior: CoupledPrior, sites: RowSites, known: Knowledge | None = No
         log_det += log_b
         factors.append(scaled)
         inverses.append(inverse)
-        A_all.append(A)
+        if prior.keeps:
+            A_all.append(A)
     inner = cholesky(P)[0] if D else P
     m = solve_cholesky(inner, rhs)
     alpha, mean = np.zeros(n + 1), np.zeros(n + 1)
@@ -244,7 +260,7 @@ def condition(prior: CoupledPrior, sites: RowSites, known: Knowledge | None = No
 def posterior_var(prior: CoupledPrior, q: Conditioned) -> FloatArray:
     """Variance (n,) of f at the training rows."""
     var = np.zeros(len(prior.rows) + 1)
-    for stack, inverse, A in zip(prior.stacks, q.inverses, q.A, strict=True):
+    for stack, inverse, A in q.over(prior):
         var[stack.rows] = np.einsum("tii->ti", stack.H) - np.einsum("tij,tij->ti", stack.H @ inverse, stack.H)
         J = solve_lower(q.inner, np.ascontiguousarray(_flat(stack.F - A @ stack.H)))
         var[stack.rows] += np.einsum("dn,dn->n", J, J).reshape(stack.rows.shape)
@@ -344,7 +360,7 @@ def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
     parts: list[list] = [[] for _ in terms]
     alpha, d_variance = _with_padding(q.alpha), np.zeros(len(prior.rows) + 1)
     P_inv = inverse_from_cholesky(q.inner) if len(q.inner) else q.inner
-    for stack, inverse, A in zip(prior.stacks, q.inverses, q.A, strict=True):
+    for stack, inverse, A in q.over(prior):
         a = alpha[stack.rows]
         shared = P_inv @ A
         G = a[:, :, None] * a[:, None, :] - inverse

@@ -31,6 +31,7 @@ from gleangp.inference.row_ep import RowSites
 from gleangp.kernels import kernel_columns
 from gleangp.linalg import solve_lower
 
+_KEPT_FEATURES = 5_000_000  # of all rows (40 MB) that a posterior keeps; more are made again
 _CHUNK_ENTRIES = 4_000_000  # of the cross-covariance at a time: 32 MB
 
 
@@ -41,7 +42,8 @@ class OwnRows:
     X: FloatArray  # (n, p) its rows
     alpha: FloatArray  # (n,)
     inverse: FloatArray  # (n, n) D_t^-1
-    F: FloatArray  # (D, n)
+    F: FloatArray | None  # (D, n); None: made again when they are needed
+    weights: FloatArray  # (D,) of the features of new rows in the mean: m - F alpha
     sites: RowSites
     known: Knowledge | None = None  # of the basis, where it is more than what the other tasks know
 
@@ -65,9 +67,10 @@ def fit_coupled(
 ) -> CoupledPosterior:
     """Posterior of the blocks of all tasks (some may be empty) on the basis Z (d, p)."""
     filled = [t for t, b in enumerate(blocks) if len(b)]
-    prior = CoupledPrior(terms, stack_rows([blocks[t] for t in filled], np.array(filled)), Z)
+    rows_in_stacks = stack_rows([blocks[t] for t in filled], np.array(filled))
+    prior = CoupledPrior(terms, rows_in_stacks, Z, gradients=False)
     settled = settle(prior, start)
-    own = [_no_rows(Z.shape[1], prior.n_shared) for _ in blocks]
+    own = [_no_rows(Z.shape[1], settled.q.m) for _ in blocks]
     for t, rows in zip(filled, _own_rows(prior, settled), strict=True):
         own[t] = rows
     known = Knowledge(settled.q.m, settled.q.inner)
@@ -84,10 +87,11 @@ def add_block(posterior: CoupledPosterior, terms: Sequence[Term], block: Block) 
     functions, which is all there is to know about it. What its rows would teach the others is left out:
     they are untouched.
     """
-    new = _no_rows(posterior.Z.shape[1], len(posterior.known.m))
+    new = _no_rows(posterior.Z.shape[1], posterior.known.m)
     evidence = log_z = 0.0
     if len(block):
-        prior = CoupledPrior(terms, stack_rows([block], np.array([len(posterior.own)])), posterior.Z)
+        rows = stack_rows([block], np.array([len(posterior.own)]))
+        prior = CoupledPrior(terms, rows, posterior.Z, gradients=False)
         settled = settle(prior, known=posterior.known)
         new = replace(_own_rows(prior, settled)[0], known=Knowledge(settled.q.m, settled.q.inner))
         evidence, log_z = settled.evidence, settled.q.log_z
@@ -153,14 +157,16 @@ def predict_coupled(
     """Latent mean (n,) of new rows of a task, and variance (empty unless asked for)."""
     mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
     own = posterior.own[task]
+    F_own = _own_features(posterior, task) if with_var else None
     step = max(1, _CHUNK_ENTRIES // max(1, len(own.X) + len(posterior.known.m)))
     for start in range(0, len(X), step):
         part = slice(start, start + step)
-        mean[part], F, h = _mean_at(posterior, task, X[part])
+        mean[part], F, k = _mean_at(posterior, task, X[part])
         if with_var:
+            h = k - F_own.T @ F
             prior_var = sum(q.within[task] * q.kernel.diag(X[part]) for q in posterior.terms)
             var[part] = prior_var - np.einsum("dn,dn->n", F, F) - np.einsum("in,in->n", h, own.inverse @ h)
-            J = _unsure(posterior, task, F, h)
+            J = _unsure(posterior, task, F, F_own, h)
             var[part] += np.einsum("dn,dn->n", J, J)
     # Rounding can leave a point that is known exactly with a variance of -1e-17.
     return mean, np.maximum(var, 0.0)
@@ -179,33 +185,40 @@ def predict_coupled_cov(
     added = np.zeros(len(X), dtype=np.intp)
     for task in np.unique(codes):
         rows, own = np.flatnonzero(codes == task), posterior.own[task]
-        mean[rows], F, h = _mean_at(posterior, task, X[rows])
+        mean[rows], F, k = _mean_at(posterior, task, X[rows])
+        F_own = _own_features(posterior, task)
+        h = k - F_own.T @ F
         prior_cov = sum(q.within[task] * q.kernel(X[rows]) for q in posterior.terms)
         cov[np.ix_(rows, rows)] = prior_cov - F.T @ F - h.T @ (own.inverse @ h)
-        J[:, rows] = _unsure(posterior, task, F, h)
+        J[:, rows] = _unsure(posterior, task, F, F_own, h)
         added[rows] = 0 if own.known is None else 1 + task
     cov += (J.T @ J) * (added[:, None] == added[None, :])
     return mean, cov
 
 
 def _mean_at(posterior: CoupledPosterior, task: int, X: FloatArray):
-    """Mean (n,), features F (D, n), and covariances h (n_t, n) of the residual to the task's rows."""
+    """Mean (n,), features F (D, n), and covariances k (n_t, n) of the function to the task's rows."""
     own = posterior.own[task]
-    known = posterior.known if own.known is None else own.known
     F = _features(posterior, task, X)
-    h = -(own.F.T @ F)
+    k = np.zeros((len(own.X), len(X)))
     if len(own.X):
         for term in posterior.terms:
             if term.within[task]:
-                h += term.within[task] * kernel_columns(term.kernel, own.X, X)
-    return known.m @ F + own.alpha @ h, F, h
+                k += term.within[task] * kernel_columns(term.kernel, own.X, X)
+    return own.weights @ F + own.alpha @ k, F, k
 
 
-def _unsure(posterior, task, F, h) -> FloatArray:
+def _own_features(posterior: CoupledPosterior, task: int) -> FloatArray:
+    """F (D, n) of the task's own rows."""
+    own = posterior.own[task]
+    return _features(posterior, task, own.X) if own.F is None else own.F
+
+
+def _unsure(posterior, task, F, F_own, h) -> FloatArray:
     """inner^-1 J (D, n)."""
     own = posterior.own[task]
     known = posterior.known if own.known is None else own.known
-    return solve_lower(known.inner, np.ascontiguousarray(F - own.F @ (own.inverse @ h)))
+    return solve_lower(known.inner, np.ascontiguousarray(F - F_own @ (own.inverse @ h)))
 
 
 def _features(posterior: CoupledPosterior, task: int, X: FloatArray) -> FloatArray:
@@ -218,20 +231,22 @@ def _features(posterior: CoupledPosterior, task: int, X: FloatArray) -> FloatArr
     return np.concatenate(parts)
 
 
-def _no_rows(n_features: int, n_shared: int) -> OwnRows:
+def _no_rows(n_features: int, m: FloatArray) -> OwnRows:
     none = np.zeros(0)
-    X, F = np.zeros((0, n_features)), np.zeros((n_shared, 0))
-    return OwnRows(X, none, np.zeros((0, 0)), F, RowSites(none, none))
+    X, F = np.zeros((0, n_features)), np.zeros((len(m), 0))
+    return OwnRows(X, none, np.zeros((0, 0)), F, m, RowSites(none, none))
 
 
 def _own_rows(prior: CoupledPrior, settled: Settled) -> list[OwnRows]:
     blocks, q = prior.rows.blocks, settled.q
     first = np.concatenate([[0], np.cumsum([len(b) for b in blocks])])
     own: list[OwnRows | None] = [None] * len(blocks)
+    keep = first[-1] * prior.n_shared <= _KEPT_FEATURES
     for (members, _, _), stack, inverse in zip(prior.rows.stacks, prior.stacks, q.inverses, strict=True):
         for k, t in enumerate(members):
             n, rows = len(blocks[t]), slice(first[t], first[t + 1])
             sites = RowSites(settled.sites.precision[rows], settled.sites.shift[rows])
-            D_inv, F = np.array(inverse[k, :n, :n]), np.array(stack.F[k, :, :n])
-            own[t] = OwnRows(blocks[t].X, q.alpha[rows], D_inv, F, sites)
+            F, alpha = stack.F[k, :, :n], q.alpha[rows]
+            D_inv, kept = np.array(inverse[k, :n, :n]), np.array(F) if keep else None
+            own[t] = OwnRows(blocks[t].X, alpha, D_inv, kept, q.m - F @ alpha, sites)
     return own

@@ -107,7 +107,9 @@ class CoupledModel:
         if any(len(q.own) != n_tasks or len(q.loadings) != n_tasks for q in posterior.terms):
             raise ValueError(f"weights of other tasks than the {n_tasks} of the posterior.")
         D = len(posterior.known.m)
-        if posterior.known.inner.shape != (D, D) or any(o.F.shape != (D, len(o.X)) for o in posterior.own):
+        features = [o.F.shape == (D, len(o.X)) for o in posterior.own if o.F is not None]
+        weights = [o.weights.shape == (D,) for o in posterior.own]
+        if posterior.known.inner.shape != (D, D) or not all(features + weights):
             raise ValueError(f"tasks that do not fit the {D} features they share.")
         if any(o.inverse.shape != (len(o.alpha),) * 2 for o in posterior.own):
             raise ValueError("a task whose rows and weights differ in number.")
