@@ -26,7 +26,9 @@ def test_killed_workers_are_survived_with_the_same_result(monkeypatch):
     """One worker dies while points are chosen, another while the kernel is learnt: the fit is the same."""
     monkeypatch.setattr(task_store, "_CHUNK_ROWS", 50)
     frame = school_frame()
-    model = SparseGPClassifier(n_active=30, n_rounds=1, selector="entropy", random_state=0)
+    model = SparseGPClassifier(
+        coupling="kernel", n_active=30, n_rounds=1, selector="entropy", random_state=0
+    )
     here = clone(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
     with local_cluster(n_workers=3) as client:
         first = list(client.run(os.getpid).values())

@@ -59,7 +59,8 @@ def frame():
 def test_same_as_in_memory(client, frame, estimator, target):
     """The same active points, kernel, sites and evidence, bit for bit; tasks lie across partitions."""
     estimator = clone(estimator).set_params(random_state=0)
-    here = clone(estimator).fit(frame[FEATURES], frame[target], tasks=frame["school"])
+    here = clone(estimator).set_params(coupling="kernel")
+    here.fit(frame[FEATURES], frame[target], tasks=frame["school"])
     ddf = dd.from_pandas(frame[[*FEATURES, "school", target]], npartitions=5, sort=False)
     there = gleangp.dask.fit(estimator, ddf, target=target, task="school")
     assert there is estimator
