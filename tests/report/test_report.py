@@ -93,7 +93,7 @@ def test_facts(data):
     assert facts.n_active == len(model.active_)
     assert [t.rows for t in facts.tasks] == [20, 20, 20, 20, 2]
     assert facts.relevance[0] == 1.0
-    assert facts.relevance[1] < 0.3
+    assert facts.relevance[1] < 0.6  # the own functions of tasks look at all inputs alike
     assert ((facts.observed >= 0) & (facts.observed <= 1)).all()
 
 

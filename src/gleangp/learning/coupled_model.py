@@ -34,6 +34,7 @@ from gleangp.learning.sparse_model import (
     predict_tasks_cov,
 )
 from gleangp.learning.task_store import TaskStore
+from gleangp.progress import Stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,10 @@ def fit_tasks(
     learnt = fit.parameters
     blocks = with_noise(blocks, learnt.base.noise_values(learnt.start()))
     pooled, basis = pool_blocks(blocks), fit.basis.active[0]
+    stage = Stage("posterior", 1, len(blocks), len(basis))
+    settings.progress(stage, 0, None)
     posterior = fit_coupled(learnt.terms(), blocks, pooled.X[basis])
+    settings.progress(stage, 1, posterior.log_evidence)
     precision, mean = _sites_at(posterior, basis)
     return CoupledModel(
         learnt,
