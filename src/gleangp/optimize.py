@@ -48,6 +48,7 @@ def minimize(
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
     report: Report | None = None,
+    scale: float = 1.0,
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
 
@@ -62,7 +63,8 @@ def minimize(
     max_iter : int, default=100
         Iterations of each start.
     tol : float, default=1e-5
-        Relative change of the value at which a start has converged.
+        Change of the value at which a start has converged: relative, or in units of `scale` where the
+        value is smaller than that.
     n_restarts : int, default=0
         Further starts, drawn uniformly inside the bounds around the first.
     rng : numpy.random.Generator, optional
@@ -70,6 +72,10 @@ def minimize(
     report : callable, optional
         Called with the number and the value of every iteration. If it returns True, the search ends
         there with the best point found, not converged, and no further start is tried.
+    scale : float, default=1.0
+        Size of value and gradient, by which both are divided. For a log evidence it is the number of rows:
+        what a parameter is worth is counted in nats per row, and a first step as long as the gradient of a
+        thousand rows leads out to the bounds.
 
     Returns
     -------
@@ -93,7 +99,7 @@ def minimize(
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
     runs = []
     for s in starts:
-        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report))
+        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale))
         if runs[-1].message == _STOPPED:
             break
     return min(runs, key=lambda run: run.value)
@@ -103,7 +109,7 @@ class _StopSearch(Exception):
     """The progress function asked to stop."""
 
 
-def _minimize_from(objective, start, bounds, max_iter, tol, report=None) -> Optimum:
+def _minimize_from(objective, start, bounds, max_iter, tol, report, scale) -> Optimum:
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
 
@@ -122,10 +128,14 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report=None) -> Opti
         ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))
         return value, gradient
 
+    def scaled(theta):
+        value, gradient = guarded(theta)
+        return value / scale, gradient / scale
+
     values: list[float] = []
 
     def after_iteration(intermediate_result):
-        values.append(float(intermediate_result.fun))
+        values.append(scale * float(intermediate_result.fun))
         if report is not None and report(len(values), values[-1]):
             raise _StopSearch
 
@@ -135,7 +145,7 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report=None) -> Opti
     last_change = 0.0
     try:
         result = scipy_minimize(
-            guarded,
+            scaled,
             start,
             jac=True,
             method="L-BFGS-B",

@@ -147,3 +147,31 @@ def test_a_search_that_is_asked_to_stop_returns_its_best_point():
     assert not found.converged
     assert found.n_iterations == 2
     assert found.value == valley(found.theta)[0] == min(calls) < valley(start)[0]
+
+
+def test_scale_makes_the_search_independent_of_the_number_of_rows():
+    """A thousand times the objective with a thousand times the scale takes the same steps."""
+
+    def objective(times):
+        def value(z):
+            seen[times].append(z.copy())
+            return times * float(np.sum((z - 0.5) ** 4 + z**2)), times * (4.0 * (z - 0.5) ** 3 + 2.0 * z)
+
+        return value
+
+    seen = {1.0: [], 1024.0: []}
+    bounds = np.tile([-5.0, 5.0], (3, 1))
+    start = np.array([3.0, -2.0, 1.0])
+    found = [minimize(objective(times), start, bounds, scale=times) for times in seen]
+    np.testing.assert_array_equal(seen[1.0], seen[1024.0])
+    assert found[1].value == 1024.0 * found[0].value
+
+
+def test_reported_values_are_not_divided_by_the_scale():
+    """Progress is told the objective itself."""
+    reported = []
+    bowl = lambda z: (100.0 * float(z @ z) + 7.0, 200.0 * z)  # noqa: E731
+    minimize(
+        bowl, np.ones(2), np.tile([-2.0, 2.0], (2, 1)), scale=100.0, report=lambda i, v: reported.append(v)
+    )
+    np.testing.assert_allclose(reported[-1], 7.0, atol=1e-3)

@@ -34,6 +34,7 @@ _SECOND_PART = 800
 # error is then far below what any prediction notices.
 MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
 _LITTLE = 10.0
+_ROUGH = 1e-4  # nats a row: precision on a part, where q parameters cost q / (2 m) nats a row anyway
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None):
         n_rounds += 1
         selection = candidate
         n_restarts = settings.n_restarts if n_rounds == 1 else 0
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows)
         parameters = parameters.with_values(optimum.theta)
         if start is not None:
             start = evidence.sites
@@ -203,12 +204,13 @@ def _learn_once(
     n_restarts = settings.n_restarts if round_ == 1 else 0
     selection = tasks.choose(parameters.kernel, settings, seed)
     evidence = tasks.evidence(parameters.kernel, selection, settings, start)
+    n_rows = sum(tasks.sizes) if settings.posterior == "projected" else len(selection.order)  # that speak
     if not evidence.holds_sites:
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows)
         return optimum, parameters.with_values(optimum.theta)
     # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
     kernel_only = replace(parameters, learn_noise=())
-    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage)
+    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage, 1)
     learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
     return optimum, _learn_noise(learnt, tasks, settings, seed) if parameters.learn_noise else learnt
 
@@ -234,7 +236,7 @@ def _value_at(parameters, evidence) -> float:
     return evidence(parameters.kernel, parameters.noise_values(z))[0] + parameters.log_prior(z)[0]
 
 
-def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage) -> Optimum:
+def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_rows) -> Optimum:
     kernel = clone(parameters.kernel)  # one copy for the whole search: clones cost as much as small tasks
 
     def objective(z):
@@ -253,6 +255,7 @@ def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage) -> 
         n_restarts=n_restarts,
         rng=rng,
         report=report_to(settings.progress, stage),
+        scale=n_rows,
     )
 
 
@@ -277,7 +280,7 @@ def _learn_on_part(parameters, tasks: TaskStore, n_part, settings, rng, start=No
     gaussian = not part.noise.precision_depends_on_mean
     n_active = sum(part.sizes) if gaussian else min(settings.n_active, n_part // 2)
     # Other selectors may ask more of a task than its few rows here can give.
-    small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
+    small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1, precision=_ROUGH)
     stage = _stage(f"{n_part} rows", tasks, settings)
     return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1, stage, start)[1]
 
