@@ -31,6 +31,7 @@ from gleangp.learning.shared_kernel import MOST_LEARNT_ON
 from gleangp.learning.task_store import LocalTasks
 from gleangp.linalg import solve_lower
 from gleangp.parallel import one_thread
+from gleangp.selection.base import Selection
 from gleangp.selection.two_rounds import (
     choose_from_part,
     count_parts,
@@ -134,9 +135,10 @@ class HugeTask:
             for a, b in self.parts.spans
         ]
         chosen = self.parts._map_flat(choose_in_parts, calls)
-        X, y, positions = (np.concatenate(values) for values in zip(*chosen, strict=True))
-        union = Block(X, y, self.noise)
-        return second_round(settings.selector, kernel, union, positions, settings.n_active, streams[0])
+        if getattr(settings.selector, "samples", False):  # again from all of the first part, where that is
+            again = (chosen[1:], kernel, self.noise, settings.selector, settings.n_active, streams[0])
+            return self.parts._map(choose_with_first_part, [again], [0])[0]
+        return choose_again(chosen, kernel, self.noise, settings.selector, settings.n_active, streams[0])
 
     def row_numbers(self, selection):
         """Rows through all partitions, in order of inclusion."""
@@ -206,6 +208,19 @@ def choose_in_parts(group: Group, kernel, noise, selector, n_active: int, stream
         rows = choose_from_part(selector, kernel, block, n_active, stream)
         out.append((block.X[rows], block.y[rows], positions[rows]))
     return out
+
+
+def choose_again(chosen: list[tuple], kernel, noise, selector, n_active: int, rng) -> Selection:
+    """The second round, from the union of what was chosen."""
+    X, y, positions = (np.concatenate(values) for values in zip(*chosen, strict=True))
+    return second_round(selector, kernel, Block(X, y, noise), positions, n_active, rng)
+
+
+@one_thread
+def choose_with_first_part(group: Group, others: list[tuple], kernel, noise, *more) -> Selection:
+    """The second round, from all of the first part and what was chosen of the others."""
+    first = (group.X[0], group.y[0], group.positions[0])
+    return choose_again([first, *others], kernel, noise, *more)
 
 
 @one_thread

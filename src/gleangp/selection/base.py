@@ -67,7 +67,8 @@ class Selector(Protocol):
     nothing is chosen, and names in `alone` the selector that serves a task on its own.
 
     Where tasks do not interact, a true attribute `task_by_task` says that the choice is a merge of one run
-    per task (`start_runs`, `merge_draws`), whose runs may live in other processes or on other machines.
+    per task (`start_runs`, `merge_draws`), whose runs may live in other processes or on other machines. A
+    true attribute `samples` says that points are drawn and not ranked.
     """
 
     def select(

@@ -121,6 +121,7 @@ class ResidualSelector(BaseEstimator):
     """
 
     task_by_task = True
+    samples = True
 
     def __init__(self, weight="auto"):
         self.weight = weight
