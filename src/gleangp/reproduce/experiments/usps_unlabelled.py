@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC
 
@@ -115,9 +116,22 @@ class _Constant:
 
 
 def default(data: Digits, context: Context) -> Outcome:
+    """One classifier of all digits, of which an unlabelled image has exactly one; kernels given."""
+    present = [int(digit) for digit in np.unique(data.y[data.y >= 0])]
+    kernel = CompoundKernel([given_kernel(context, digit) for digit in present])
+    model = SparseGPClassifier(
+        kernel, unlabeled=-1, optimizer=None, n_active=context.options["n_active"], random_state=0
+    ).fit(data.X, data.y)
+    return _all_digits(model, data)
+
+
+def labelled_default(data: Digits, context: Context) -> Outcome:
     """One classifier of all digits on the labelled rows, nothing set."""
     rows = data.y >= 0
-    model = SparseGPClassifier(random_state=0).fit(data.X[rows], data.y[rows])
+    return _all_digits(SparseGPClassifier(random_state=0).fit(data.X[rows], data.y[rows]), data)
+
+
+def _all_digits(model: SparseGPClassifier, data: Digits) -> Outcome:
     found = model.predict(data.X_test)
     margins = model.decision_function(data.X_test)
     values = {OVERALL: 100.0 * float(np.mean(found != data.y_test))}
@@ -139,7 +153,8 @@ def plain(make: Callable[[], Any]) -> Callable[[Digits, Context], Outcome]:
 
 
 METHODS = (
-    Method("default", default, "default", "SparseGPClassifier(random_state=0) on the labelled rows"),
+    Method("default", default, "default", "unlabeled=-1, all digits at once, kernels of all labels"),
+    Method("labelled rows, default", labelled_default, "other", "SparseGPClassifier(random_state=0)"),
     Method(GIVEN, given, "paper", "unlabeled=0, posterior='active', kernel of all labels"),
     Method(LEARNT, learnt, "paper", "unlabeled=0, posterior='active', kernel learnt"),
     Method("labelled rows, kernel given", labelled_only, "other", "posterior='active', kernel of all labels"),
@@ -199,7 +214,7 @@ EXPERIMENT = Experiment(
     notes=(
         "The last rows of the paper's Table 1 (digits 5 to 9, overall at 0.1 and 0.25) are not legible in "
         "the copy used and are left out. The active-set size with kernels given is not printed; here 1000.",
-        "The default ignores unlabelled images: the null category was seen to lose to the labelled rows "
-        "alone on these data, and the page shows both.",
+        "The paper treats each digit alone. The default is one classifier of all digits, in which an "
+        "unlabelled image belongs to exactly one of them, with the kernels of Table 2.",
     ),
 )  # fmt: skip
