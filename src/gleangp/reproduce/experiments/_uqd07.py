@@ -201,5 +201,5 @@ def draw_panels(results: Results) -> dict[str, Any]:
         ax.minorticks_off()
         ax.set_xlabel("examples per class")
     axes[0].set_ylabel("error of the target task")
-    axes[-1].legend(fontsize=7)
+    axes[0].legend(fontsize=7)
     return {"errors": figure}
