@@ -314,7 +314,7 @@ def test_encoding_of_words():
 
 @pytest.mark.parametrize(
     "text",
-    ["a;b\n1,5;x\n-2,25;y\n", "a;b\n1.5;x\n-2.25;y\n", "a b\n1.5 x\n-2.25   y\n", "a\tb\n1.5\tx\n-2.25\ty\n"],
+    ['a;b;"c, d"\n1,5;x;0\n-2,25;y;0\n', "a;b\n1.5;x\n-2.25;y\n", "a b\n1.5 x\n-2.25   y\n", "a\tb\n1.5\tx\n-2.25\ty\n"],
     ids=["decimal comma", "semicolon", "blanks", "tabs"],
 )
 def test_other_separators_are_recognised(tmp_path, text):

@@ -46,8 +46,8 @@ def _separator(path: str) -> str:
 def _dialect(path: str) -> tuple[str, str]:
     """Separator and decimal mark of a text table.
 
-    The suffix says the separator. Where the header has none of it, but semicolons, tabs or blanks, the file
-    was written elsewhere: spreadsheets of half of Europe write semicolons, and decimal commas with them.
+    The suffix says the separator. Where the header has more semicolons or tabs, or blanks alone, the file was
+    written elsewhere: spreadsheets of half of Europe write semicolons, and decimal commas with them.
     """
     usual = _separator(path)
     try:
@@ -55,10 +55,9 @@ def _dialect(path: str) -> tuple[str, str]:
             head = [handle.handle.readline() for _ in range(20)]
     except UnicodeDecodeError:
         return usual, "."
-    if usual in head[0]:
-        return usual, "."
-    found = next((s for s in (",", ";", "\t", " ") if s in head[0].strip()), usual)
-    if found == " ":
+    header = head[0].strip()
+    found = max((usual, ",", ";", "\t"), key=header.count)  # the first of the most frequent
+    if header.count(found) == 0 and " " in header:
         return r"\s+", "."
     commas = found == ";" and any(re.search(r"(^|;)-?\d+,\d+(;|$)", line.strip()) for line in head[1:])
     return found, "," if commas else "."
