@@ -13,7 +13,7 @@ from gleangp import load  # noqa: E402
 from gleangp.cli._app import app  # noqa: E402
 from gleangp.cli._encoding import learn_encoding  # noqa: E402
 from gleangp.cli._models import PerTask, TaskAverage, rivals  # noqa: E402
-from gleangp.cli._tables import read_table, table_writer  # noqa: E402
+from gleangp.cli._tables import read_chunks, read_table, table_writer  # noqa: E402
 from gleangp.cli._validation import task_folds  # noqa: E402
 from gleangp.exceptions import ModelFileError, TaskError  # noqa: E402
 
@@ -314,7 +314,12 @@ def test_encoding_of_words():
 
 @pytest.mark.parametrize(
     "text",
-    ['a;b;"c, d"\n1,5;x;0\n-2,25;y;0\n', "a;b\n1.5;x\n-2.25;y\n", "a b\n1.5 x\n-2.25   y\n", "a\tb\n1.5\tx\n-2.25\ty\n"],
+    [
+        'a;b;"c, d"\n1,5;x;0\n-2,25;y;0\n',
+        "a;b\n1.5;x\n-2.25;y\n",
+        "a b\n1.5 x\n-2.25   y\n",
+        "a\tb\n1.5\tx\n-2.25\ty\n",
+    ],
     ids=["decimal comma", "semicolon", "blanks", "tabs"],
 )
 def test_other_separators_are_recognised(tmp_path, text):
@@ -331,3 +336,26 @@ def test_a_column_that_counts_rows_is_no_input():
     assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["x"]
     frame["Unnamed: 0"] = [1, 1, 2]
     assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["Unnamed: 0", "x"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "feather"])
+def test_tables_are_written_and_read_in_parts(tmp_path, suffix):
+    """Frames that are appended one by one come back as one table, and again in parts."""
+    path = str(tmp_path / f"t.{suffix}")
+    with table_writer(path) as write:
+        for start in (0, 3, 6):
+            write(pd.DataFrame({"n": range(start, start + 3), "word": [f"w{start}", None, "x"]}))
+    assert read_table(path)["n"].tolist() == list(range(9))
+    parts = list(read_chunks(path, 3))
+    assert [len(part) for part in parts] == [3, 3, 3]
+    assert parts[2]["word"].tolist()[0] == "w6"
+
+    def killed_while_writing():
+        with table_writer(path) as write:
+            write(pd.DataFrame({"n": [99], "word": ["y"]}))
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        killed_while_writing()
+    assert read_table(path)["n"].tolist() == list(range(9))
+    assert list(tmp_path.iterdir()) == [tmp_path / f"t.{suffix}"]

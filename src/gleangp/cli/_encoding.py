@@ -30,7 +30,9 @@ class ColumnEncoding:
     @property
     def feature_names(self) -> list[str]:
         """Names of the columns it becomes."""
-        return [f"{self.name}={c}" for c in self.categories] if self.kind == "category" else [self.name]
+        if self.kind != "category":
+            return [self.name]
+        return [f"{self.name}={c or '(missing)'}" for c in self.categories]
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,7 +71,7 @@ def read_table(path: str, text: tuple[str, ...] = ()) -> pd.DataFrame:
 def read_chunks(
     path: str, rows: int | None = CHUNK_ROWS, text: tuple[str, ...] = ()
 ) -> Iterator[pd.DataFrame]:
-    """The table in parts of some rows (Feather: in one part)."""
+    """The table in parts of some rows (Feather: as it was written)."""
     kind = _kind(path)
     if path != "-" and not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path!r}.")
@@ -84,7 +84,14 @@ def read_chunks(
             for batch in file.iter_batches(rows or max(1, file.metadata.num_rows)):
                 yield batch.to_pandas()
     else:
-        yield pd.read_feather(path)
+        import pyarrow as pa
+
+        with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+            batches = (file.get_batch(k) for k in range(file.num_record_batches))
+            if rows is None:
+                yield file.read_all().to_pandas()
+            else:
+                yield from (batch.to_pandas() for batch in batches)
 
 
 def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...]) -> Iterator[pd.DataFrame]:
@@ -125,10 +132,36 @@ def table_writer(path: str) -> Iterator[Any]:
             ) as handle:
                 yield _CsvWriter(handle.handle, _separator(path))
         else:
-            parts: list[pd.DataFrame] = []
-            yield parts.append
-            whole = pd.concat(parts, ignore_index=True)
-            whole.to_parquet(temporary) if kind == "parquet" else whole.to_feather(temporary)
+            writer = _ArrowWriter(str(temporary), kind)
+            try:
+                yield writer
+            finally:
+                writer.close()
+
+
+class _ArrowWriter:
+    """Appends frames to a Parquet or Feather file, whose columns are those of the first."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        self._path, self._kind = path, kind
+        self._writer: Any = None
+        self._schema: Any = None
+
+    def __call__(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        table = pa.Table.from_pandas(frame, schema=self._schema, preserve_index=False)
+        if self._writer is None:
+            self._schema = table.schema
+            make = parquet.ParquetWriter if self._kind == "parquet" else pa.ipc.new_file
+            self._writer = make(self._path, self._schema)
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        """The file is complete."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _CsvWriter:
