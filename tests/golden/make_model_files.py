@@ -1,6 +1,9 @@
 """Writes the model files kept here. Run it for a new format version or estimator, never over old files."""
 
 import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +28,28 @@ def keep(name, model, X, tasks):
     path.with_suffix(".json").write_text(json.dumps(expected, indent=1) + "\n")
 
 
+def keep_table(name):
+    """A model that `gleangp fit` wrote, and its predictions for the table it learnt from."""
+    path = HERE / f"{name}.glean"
+    if path.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        table, out = Path(folder) / "t.csv", Path(folder) / "o.csv"
+        table.write_text(
+            "school,hours,kind,score\n"
+            + "".join(
+                f"s{k % 3},{k / 4},{'day' if k % 2 else 'night'},{np.sin(k / 4) + k % 3:.3f}\n"
+                for k in range(24)
+            )
+        )
+        command = [sys.executable, "-m", "gleangp"]
+        fit = ["fit", table, "-y", "score", "-t", "school", "--folds", "0", "-o", path]
+        subprocess.run([*command, *fit], check=True)
+        subprocess.run([*command, "predict", path, table, "-o", out], check=True)
+        expected = {"gleangp": gleangp.__version__, "table": table.read_text(), "predicted": out.read_text()}
+    path.with_suffix(".json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (40, 2))
@@ -46,3 +71,15 @@ if __name__ == "__main__":
         new,
         new_tasks,
     )
+    grades = np.array(["low", "middle", "high"])[np.digitize(y, [-0.4, 0.4])]
+    some = np.where(np.arange(40) % 4 == 0, np.nan, y)
+    signs = np.where(np.isnan(some), 0, np.where(y > 0, 1, -1))
+    for name, model, target in (
+        ("coupled_regressor_v1", gleangp.SparseGPRegressor(n_active=10, coupling="function"), y),
+        ("null_category_v1", gleangp.SparseGPClassifier(n_active=10, unlabeled=0), signs),
+        ("ordinal_v1", gleangp.SparseGPOrdinal(n_active=10, categories=["low", "middle", "high"]), grades),
+        ("hierarchical_v1", gleangp.HierarchicalGPRegressor(n_rounds=3), some),
+        ("latent_regressor_v1", gleangp.SharedLatentGPRegressor(1, hidden_units=5, max_iter=20), y),
+    ):
+        keep(name, model.set_params(random_state=0).fit(X, target, tasks=tasks), new, new_tasks)
+    keep_table("table_v1")
