@@ -144,8 +144,15 @@ def _write_report(model: Any, problem: Problem, path: Path, console: Console) ->
 def _taught_by(held_out_model: Any, model: Any) -> Any:
     """For large tables: kernel and noise as four fifths of the rows taught them, not learnt again.
 
-    Of a classifier the kernel alone is taken, as a start: its noise has a bias that must be learnt.
+    Of a classifier the kernel alone is taken, as a start: its noise has a bias that must be learnt. Of tasks
+    that share more than the kernel, what they share is taken as chosen, and learnt from all rows.
     """
+    coupling = getattr(held_out_model.coupling_, "name", None)  # a list of them for several classes
+    if coupling is None:
+        return model
+    model.set_params(coupling=coupling)
+    if coupling != "kernel":
+        return model
     if is_classifier(model):
         one = len(held_out_model.classes_) == 2
         return model.set_params(kernel=held_out_model.kernel_) if one else model

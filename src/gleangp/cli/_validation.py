@@ -94,7 +94,7 @@ def held_out(
 def threads_for(problem: Problem) -> Any:
     """One thread for small tasks: what several have to say to each other costs more than they save.
 
-    Seen with 200 tasks of 100 rows on two busy cores: 94 s of CPU time on all threads, 13 s on one.
+    Seen with 200 tasks of 100 rows on two busy cores: 94 s of CPU time on all threads, 10 s on one.
     """
     largest = len(problem.y)
     if problem.tasks is not None:

@@ -186,7 +186,10 @@ def _twin(model: Any) -> tuple[Any, bool]:
     """
     twin = clone(model).set_params(verbose=0)
     twin.set_callbacks()
-    kernel_alone = getattr(getattr(model, "coupling_", None), "name", "") == "kernel"
+    coupling = getattr(getattr(model, "coupling_", None), "name", None)
+    kernel_alone = coupling == "kernel"
+    if coupling is not None and twin.coupling == "auto":
+        twin.set_params(coupling=coupling)  # as chosen
     if isinstance(model, SparseGPRegressor) and kernel_alone:
         variance = float(np.mean(model.noise_.variance))
         return twin.set_params(kernel=model.kernel_, noise_variance=variance, optimizer=None), True
