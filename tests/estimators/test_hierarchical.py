@@ -481,3 +481,58 @@ def test_saved_and_loaded(tmp_path):
     assert_array_equal(before, after)
     assert again.kernels_ == model.kernels_
     assert again.alpha_ == model.alpha_
+
+
+def _common_wave(n_tasks=5, n=14):
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(-3, 3, (n_tasks * n, 1)), np.repeat(np.arange(n_tasks), n)
+    slope = rng.normal(size=n_tasks)[tasks]
+    y = 3 * np.sin(X[:, 0]) + 0.3 * slope * X[:, 0] + 0.1 * rng.normal(size=len(X))
+    return X, y, tasks
+
+
+def test_deviations_from_a_common_mean():
+    """`mean="common"` is the common function plus the model of what it leaves, also under constraints."""
+    X, y, tasks = _common_wave()
+    missing = np.array([2, 20])
+    y[missing] = np.nan
+    raw = {"normalize_X": False, "normalize_y": False, "random_state": 0}
+    order = [Order(0, 1, 0.3), DifferenceOrder(3, 4, 5, 6)]
+    model = HierarchicalGPRegressor(mean="common", **raw).fit(X, y, tasks=tasks, constraints=order)
+    common = model.common_.predict(X, tasks=np.full(len(X), -1))
+    rest = y - common
+    left = [Order(0, 1, 0.3 - common[0] + common[1])]
+    by_hand = HierarchicalGPRegressor(**raw).fit(X, rest, tasks=tasks, constraints=left)
+    with_order = HierarchicalGPRegressor(mean="common", **raw).fit(X, y, tasks=tasks, constraints=order[:1])
+    assert_allclose(
+        with_order.predict(X, tasks=tasks), common + by_hand.predict(X, tasks=tasks), atol=1e-5
+    )
+    assert_allclose(
+        with_order.predict(X, tasks=tasks, return_std=True)[1],
+        by_hand.predict(X, tasks=tasks, return_std=True)[1],
+        atol=1e-5,
+    )
+    assert np.isfinite(model.predict(X, tasks=tasks)).all()
+
+
+def test_common_mean_is_for_tasks_without_labels_too(tmp_path):
+    """A new task follows the others; without a common mean it does not. The model survives a file."""
+    X, y, tasks = _common_wave()
+    grid = np.linspace(-2.5, 2.5, 7)[:, None]
+    errors = {}
+    for mean in ("common", None):
+        model = HierarchicalGPRegressor(mean=mean, random_state=0).fit(X, y, tasks=tasks)
+        model.add_task(None, None, 9)
+        errors[mean] = np.sqrt(np.mean((model.predict(grid, tasks=[9] * 7) - 3 * np.sin(grid[:, 0])) ** 2))
+        save(model, tmp_path / "m.glean")
+        again = load(tmp_path / "m.glean").predict(grid, tasks=[9] * 7)
+        assert_allclose(again, model.predict(grid, tasks=[9] * 7), rtol=1e-10)
+    assert errors["common"] < 0.5 < errors[None]
+
+
+def test_common_mean_of_one_task_is_none():
+    """With one task there is nothing in common."""
+    X, y, _ = _common_wave(n_tasks=1)
+    one = HierarchicalGPRegressor(mean="common", random_state=0).fit(X, y)
+    assert one.common_ is None
+    assert_allclose(one.predict(X), HierarchicalGPRegressor(random_state=0).fit(X, y).predict(X))

@@ -17,6 +17,7 @@ from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import EncodedConstraints, encode_constraints
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
+from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.estimators._targets import natural_units, standard_units, target_moments
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
 from gleangp.exceptions import KernelError
@@ -38,6 +39,7 @@ from gleangp.tasks import blocks_of_rows
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
 _NO_OTHER_NOISE = 1e-6
 _SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
+_NO_TASK = -1  # the task of the common model that has no rows: the common function itself
 _DENSE_LABELS = 500
 
 
@@ -55,6 +57,11 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         prior mean. None: linear plus `RBF`, each with a variance of its own, plus a constant for
         the offset of a task where targets have one centre. A `WhiteKernel` in it gives every task its
         own noise, and there is no other then.
+    mean : {"common"} or None, default=None
+        "common": tasks are deviations from a common function, learnt from the labels of all of them
+        (`SparseGPRegressor(coupling="function")`) and then held; `kernel` and its prior are those of the
+        deviations. A task without labels is predicted by the common function. None: zero, the centre of
+        the targets. With one task it is ignored.
     prior_cov : float or array-like of shape (q, q), default=None
         Covariance of the log-parameters between tasks. None: learnt. 0: all tasks share one kernel;
         a large number: tasks do not help each other.
@@ -112,6 +119,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     log_evidence_ : float
         Log evidence of the labels and constraints of all tasks, kernel parameters integrated out by
         Laplace's approximation, standardised units.
+    common_ : SparseGPRegressor or None
+        For `mean="common"`, the model whose common function is the mean, in standardised units.
     tasks_ : ndarray or None
         Names of the tasks.
     active_ : ndarray of shape (d,)
@@ -155,6 +164,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
 
     _parameter_constraints: dict = {
         "kernel": [Kernel, None],
+        "mean": [StrOptions({"common"}), None],
         "prior_cov": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
@@ -176,6 +186,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self,
         kernel: Any = None,
         *,
+        mean: str | None = None,
         prior_cov: Any = None,
         n_neighbors: int | None = 5,
         n_landmarks: int = 500,
@@ -193,6 +204,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         verbose: int = 0,
     ):
         self.kernel = kernel
+        self.mean = mean
         self.prior_cov = prior_cov
         self.n_neighbors = n_neighbors
         self.n_landmarks = n_landmarks
@@ -239,6 +251,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             moments = target_moments([y[r] for r in labeled_rows])
             self._units = standard_units(moments) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
+            self.common_ = self._learn_common(X, y, codes, labeled_rows)
             offset = n_tasks > 1 and self._units.shared
             kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1], offset))
             make = _BlockMaker(self, X, y, codes, rows, encoded)
@@ -293,9 +306,11 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         noise = self.noise_variance_ if include_noise else 0.0
         if return_cov:
             mean, cov = predict_hierarchy_cov(self._model, X, codes)
+            mean = mean + common_mean(self, X)
             cov.flat[:: len(cov) + 1] += noise
             return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
         mean, var = predict_hierarchy(self._model, X, codes)
+        mean = mean + common_mean(self, X)
         mean = self._units.from_standard(mean, codes)
         return (mean, np.sqrt(var + noise) * scale) if return_std else mean
 
@@ -351,6 +366,20 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             [block] = make([self.kernel_], self.noise_variance_)
             self._store(add_task(self._model, block, optimize=self.optimizer is not None))
         return self
+
+    def _learn_common(
+        self, X: FloatArray, y: FloatArray, codes: IntArray, rows: list[IntArray]
+    ) -> SparseGPRegressor | None:
+        """The model whose common function is the mean of all tasks, in standard units; None without one."""
+        if self.mean is None or sum(len(r) > 0 for r in rows) < 2:
+            return None
+        at = np.concatenate(rows)
+        common = SparseGPRegressor(coupling="function", normalize_y=False, random_state=self.random_state)
+        if self.optimizer is None:
+            common.set_params(optimizer=None)
+        standard_X = (X[at] - self._center) / self._spread
+        common.fit(standard_X, self._units.to_standard(y, codes)[at], tasks=codes[at])
+        return common.add_task(None, None, _NO_TASK)
 
     def _most_labels(self, n_labelled: int) -> int:
         if self.n_active is None:
@@ -478,7 +507,8 @@ class _BlockMaker:
     ):
         self.estimator, self.rows, self.encoded = estimator, rows, encoded
         self.X = (X - estimator._center) / estimator._spread
-        self.y = estimator._units.to_standard(y, codes)
+        self.mean = common_mean(estimator, self.X)
+        self.y = estimator._units.to_standard(y, codes) - self.mean
         self.codes = codes
         self.active = np.zeros(0, dtype=np.intp)
         self.left_some_out = False
@@ -506,8 +536,17 @@ class _BlockMaker:
         at = np.flatnonzero(self.encoded.task == task)
         if len(at) == 0:
             return None
-        scale = self.estimator._units.scale[task]
-        return self.encoded.coefficients[at][:, rows], self.encoded.margin[at] / scale
+        scale, coefficients = self.estimator._units.scale[task], self.encoded.coefficients[at][:, rows]
+        # What the mean function already says of an inequality is no longer asked of the deviation from it.
+        return coefficients, self.encoded.margin[at] / scale - coefficients @ self.mean[rows]
+
+
+def common_mean(estimator: HierarchicalGPRegressor, X: FloatArray) -> FloatArray:
+    """Common function (n,) of the tasks at rows in standard units; zero where there is none."""
+    common = getattr(estimator, "common_", None)
+    if common is None or len(X) == 0:
+        return np.zeros(len(X))
+    return common.predict(X, tasks=np.full(len(X), _NO_TASK))
 
 
 def _input_units(X: FloatArray, standardize: bool) -> tuple[FloatArray, FloatArray]:
