@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp import EntropySelector, ResidualSelector, SparseGPRegressor
+from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference import projected, sliced_projection
 from gleangp.inference.block import Block
 from gleangp.learning import shared_kernel
@@ -96,3 +97,24 @@ def test_a_large_task_is_learnt_on_a_part(monkeypatch):
     errors = [np.sqrt(np.mean((m.predict(X_new) - y_new) ** 2)) for m in (whole, large)]
     assert errors[1] < 1.05 * errors[0]
     assert large.active_.max() > 1500  # not of the first rows alone
+
+
+def test_a_memory_map_is_read_in_slices(monkeypatch, tmp_path):
+    """Inputs on disk give the same bits as inputs in memory, and are not copied as a whole."""
+    X, y = make_rows(2000)
+    path = tmp_path / "X.npy"
+    np.save(path, X)
+    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 1000)
+    monkeypatch.setattr(shared_kernel, "_LARGE_PART", 500)
+    monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 40_000)
+    monkeypatch.setattr(sliced_projection, "AT_ONCE", 40_000)
+    on_disk = np.load(path, mmap_mode="r")
+    longest = []
+    at = LocalRows._at
+    monkeypatch.setattr(LocalRows, "_at", lambda self, rows: longest.append(at(self, rows)) or longest[-1])
+    model, twin = (SparseGPRegressor(n_active=40, n_rounds=1, random_state=0) for _ in range(2))
+    model.fit(on_disk, y)
+    assert np.shares_memory(longest[0], on_disk)
+    twin.fit(X, y)
+    assert_array_equal(model.active_, twin.active_)
+    assert_array_equal(model.predict(X[:50]), twin.predict(X[:50]))

@@ -92,10 +92,14 @@ class LocalRows:
     def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> LocalTasks:
         """What to learn from."""
         blocks = [
-            Block(self.X[r], code(self.y[r], t), noise if variance is None else type(noise)(variance[r]))
+            Block(self._at(r), code(self.y[r], t), noise if variance is None else type(noise)(variance[r]))
             for t, r in enumerate(self.block_rows)
         ]
         return LocalTasks(blocks, self.block_rows)
+
+    def _at(self, rows: IntArray) -> FloatArray:
+        """Inputs of a task; not copied where it has all rows, which may be in a memory map."""
+        return self.X if len(rows) == len(self.X) else self.X[rows]
 
 
 def evenly_spaced(n_rows: int) -> slice:
