@@ -53,7 +53,7 @@ def fit_tasks(n_tasks, n_rows, n_active, n_jobs):
     from gleangp import SparseGPRegressor
 
     X, y, codes = make_tasks(n_tasks, n_rows)
-    model = SparseGPRegressor(n_active=n_active or None, n_jobs=n_jobs or None, random_state=0)
+    model = SparseGPRegressor(coupling="kernel", n_active=n_active or None, n_jobs=n_jobs or None, random_state=0)
     wall, cpu, peak, _ = measured(lambda: model.fit(X, y, tasks=codes))
     some = np.arange(0, len(X), max(1, len(X) // 20_000))
     rmse = float(np.sqrt(np.mean((model.predict(X[some], tasks=codes[some]) - y[some]) ** 2)))
@@ -151,7 +151,8 @@ def report_dask(n_tasks=1000, n_rows=1000):
     X, y, codes = make_tasks(n_tasks, n_rows)
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     print("| what | wall s | CPU s, all processes |\n|---|---|---|")
-    here, there = (SparseGPRegressor(n_active=n_active, random_state=0) for _ in range(2))
+    options = {"coupling": "kernel", "n_active": n_active, "random_state": 0}
+    here, there = SparseGPRegressor(**options), SparseGPRegressor(**options)
     wall, one, _, _ = measured(lambda: here.fit(frame, y, tasks=codes))
     print(f"| {n_tasks} tasks x {n_rows} rows, {n_active} active, one process | {wall:.1f} | {one:.1f} |")
     with tempfile.TemporaryDirectory() as folder:

@@ -45,13 +45,15 @@ class Case:
         return model.predict_proba(X, tasks)
 
 
+ALONE = {"coupling": "kernel", "n_rounds": 1}
+
 CASES = [
-    Case("regressor", SparseGPRegressor(), "numbers"),
-    Case("few points", SparseGPRegressor(n_active=10, n_rounds=1), "numbers"),
+    Case("regressor", SparseGPRegressor(coupling="kernel"), "numbers"),
+    Case("few points", SparseGPRegressor(n_active=10, **ALONE), "numbers"),
     Case("active only", SparseGPRegressor(n_active=10, posterior="active", selector="entropy"), "numbers"),
-    Case("classifier", SparseGPClassifier(n_active=12, n_rounds=1), "two classes"),
-    Case("multi-class", SparseGPClassifier(n_active=8, n_rounds=1, posterior="active"), "grades"),
-    Case("ordinal", SparseGPOrdinal(n_active=12, n_rounds=1), "grades"),
+    Case("classifier", SparseGPClassifier(n_active=12, **ALONE), "two classes"),
+    Case("multi-class", SparseGPClassifier(n_active=8, posterior="active", n_rounds=1), "grades"),
+    Case("ordinal", SparseGPOrdinal(n_active=12, **ALONE), "grades"),
     Case("hierarchy", HierarchicalGPRegressor(), "numbers"),
     Case("coupled", SparseGPRegressor(coupling="function", n_active=10, n_rounds=1), "numbers"),
     Case("latent regressor", SharedLatentGPRegressor(n_components=1, max_iter=15), "numbers"),
