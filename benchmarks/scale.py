@@ -53,7 +53,8 @@ def fit_tasks(n_tasks, n_rows, n_active, n_jobs):
     from gleangp import SparseGPRegressor
 
     X, y, codes = make_tasks(n_tasks, n_rows)
-    model = SparseGPRegressor(coupling="kernel", n_active=n_active or None, n_jobs=n_jobs or None, random_state=0)
+    options = {"coupling": "kernel", "n_active": n_active or None, "n_jobs": n_jobs or None}
+    model = SparseGPRegressor(**options, random_state=0)
     wall, cpu, peak, _ = measured(lambda: model.fit(X, y, tasks=codes))
     some = np.arange(0, len(X), max(1, len(X) // 20_000))
     rmse = float(np.sqrt(np.mean((model.predict(X[some], tasks=codes[some]) - y[some]) ** 2)))
