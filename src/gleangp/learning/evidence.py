@@ -97,7 +97,7 @@ class ProjectedEvidence:
         self.sites: list[RowSites | None] = [None] * len(blocks) if start is None else list(start)
         self._best = -np.inf
         self._first = None if start is None else start
-        self._first_bias = [b.noise.bias for b in blocks] if start is not None else []
+        self._first_bias = [getattr(b.noise, "bias", 0.0) for b in blocks] if start is not None else []
 
     def slack(self, kernel) -> float:
         """Nats by which the collapsed bound falls short for what the basis cannot express."""
