@@ -141,7 +141,7 @@ def gather(
         features,
         _relevance(kernel, X),
         "; ".join(map(str, getattr(kernel, "kernels", [kernel]))),
-        in_words(kernel, features),
+        _words_of(model, kernel, features),
         None if classify else _noise_share(model),
         float(model.log_evidence_ if hasattr(model, "log_evidence_") else -model.objective_),
         seen,
@@ -281,6 +281,15 @@ def _relevance(kernel: Kernel, X: FloatArray) -> FloatArray:
     return total / total.max() if total.max() > 0 else np.zeros(0)
 
 
+def _words_of(model: Any, kernel: Kernel, features: list[str]) -> list[str]:
+    """Sentences about the kernel of a model, and which part of it tasks have in common."""
+    if getattr(getattr(model, "coupling_", None), "name", "") != "function" or not isinstance(kernel, Sum):
+        return in_words(kernel, features)
+    common = [f"Common to all tasks: {s[0].lower()}{s[1:]}" for s in in_words(kernel.k1, features)]
+    own = [f"Own of every task: {s[0].lower()}{s[1:]}" for s in in_words(kernel.k2, features)]
+    return common + own
+
+
 def in_words(kernel: Kernel, features: list[str]) -> list[str]:
     """Sentences about a kernel."""
     if hasattr(kernel, "kernels"):
@@ -290,7 +299,7 @@ def in_words(kernel: Kernel, features: list[str]) -> list[str]:
     if isinstance(kernel, Sum):
         return in_words(kernel.k1, features) + in_words(kernel.k2, features)
     if isinstance(kernel, ConstantKernel):
-        return [f"An offset of each task, of standard deviation {np.sqrt(kernel.constant_value):.3g}."]
+        return [f"An offset of standard deviation {np.sqrt(kernel.constant_value):.3g}."]
     if isinstance(kernel, WhiteKernel):
         return [f"Noise of standard deviation {np.sqrt(kernel.noise_level):.3g}."]
     if isinstance(kernel, Product) and isinstance(kernel.k1, ConstantKernel):
@@ -300,8 +309,11 @@ def in_words(kernel: Kernel, features: list[str]) -> list[str]:
 
 
 def _shape_in_words(kernel: Kernel, features: list[str]) -> str:
-    smooth = {RBF: "A smooth function", Matern: "A rough function"}.get(type(kernel))
-    scale = getattr(kernel, "length_scale", None)
+    inner = kernel.kernel if isinstance(kernel, ScaledInputs) else kernel
+    smooth = {RBF: "A smooth function", Matern: "A rough function"}.get(type(inner))
+    scale = getattr(inner, "length_scale", None)
+    if scale is not None and isinstance(kernel, ScaledInputs):
+        scale = scale / np.asarray(kernel.scales)
     if smooth is None or scale is None:
         return f"A function with the covariance {kernel}."
     if np.size(scale) == 1:
