@@ -63,6 +63,8 @@ def run_worker(peer: str, python: Path, source: Path, folder: Path, timeout: flo
         return {"failed": f"more than {timeout:g} s"}
     if done.returncode != 0 or not results.exists():
         last = (done.stderr.strip() or "no message").splitlines()[-1]
+        if done.returncode < 0:
+            last = f"ended by signal {-done.returncode}"
         print(done.stderr[-2000:], file=sys.stderr)
         return {"failed": last[:200]}
     with np.load(source) as workload, np.load(predictions) as found:

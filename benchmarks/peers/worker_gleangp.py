@@ -11,7 +11,7 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 SETTINGS = {
     "regression": "SparseGPRegressor(), defaults",
     "classification": "SparseGPClassifier(), defaults",
-    "tasks": 'SparseGPRegressor(), defaults (coupling="kernel"); new tasks by add_task',
+    "tasks": 'SparseGPRegressor(coupling="kernel"), the model of the peers; new tasks by add_task',
 }
 
 
@@ -36,7 +36,8 @@ class Tasks:
     """Tasks that share the kernel."""
 
     def __init__(self, arrays, quick):
-        self.model = SparseGPRegressor(random_state=0).fit(arrays["X"], arrays["y"], tasks=arrays["t"])
+        model = SparseGPRegressor(coupling="kernel", random_state=0)
+        self.model = model.fit(arrays["X"], arrays["y"], tasks=arrays["t"])
         self.n_new = 0
 
     def predict(self, X, t):

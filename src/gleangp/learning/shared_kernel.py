@@ -34,7 +34,6 @@ _SECOND_PART = 800
 # error is then far below what any prediction notices.
 MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
 _LITTLE = 10.0
-_ROUGH = 1e-4  # nats a row: precision on a part, where q parameters cost q / (2 m) nats a row anyway
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +279,7 @@ def _learn_on_part(parameters, tasks: TaskStore, n_part, settings, rng, start=No
     gaussian = not part.noise.precision_depends_on_mean
     n_active = sum(part.sizes) if gaussian else min(settings.n_active, n_part // 2)
     # Other selectors may ask more of a task than its few rows here can give.
-    small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1, precision=_ROUGH)
+    small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
     stage = _stage(f"{n_part} rows", tasks, settings)
     return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1, stage, start)[1]
 
