@@ -61,17 +61,17 @@ def _rows(peers: dict) -> list[str]:
 
 
 def plot(everything: dict, path: Path) -> None:
-    """Accuracy against CPU seconds, a panel per workload: down and to the left is better."""
+    """Accuracy against CPU seconds, a row per workload: down and to the left is better."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     names = sorted(everything["workloads"], key=list(WORKLOADS).index)
-    figure, axes = plt.subplots(2, len(names), figsize=(3.1 * len(names), 5.6), squeeze=False)
-    for column, name in enumerate(names):
-        for row, measure in enumerate(("error", "nlpd")):
-            ax = axes[row, column]
+    figure, axes = plt.subplots(len(names), 2, figsize=(8.0, 2.6 * len(names)), squeeze=False)
+    for line, name in enumerate(names):
+        for column, measure in enumerate(("error", "nlpd")):
+            ax = axes[line, column]
             for peer, numbers in everything["workloads"][name].items():
                 if "failed" in numbers:
                     continue
@@ -80,6 +80,7 @@ def plot(everything: dict, path: Path) -> None:
                 ax.annotate(LABELS.get(peer, peer), (numbers["cpu_s"], numbers[measure]), fontsize=7,
                             xytext=(4, 4), textcoords="offset points")  # fmt: skip
             ax.set_xscale("log")
+            ax.xaxis.set_minor_formatter("")
             ax.margins(0.25)
             ax.set_xlabel("CPU seconds")
             ax.set_title(f"{name}: {'NLPD' if measure == 'nlpd' else 'error'}", fontsize=9)
