@@ -17,6 +17,12 @@ from gleangp.selection.selectors import EntropySelector
 def best_round(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_restarts: int = 0):
     """Largest log evidence of the active points over the rounds."""
     values = []
+
+    def keep(stage, step, value):
+        if stage.name.startswith("round") and step > 0:
+            values.append(value)
+        return False
+
     settings = Settings(
         EntropySelector(),
         n_active,
@@ -25,7 +31,7 @@ def best_round(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_rest
         n_restarts=n_restarts,
         tol=0.0,
         precision=1e-9,
-        report=lambda _, value: values.append(value),
+        progress=keep,
     )
     kernel = kernel.clone_with_theta(kernel.theta)
     for h in kernel.hyperparameters:
