@@ -69,9 +69,14 @@ def every(cases=CASES):
 
 
 def make_rows(n, seed, n_tasks=3, p=2):
-    """Rows of tasks, each with several of them; inputs, numbers, task codes and the generator."""
+    """Rows of tasks, each with several of them; inputs, numbers, task codes and the generator.
+
+    All tasks have the median 0, so that each has rows of both of two classes.
+    """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, p))
     codes = rng.permutation(np.arange(n) % n_tasks)
-    y = np.sin(2.0 * X[:, 0]) + 0.4 * codes + 0.2 * rng.normal(size=n)
+    y = np.sin(2.0 * X[:, 0] + 0.4 * codes) + 0.2 * rng.normal(size=n)
+    for task in range(n_tasks):
+        y[codes == task] -= np.median(y[codes == task])
     return X, y, codes, rng

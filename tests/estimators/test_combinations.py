@@ -108,8 +108,8 @@ def test_invariances(rows, selector, estimator):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"unlabeled": 0}, "coupling='function' with unlabeled"),
-        ({"invariances": mirror}, "coupling='function' with invariances"),
+        ({"unlabeled": 0}, "coupling='function', but unlabeled rows need"),
+        ({"invariances": mirror}, "coupling='function', but invariances need"),
     ],
 )
 def test_coupled_functions_are_refused(rows, settings, match):

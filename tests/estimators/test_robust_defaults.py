@@ -15,6 +15,7 @@ DIMENSIONS = {"2-D": 2, "5-D": 5, "10-D": 10, "20-D": 20}
 REGRESSION = [*DIMENSIONS, "clusters", "heavy tails"]
 CLASSIFICATION = [*DIMENSIONS, "clusters", "flipped labels"]
 SEEDS = (0, 1, 2)
+MORE_SEEDS = tuple(range(8))  # where a strict comparison rests on some forty wrong rows of a data set
 
 
 def draw(case, seed):
@@ -57,10 +58,10 @@ def classification_error(case, seed, **settings):
     return np.mean(model.predict(X_new) != (f_new > middle))
 
 
-def compare(error, case):
+def compare(error, case, seeds=SEEDS):
     """Mean errors of the default and of uniform sampling, over the same data."""
-    default = [error(case, seed) for seed in SEEDS]
-    uniform = [error(case, seed, selector="random") for seed in SEEDS]
+    default = [error(case, seed) for seed in seeds]
+    uniform = [error(case, seed, selector="random") for seed in seeds]
     return np.mean(default), np.mean(uniform)
 
 
@@ -80,7 +81,7 @@ def test_regression(case):
 @pytest.mark.parametrize("case", CLASSIFICATION)
 def test_classification(case):
     """Smooth boundaries in 2 to 20 dimensions, clusters, and 10 % of the labels flipped."""
-    default, uniform = compare(classification_error, case)
+    default, uniform = compare(classification_error, case, MORE_SEEDS if case == "clusters" else SEEDS)
     assert default <= MOST * uniform
     if case == "clusters":
-        assert default <= uniform  # 0.018 against 0.020: so few errors leave no room for "much better"
+        assert default <= uniform  # 0.025 against 0.028: so few errors leave no room for "much better"
