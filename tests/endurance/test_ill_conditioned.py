@@ -12,7 +12,7 @@ from gleangp.exceptions import GleanError
 from tests.endurance.every_estimator import CASES, every, make_rows
 
 
-def finite_or_clear_error(case, model, X, target, codes=None, X_new=None):
+def assert_finite_or_clear_error(case, model, X, target, codes=None, X_new=None):
     """Fit and predict; what comes is finite, or an error about the input that says what to do."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -51,7 +51,7 @@ def test_condition_numbers(case, log_condition):
     if case.kind == "numbers":
         model.set_params(noise_variance=1e-12)
     codes = np.arange(n) % 2 if case.name == "coupled" else None
-    finite_or_clear_error(case, model, X, case.target(y), codes)
+    assert_finite_or_clear_error(case, model, X, case.target(y), codes)
 
 
 @every()
@@ -63,7 +63,7 @@ def test_rows_repeated_by_the_thousand(case):
     rng = np.random.default_rng(0)
     y = X[:, 0] + 0.1 * rng.normal(size=len(X))
     codes = rng.integers(2, size=len(X))
-    finite_or_clear_error(case, case.new(), X, case.target(y), codes)
+    assert_finite_or_clear_error(case, case.new(), X, case.target(y), codes)
 
 
 @every(SPARSE)
@@ -72,7 +72,7 @@ def test_length_scales_at_their_bounds(case, length_scale):
     """Every row a stranger to all others, or all rows the same."""
     X, y, codes, _ = make_rows(40, 0)
     kernel = ConstantKernel(1.0) * RBF(length_scale, (length_scale, 2.0 * length_scale))
-    finite_or_clear_error(case, case.new(kernel=kernel), X, case.target(y), codes)
+    assert_finite_or_clear_error(case, case.new(kernel=kernel), X, case.target(y), codes)
 
 
 @every()
@@ -91,7 +91,7 @@ def test_awkward_inputs(case, trouble):
         "collinear": np.column_stack([X[:, 0], X[:, 0] * (1.0 + 1e-13)]),
         "outlier": np.vstack([[1e8, -1e8], X[1:]]),
     }[trouble]
-    finite_or_clear_error(case, case.new(), X, case.target(y), codes)
+    assert_finite_or_clear_error(case, case.new(), X, case.target(y), codes)
 
 
 @every()
@@ -108,7 +108,7 @@ def test_awkward_targets(case, trouble):
         "far away": y + 1e12,
         "one outlier": np.append(1e10, y[1:]),
     }[trouble]
-    finite_or_clear_error(case, case.new(), X, y, codes)
+    assert_finite_or_clear_error(case, case.new(), X, y, codes)
 
 
 @pytest.mark.parametrize("kernel", [DotProduct(), Matern(1.0, nu=0.5), ConstantKernel() * DotProduct() ** 3])
@@ -118,7 +118,7 @@ def test_kernels_of_low_rank(kernel, n_active):
     X, y, codes, _ = make_rows(60, 3)
     case = SPARSE[0]
     model = case.new(kernel=kernel, n_active=n_active)
-    said = finite_or_clear_error(case, model, X, y, codes)
+    said = assert_finite_or_clear_error(case, model, X, y, codes)
     assert said is not None
 
 
@@ -127,4 +127,4 @@ def test_hierarchy_of_equal_rows():
     X, y, codes, _ = make_rows(30, 4)
     X[codes == 1] = 0.5
     case = next(c for c in CASES if isinstance(c.estimator, HierarchicalGPRegressor))
-    assert finite_or_clear_error(case, case.new(), X, y, codes) is not None
+    assert assert_finite_or_clear_error(case, case.new(), X, y, codes) is not None

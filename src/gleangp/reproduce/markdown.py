@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gleangp.reproduce.runner import Results
-from gleangp.reproduce.summary import Cell, cells, comparisons, format_cell, format_printed
+from gleangp.reproduce.summary import cells_by_method, comparisons, format_cell, format_printed
 
 
 def render_markdown(results: list[Results]) -> str:
@@ -66,10 +66,7 @@ def _compared(results: Results) -> list[str]:
 def _everything(results: Results) -> list[str]:
     e = results.experiment
     digits = {c.name: c.digits for c in e.columns}
-    groups: dict[tuple[str, str], dict[str, Cell]] = {}
-    for cell in cells(results):
-        groups.setdefault((cell.setting, cell.method), {})[cell.column] = cell
-    columns = [c.name for c in e.columns if any(c.name in g for g in groups.values())]
+    columns, groups = cells_by_method(results)
     several = len(e.settings) > 1
     head = [e.setting_name] * several + ["method", "runs", *columns, "seconds"]
     lines = [_row(head), _row(["---"] * len(head))]

@@ -11,8 +11,7 @@ from gleangp.reproduce.summary import (
     UNKNOWN,
     WITHIN,
     WORSE,
-    Cell,
-    cells,
+    cells_by_method,
     comparisons,
     format_cell,
     format_printed,
@@ -146,10 +145,7 @@ def _compared(results: Results) -> str:
 def _everything(results: Results) -> str:
     e = results.experiment
     digits = {c.name: c.digits for c in e.columns}
-    groups: dict[tuple[str, str], dict[str, Cell]] = {}
-    for cell in cells(results):
-        groups.setdefault((cell.setting, cell.method), {})[cell.column] = cell
-    columns = [c.name for c in e.columns if any(c.name in g for g in groups.values())]
+    columns, groups = cells_by_method(results)
     with_setting = len(e.settings) > 1
     head = f'<th class="name">{escape(e.setting_name or "setting")}</th>' if with_setting else ""
     head += '<th class="name">method</th><th>runs</th>' + "".join(f"<th>{escape(c)}</th>" for c in columns)

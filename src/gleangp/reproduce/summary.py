@@ -84,6 +84,15 @@ def cells(results: Results) -> list[Cell]:
     return out
 
 
+def cells_by_method(results: Results) -> tuple[list[str], dict[tuple[str, str], dict[str, Cell]]]:
+    """Measures that were taken, and the cells of every (setting, method) by measure."""
+    groups: dict[tuple[str, str], dict[str, Cell]] = {}
+    for cell in cells(results):
+        groups.setdefault((cell.setting, cell.method), {})[cell.column] = cell
+    taken = [c.name for c in results.experiment.columns if any(c.name in g for g in groups.values())]
+    return taken, groups
+
+
 def _cell(
     experiment: Experiment, setting: str, method: str, column: Column, values: list[float], seconds: float
 ) -> Cell:
