@@ -4,6 +4,7 @@
     python benchmarks/scale.py tasks [M n]        shared kernel, default 10 000 tasks x 100 rows
     python benchmarks/scale.py rows [n]           one task, default 1 000 000 rows, 500 active points
     python benchmarks/scale.py dask [M n]         the same fit in one process and on a LocalCluster
+    python benchmarks/scale.py threads [M n]      small tasks with and without a limit on BLAS threads
     python benchmarks/scale.py two-rounds         what two rounds of selection lose
     python benchmarks/scale.py growth [file.png]  exponents in rows, tasks, active points and features
 
@@ -41,10 +42,10 @@ def measured(function):
     return time.perf_counter() - wall, time.process_time() - cpu, usage, result
 
 
-def alone(command, *arguments):
+def alone(command, *arguments, environment=None):
     """What another process of this script reports."""
     call = [sys.executable, __file__, command, *map(str, arguments)]
-    out = subprocess.run(call, check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(call, check=True, capture_output=True, text=True, env=environment).stdout
     return json.loads(out.splitlines()[-1])
 
 
@@ -91,6 +92,26 @@ def report_tasks(n_tasks=10_000, n_rows=100):
 def report_rows(n_rows=1_000_000):
     table_head()
     print_row(f"{n_rows} rows x 4, 500 active", alone("fit-rows", n_rows, 500, 4, 0))
+
+
+def report_threads(n_tasks=100, n_rows=100):
+    """The same fit of small tasks as gleangp limits threads, with one from outside, and with all of them."""
+    table_head()
+    plain = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
+    one = {**plain, "OPENBLAS_NUM_THREADS": "1"}
+    size = f"{n_tasks} tasks x {n_rows} rows"
+    cases = {"unset": ("fit-tasks", plain), "1": ("fit-tasks", one), "unset, no limit": ("fit-free", plain)}
+    for name, (command, environment) in cases.items():
+        result = alone(command, n_tasks, n_rows, 0, 0, environment=environment)
+        print_row(f"{size}, OPENBLAS_NUM_THREADS {name}", result)
+
+
+def fit_without_limit(*arguments):
+    """As `fit_tasks`, with all BLAS threads whatever the size of the blocks."""
+    import gleangp.parallel
+
+    gleangp.parallel._SMALL = -1
+    fit_tasks(*arguments)
 
 
 def report_machine():
@@ -243,9 +264,11 @@ COMMANDS = {
     "tasks": report_tasks,
     "rows": report_rows,
     "dask": report_dask,
+    "threads": report_threads,
     "two-rounds": report_two_rounds,
     "growth": report_growth,
     "fit-tasks": fit_tasks,
+    "fit-free": fit_without_limit,
     "fit-rows": fit_rows,
 }
 

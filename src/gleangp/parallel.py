@@ -1,20 +1,76 @@
-"""Independent jobs over joblib: tasks of a selection, classes of a classifier."""
+"""Independent jobs over joblib, and how many threads BLAS may use meanwhile.
+
+Several BLAS threads over small matrices wait for each other, and spin while they do: on two busy cores
+blocks of 100 rows were seen ten times slower on two threads than on one. So work on small blocks, and every
+job of a parallel run, keeps to one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, wraps
+from threading import Lock
 
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
+
+_SMALL = 1000  # rows of a block up to which one thread does the work
+
+_limiting = Lock()  # held by the one call that limits threads and will restore them
+
+
+def threads_for(sizes: Iterable[int]) -> AbstractContextManager[None]:
+    """One BLAS thread if all blocks are small, else as many as there are.
+
+    Parameters
+    ----------
+    sizes : iterable of int
+        Numbers of rows of the blocks, one per task.
+
+    Returns
+    -------
+    context manager
+        Numbers of threads are given back at its end.
+    """
+    return on_one_thread() if max(sizes, default=0) <= _SMALL else nullcontext()
+
+
+@contextmanager
+def on_one_thread() -> Iterator[None]:
+    """One BLAS thread until the end; may be nested, and entered from several Python threads.
+
+    The number of threads belongs to the whole process, so only the outermost of calls that overlap changes it
+    and restores it. One in another Python thread that outlasts it runs on with all threads.
+    """
+    if not _limiting.acquire(blocking=False):
+        yield
+        return
+    try:
+        before = [(library, library.get_num_threads()) for library in _blas()]
+        for library, _ in before:
+            library.set_num_threads(1)
+        try:
+            yield
+        finally:
+            for library, n_threads in before:
+                library.set_num_threads(n_threads)
+    finally:
+        _limiting.release()
+
+
+@cache
+def _blas() -> list:
+    """The BLAS libraries of the process; looking for them takes some milliseconds, so it is done once."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 def one_thread(function: Callable) -> Callable:
-    """The function with one BLAS thread inside: small blocks on several threads are slower, not faster."""
+    """The function with one BLAS thread inside."""
 
     @wraps(function)
     def limited(*arguments, **options):
-        with threadpool_limits(1):
+        with on_one_thread():
             return function(*arguments, **options)
 
     return limited
@@ -29,7 +85,8 @@ def in_parallel(function: Callable, arguments: Sequence[tuple], n_jobs: int | No
         return [function(*a) for a in arguments]
     n_chunks = min(len(arguments), 4 * effective_n_jobs(n_jobs))
     chunks = [arguments[k::n_chunks] for k in range(n_chunks)]
-    results = Parallel(n_jobs=n_jobs)(delayed(_run_chunk)(function, (chunk,)) for chunk in chunks)
+    with on_one_thread():  # jobs that are threads of this process cannot limit it themselves
+        results = Parallel(n_jobs=n_jobs)(delayed(_run_chunk)(function, (chunk,)) for chunk in chunks)
     out = [None] * len(arguments)
     for k, part in enumerate(results):
         out[k::n_chunks] = part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import ExitStack
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -33,6 +34,7 @@ from gleangp.learning.hierarchical_model import (
 )
 from gleangp.learning.hierarchical_rows import GraphSettings, choose_active, task_rows
 from gleangp.learning.hierarchy import most_stages
+from gleangp.parallel import threads_for
 from gleangp.progress import Progress
 from gleangp.tasks import blocks_of_rows
 
@@ -241,8 +243,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), ExitStack() as stack:
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            stack.enter_context(threads_for(np.bincount(codes)))
             y, labeled = check_regression_target(y, len(X))
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
             rows = blocks_of_rows(codes, n_tasks)
@@ -305,11 +308,13 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         scale = self._units.scale[codes]
         noise = self.noise_variance_ if include_noise else 0.0
         if return_cov:
-            mean, cov = predict_hierarchy_cov(self._model, X, codes)
+            with threads_for(np.bincount(codes)):
+                mean, cov = predict_hierarchy_cov(self._model, X, codes)
             mean = mean + common_mean(self, X)
             cov.flat[:: len(cov) + 1] += noise
             return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
-        mean, var = predict_hierarchy(self._model, X, codes)
+        with threads_for(np.bincount(codes)):
+            mean, var = predict_hierarchy(self._model, X, codes)
         mean = mean + common_mean(self, X)
         mean = self._units.from_standard(mean, codes)
         return (mean, np.sqrt(var + noise) * scale) if return_std else mean
@@ -363,8 +368,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             encoded = encode_constraints(constraints, codes) if constraints is not None else None
             self.tasks_, self._units = names, units
             make = _BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
-            [block] = make([self.kernel_], self.noise_variance_)
-            self._store(add_task(self._model, block, optimize=self.optimizer is not None))
+            with threads_for([len(X)]):
+                [block] = make([self.kernel_], self.noise_variance_)
+                self._store(add_task(self._model, block, optimize=self.optimizer is not None))
         return self
 
     def _learn_common(

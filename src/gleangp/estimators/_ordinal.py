@@ -29,6 +29,7 @@ from gleangp.learning.sparse_model import (
 )
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import Ordered
+from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
 _NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the default kernel
@@ -241,10 +242,11 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         rng = generator_from(self.random_state)
         tasks: Any = rows.tasks(Ranks(), parameters.noise)
         settings, progress = self._with_progress(settings, given)
-        model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
-        if invariances:
-            seed = int(rng.integers(2**31))
-            model = add_virtual_vectors(model, tasks, invariances, settings, seed)
+        with threads_for(rows.sizes):
+            model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
+            if invariances:
+                seed = int(rng.integers(2**31))
+                model = add_virtual_vectors(model, tasks, invariances, settings, seed)
         self._store(model)
         self._warn_about(model)
         progress.end(fitted=True)
@@ -301,7 +303,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
-        return predict_tasks(self._model, X, codes)
+        with threads_for(np.bincount(codes)):
+            return predict_tasks(self._model, X, codes)
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
         """Learn one more task from few rows, under the kernel and cut-points that the others taught.
@@ -328,11 +331,12 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             block = Block(X[labeled], ranks[labeled], self._model.noise)
             settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
             seed = int(generator_from(self.random_state).integers(2**31))
-            model = add_task(self._model, block, settings, seed)
-            if invariances := check_invariances(self.invariances):
-                model = add_virtual_vectors_to_last(
-                    model, block, invariances, settings, seed, self._model.log_evidence
-                )
+            with threads_for([len(block)]):
+                model = add_task(self._model, block, settings, seed)
+                if invariances := check_invariances(self.invariances):
+                    model = add_virtual_vectors_to_last(
+                        model, block, invariances, settings, seed, self._model.log_evidence
+                    )
             self.tasks_ = names
             self._store(model)
         return self
@@ -364,7 +368,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
             filled = {t: r for t, r in enumerate(rows) if len(r)}
             blocks = {t: Block(X[r], ranks[r], self._model.noise) for t, r in filled.items()}
-            self._store(absorb_rows(self._model, blocks, filled, len(X)))
+            with threads_for(map(len, blocks.values())):
+                self._store(absorb_rows(self._model, blocks, filled, len(X)))
         return self
 
     def _ordered_categories(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:

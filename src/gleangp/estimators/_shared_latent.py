@@ -30,6 +30,7 @@ from gleangp.learning.latent_model import (
     relevance,
 )
 from gleangp.learning.parameters import Parameters
+from gleangp.parallel import threads_for
 from gleangp.tasks import take_task_column
 
 SHARED_CONSTRAINTS = {
@@ -84,7 +85,9 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
             A frame after ``set_output(transform="pandas")``.
         """
         check_is_fitted(self)
-        return locate(self._model, self._inputs(X))
+        X = self._inputs(X)
+        with threads_for([len(X)]):
+            return locate(self._model, X)
 
     def inverse_transform(self, Z, return_std=False):
         """Features at latent positions: the mean of the map to the observations.
@@ -133,7 +136,8 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         settings = self._settings(len(X))
         progress = self._begin_progress(*given, most_stages(settings))
         settings = replace(settings, progress=progress)
-        model = fit_latent_model(X, labels, settings, generator_from(self.random_state))
+        with threads_for([len(X)]):  # positions of all rows are learnt together
+            model = fit_latent_model(X, labels, settings, generator_from(self.random_state))
         self.embedding_ = model.positions
         self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
         self.n_iter_ = model.n_iterations
@@ -145,7 +149,8 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         progress.end(fitted=True)
 
     def _learn_new_task(self, X, targets) -> None:
-        model, _ = fit_new_task(self._model, X, targets, self._settings(len(X)))
+        with threads_for([len(X)]):
+            model, _ = fit_new_task(self._model, X, targets, self._settings(len(X)))
         self._store(model)
 
     def _store(self, model: LatentModel) -> None:

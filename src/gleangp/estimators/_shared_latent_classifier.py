@@ -16,6 +16,7 @@ from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_fa
 from gleangp.exceptions import LabelError
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.latent_model import Labels, locate
+from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
 
@@ -306,13 +307,14 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     def _margins(self, X: FloatArray, codes: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
         """Rows, class codes and margins (rows, columns) of every task that occurs."""
-        positions = locate(self._model, X)
         unit = 1.0 if self._probit() else 0.0  # variance of the probit noise; Gaussian noise is in var
         out = []
-        for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
-            if len(rows):
-                mean, var = self._model.label_maps[t].predict(positions[rows])
-                out.append((rows, self._task_classes[t], mean / np.sqrt(var + unit)))
+        with threads_for([len(X)]):
+            positions = locate(self._model, X)
+            for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
+                if len(rows):
+                    mean, var = self._model.label_maps[t].predict(positions[rows])
+                    out.append((rows, self._task_classes[t], mean / np.sqrt(var + unit)))
         return out
 
     def _probit(self) -> bool:

@@ -15,6 +15,7 @@ from gleangp.estimators._targets import TargetUnits, own_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
 from gleangp.labels import check_regression_target
 from gleangp.learning.latent_model import Labels, locate
+from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
 
@@ -228,13 +229,14 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         """
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
-        positions = locate(self._model, X)
         mean: FloatArray = np.empty(len(X))
         std: FloatArray = np.empty(len(X))
-        for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
-            if len(rows):
-                m, v = self._model.label_maps[t].predict(positions[rows])
-                mean[rows], std[rows] = m[:, 0], np.sqrt(v[:, 0])
+        with threads_for([len(X)]):
+            positions = locate(self._model, X)
+            for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
+                if len(rows):
+                    m, v = self._model.label_maps[t].predict(positions[rows])
+                    mean[rows], std[rows] = m[:, 0], np.sqrt(v[:, 0])
         mean = self._units.from_standard(mean, codes)
         return (mean, std * self._units.scale[codes]) if return_std else mean
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Self
 
@@ -38,7 +39,7 @@ from gleangp.learning.sparse_model import (
 from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import NullCategory, Probit
-from gleangp.parallel import in_parallel
+from gleangp.parallel import in_parallel, threads_for
 from gleangp.tasks import blocks_of_rows
 
 # Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
@@ -278,9 +279,10 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         ]
         most = most_stages(settings) if self._n_models == 1 else self._n_models
         progress = self._begin_progress(*given, most)
-        models = self._fit_models(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
-        if exclusive:
-            models = _share_rows(models, rows, settings, streams, invariances)
+        with threads_for(rows.sizes):
+            models = self._fit_models(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
+            if exclusive:
+                models = _share_rows(models, rows, settings, streams, invariances)
         self._store(models)
         for model in self._models:
             self._warn_about(model)
@@ -365,9 +367,10 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self):
+        with unchanged_on_failure(self), ExitStack() as stack:
             X, names = self._rows_of_new_task(X, task)
             X = self._check_new_rows(X)
+            stack.enter_context(threads_for([len(X)]))
             y_codes = self._known_classes(y, len(X))
             settings = self._settings_for_new_task(len(X), propagate=self.sites == "ep")
             seed = int(generator_from(self.random_state).integers(2**31))
@@ -420,9 +423,10 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             rows = blocks_of_rows(codes, self._models[0].n_tasks)
             filled = {t: r for t, r in enumerate(rows) if len(r)}
             models = []
-            for model, signs in zip(self._models, self._signs(y_codes), strict=True):
-                blocks = {t: Block(X[r], signs[r], model.noise) for t, r in filled.items()}
-                models.append(absorb_rows(model, blocks, filled, len(X)))
+            with threads_for(map(len, rows)):
+                for model, signs in zip(self._models, self._signs(y_codes), strict=True):
+                    blocks = {t: Block(X[r], signs[r], model.noise) for t, r in filled.items()}
+                    models.append(absorb_rows(model, blocks, filled, len(X)))
             self._store(models)
         return self
 
@@ -505,7 +509,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
-        return [(model, *predict_tasks(model, X, codes)) for model in self._models]
+        with threads_for(np.bincount(codes)):
+            return [(model, *predict_tasks(model, X, codes)) for model in self._models]
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""

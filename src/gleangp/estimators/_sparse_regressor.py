@@ -31,6 +31,7 @@ from gleangp.learning.sparse_model import (
 )
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import Gaussian
+from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable (the
@@ -237,10 +238,11 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         settings = self._settings(rows.sizes, move_basis=self.move_basis, **plan)
         rng = generator_from(self.random_state)
         settings, progress = self._with_progress(settings, given)
-        model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
-        if invariances:
-            seed = int(rng.integers(2**31))
-            model = add_virtual_vectors(model, tasks, invariances, settings, seed)
+        with threads_for(rows.sizes):
+            model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
+            if invariances:
+                seed = int(rng.integers(2**31))
+                model = add_virtual_vectors(model, tasks, invariances, settings, seed)
         self._store(model)
         self._warn_about(self._model)
         progress.end(fitted=True)
@@ -281,11 +283,13 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         X, _, codes = self._resolve(X, tasks, reset=False)
         scale = self._units.scale[codes]
         if return_cov:
-            mean, cov = predict_tasks_cov(self._model, X, codes)
+            with threads_for(np.bincount(codes)):
+                mean, cov = predict_tasks_cov(self._model, X, codes)
             if include_noise:
                 cov.flat[:: len(cov) + 1] += self._noise_at_new_rows()
             return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
-        mean, var = predict_tasks(self._model, X, codes, with_var=return_std)
+        with threads_for(np.bincount(codes)):
+            mean, var = predict_tasks(self._model, X, codes, with_var=return_std)
         mean = self._units.from_standard(mean, codes)
         if not return_std:
             return mean
@@ -343,11 +347,12 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
             settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
             seed = int(generator_from(self.random_state).integers(2**31))
-            model = add_task(self._model, block, settings, seed)
-            if invariances := check_invariances(self.invariances):
-                model = add_virtual_vectors_to_last(
-                    model, block, invariances, settings, seed, self._model.log_evidence
-                )
+            with threads_for([len(block)]):
+                model = add_task(self._model, block, settings, seed)
+                if invariances := check_invariances(self.invariances):
+                    model = add_virtual_vectors_to_last(
+                        model, block, invariances, settings, seed, self._model.log_evidence
+                    )
             self.tasks_, self._units = names, units
             self._store(model)
         return self
@@ -383,7 +388,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             filled = {t: r for t, r in enumerate(rows) if len(r)}
             noise = Gaussian(self._noise_at_new_rows())
             blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
-            self._store(absorb_rows(self._model, blocks, filled, len(X)))
+            with threads_for(map(len, blocks.values())):
+                self._store(absorb_rows(self._model, blocks, filled, len(X)))
         return self
 
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:

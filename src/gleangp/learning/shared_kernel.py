@@ -22,6 +22,7 @@ from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
 from gleangp.learning.task_store import LocalTasks, TaskStore, is_exact
 from gleangp.optimize import Optimum, minimize
+from gleangp.parallel import one_thread
 from gleangp.progress import Stage, Steps, report_to
 from gleangp.selection.base import Chosen, Selection
 from gleangp.selection.selectors import RandomSelector
@@ -270,6 +271,7 @@ def _parts(tasks: TaskStore, exact: bool) -> list[int]:
     return sorted({min(n_rows, _FIRST_PART), min(n_rows, _SECOND_PART)})
 
 
+@one_thread  # of many rows, these are few
 def _learn_on_part(parameters, tasks: TaskStore, n_part, settings, rng, start=None) -> Parameters:
     """Parameters learnt on a random part of the rows: exactly for Gaussian noise, else on a small basis."""
     chosen = _some_rows(tasks, n_part, rng)
