@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
-from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
@@ -132,6 +132,8 @@ def test_sites_of_the_classifier(sites):
         KERNEL + WhiteKernel(0.2),
         ConstantKernel(0.5) * Matern(0.7, nu=1.5) + ConstantKernel(0.3),
         ConstantKernel(0.5) * DotProduct(0.4) + RBF(0.5),
+        ScaledInputs(RBF(0.7) * DotProduct(0.4) + WhiteKernel(0.2), [0.5, 1.5]),
+        ConstantKernel(0.5) * ScaledInputs(RBF([0.7, 0.9]), 0.8),
     ],
     ids=repr,
 )

@@ -145,7 +145,7 @@ def test_evidence_over_tasks(sizes):
     sites = [filter_in_order(kernel, b) for b in probit]
     cases = [
         (ActiveGaussianEvidence(kernel, blocks), Parameters(kernel, noise, ("variance",))),
-        (ActiveSiteEvidence([b.X for b in probit], sites), Parameters(kernel, Probit())),
+        (ActiveSiteEvidence(kernel, [b.X for b in probit], sites), Parameters(kernel, Probit())),
         (ProjectedEvidence(blocks, [b.X[:4] for b in blocks]), Parameters(kernel, noise, ("variance",))),
         (ProjectedEvidence(probit, [b.X[:4] for b in probit]), Parameters(kernel, Probit(), ("bias",))),
     ]

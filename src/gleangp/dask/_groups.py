@@ -20,6 +20,7 @@ from gleangp.learning.task_store import NoiseTerm, evidence_sums
 from gleangp.parallel import one_thread
 from gleangp.selection.base import Selection, TaskChoice
 from gleangp.selection.everything import keep_block
+from gleangp.selection.merge import extend_all
 from gleangp.selection.selectors import uniform_choice
 
 
@@ -105,9 +106,8 @@ def start_runs(
 @one_thread
 def extend_runs(runs: list[Any], have: list[int], want: list[int]) -> list[Any]:
     """The runs taken from `have` to `want` picks."""
-    for run, before, after in zip(runs, have, want, strict=True):
-        if len(run.picks) == before < after:
-            run.extend(after - before)
+    fresh = [len(run.picks) == n for run, n in zip(runs, have, strict=True)]
+    extend_all(runs, [after if new else 0 for new, after in zip(fresh, want, strict=True)])
     return runs
 
 

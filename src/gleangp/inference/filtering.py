@@ -89,7 +89,7 @@ class Filter:
         self.noise = noise
         self.mean = np.zeros(len(y))
         self.var = np.array(prior_var, dtype=np.float64)
-        self._least_var = -_ROUNDING * float(np.max(self.var, initial=0.0))
+        self.least_var = -_ROUNDING * float(np.max(self.var, initial=0.0))
         self.rows = np.empty((0, len(y)))
         self.size = 0
         self.history: list[Inclusion] = []
@@ -106,7 +106,7 @@ class Filter:
         """A filter over some of the rows, in the same state but with no history."""
         part = Filter(self.y[index], self.noise.at(index), self.var[index])
         part.mean = self.mean[index]
-        part._least_var = self._least_var
+        part.least_var = self.least_var
         part.rows = self.rows[: self.size, index]
         part.size = self.size
         return part
@@ -114,10 +114,9 @@ class Filter:
     def moments(self, n: int) -> Inclusion:
         """What including row n now would mean, after the policy for silent sites."""
         one = np.array([n])
-        log_z, g, nu = self.noise.at(one).log_partition(self.y[one], self.mean[one], self.var[one])
-        silent = not (self.noise.log_concave or speaks(log_z, g, nu, self.var[one])[0])
-        g, nu = (0.0, PRECISION_FLOOR) if silent else (float(g[0]), max(float(nu[0]), PRECISION_FLOOR))
-        return Inclusion(n, float(self.mean[n]), float(self.var[n]), g, nu, silent)
+        mean, var = self.mean[one], self.var[one]
+        g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
+        return Inclusion(n, float(mean[0]), float(var[0]), float(g[0]), float(nu[0]), bool(silent[0]))
 
     def include(self, n: int, prior_column: FloatArray) -> None:
         """Absorb row n; `prior_column` (n,) is column n of K, white included. O(n size)."""
@@ -135,7 +134,11 @@ class Filter:
         self.var -= np.einsum("kn,kn->n", new_rows, new_rows)
         self.mean += mean_steps(inclusions) @ new_rows
         self.history += inclusions
-        if not np.min(self.var, initial=0.0) >= self._least_var:
+        self.check()
+
+    def check(self) -> None:
+        """Raise if a variance is negative beyond rounding."""
+        if not np.min(self.var, initial=0.0) >= self.least_var:
             row = int(np.argmin(self.var))
             raise NotPositiveDefiniteError(
                 f"the covariance matrix of {len(self.y)} rows is not positive definite: {self.size} of "
@@ -149,6 +152,16 @@ class Filter:
         mean, var, g, nu = np.array([h[1:5] for h in history], dtype=np.float64).reshape(-1, 4).T
         # LPJ05 eqs. 17 and 18
         return Sites(mean + g / nu, nu / (1.0 - nu * var), sum(h.silent for h in history))
+
+
+def include_moments(
+    noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray
+) -> tuple[FloatArray, FloatArray, np.ndarray]:
+    """g and nu with which rows would be absorbed, and which of them are silent (see above)."""
+    log_z, g, nu = noise.log_partition(y, mean, var)
+    nu = np.maximum(nu, PRECISION_FLOOR) if noise.log_concave else nu
+    silent = np.zeros(len(nu), dtype=bool) if noise.log_concave else ~speaks(log_z, g, nu, var)
+    return np.where(silent, 0.0, g), np.where(silent, PRECISION_FLOOR, nu), silent
 
 
 def mean_steps(inclusions: Sequence[Inclusion]) -> FloatArray:

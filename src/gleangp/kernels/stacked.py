@@ -31,13 +31,14 @@ _LARGEST_SQUARE = 2.0**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackLinearization:
-    """Matrices of all tasks (white included), and dL/dtheta from dL/dK of all tasks.
+    """Matrices of all tasks (white included), and derivatives from dL/dK of all tasks.
 
     dL/dK need not be symmetric: it may be folded onto one triangle.
     """
 
     value: FloatArray  # broadcasts to (T, n, n)
     theta_vjp: Callable[[FloatArray], FloatArray]  # (T, n, n) -> (q,)
+    input_vjp: Callable[[FloatArray], FloatArray | float]  # (T, n, n) -> (T, n, p) or zero, both arguments
 
 
 @singledispatch
@@ -78,19 +79,24 @@ def _(kernel, X):
     exponent -= 0.5 * (norms[:, :, None] + norms[:, None, :])
     np.minimum(exponent, 0.0, out=exponent)
     K = np.exp(exponent)
+
+    def toward_inputs(dL_dK):
+        """dL/dU (T, n, p)."""
+        W = dL_dK * K
+        W += W.transpose(0, 2, 1)
+        return W @ U - W.sum(axis=2)[:, :, None] * U
+
     if scale.size > 1:
 
         def theta_vjp(dL_dK):
-            W = dL_dK * K
-            ends = W.sum(axis=2) + W.sum(axis=1)
-            pulled = ends[:, :, None] * U - 2.0 * (W @ U)
-            return np.einsum("tik,tik->k", pulled, U)
+            return -np.einsum("tik,tik->k", toward_inputs(dL_dK), U)
     else:
 
         def theta_vjp(dL_dK):
             return np.array([-2.0 * np.einsum("tij,tij,tij->", dL_dK, K, exponent)])
 
-    return StackLinearization(K, theta_vjp if is_free(kernel.length_scale_bounds) else _nothing)
+    theta_vjp = theta_vjp if is_free(kernel.length_scale_bounds) else _nothing
+    return StackLinearization(K, theta_vjp, lambda G: toward_inputs(G) / scale)
 
 
 @rule_for(linearize_stack, ConstantKernel)
@@ -98,7 +104,7 @@ def _(kernel, X):
     c = kernel.constant_value
     free = is_free(kernel.constant_value_bounds)
     value = np.full((1, 1, 1), c)
-    return StackLinearization(value, (lambda G: np.array([c * G.sum()])) if free else _nothing)
+    return StackLinearization(value, (lambda G: np.array([c * G.sum()])) if free else _nothing, _stays)
 
 
 @rule_for(linearize_stack, WhiteKernel)
@@ -106,7 +112,8 @@ def _(kernel, X):
     s = kernel.noise_level
     free = is_free(kernel.noise_level_bounds)
     value = s * np.eye(X.shape[1])[None]
-    return StackLinearization(value, (lambda G: np.array([s * np.einsum("tii->", G)])) if free else _nothing)
+    theta_vjp = (lambda G: np.array([s * np.einsum("tii->", G)])) if free else _nothing
+    return StackLinearization(value, theta_vjp, _stays)
 
 
 @rule_for(linearize_stack, DotProduct)
@@ -114,7 +121,8 @@ def _(kernel, X):
     square = kernel.sigma_0**2
     free = is_free(kernel.sigma_0_bounds)
     value = X @ X.transpose(0, 2, 1) + square
-    return StackLinearization(value, (lambda G: np.array([2.0 * square * G.sum()])) if free else _nothing)
+    theta_vjp = (lambda G: np.array([2.0 * square * G.sum()])) if free else _nothing
+    return StackLinearization(value, theta_vjp, lambda G: (G + G.transpose(0, 2, 1)) @ X)
 
 
 @rule_for(linearize_stack, Sum)
@@ -123,7 +131,9 @@ def _(kernel, X):
     if k1 is None or k2 is None:
         return None
     return StackLinearization(
-        k1.value + k2.value, lambda G: np.concatenate([k1.theta_vjp(G), k2.theta_vjp(G)])
+        k1.value + k2.value,
+        lambda G: np.concatenate([k1.theta_vjp(G), k2.theta_vjp(G)]),
+        lambda G: k1.input_vjp(G) + k2.input_vjp(G),
     )
 
 
@@ -135,18 +145,32 @@ def _(kernel, X):
     return StackLinearization(
         k1.value * k2.value,
         lambda G: np.concatenate([k1.theta_vjp(G * k2.value), k2.theta_vjp(G * k1.value)]),
+        lambda G: k1.input_vjp(G * k2.value) + k2.input_vjp(G * k1.value),
     )
 
 
 @rule_for(linearize_stack, ScaledInputs)
 def _(kernel, X):
-    if is_free(kernel.scales_bounds):
+    scales = np.asarray(kernel.scales, dtype=float)
+    U = X * scales
+    inner = linearize_stack(kernel.kernel, U)
+    if inner is None:
         return None
-    return linearize_stack(kernel.kernel, X * np.asarray(kernel.scales, dtype=float))
+
+    def theta_vjp(dL_dK):
+        toward_scales = np.sum(inner.input_vjp(dL_dK) * U, axis=(0, 1))  # dL/dlog scale = dL/dU U
+        return np.append(inner.theta_vjp(dL_dK), toward_scales if scales.ndim else toward_scales.sum())
+
+    theta_vjp = theta_vjp if is_free(kernel.scales_bounds) else inner.theta_vjp
+    return StackLinearization(inner.value, theta_vjp, lambda G: inner.input_vjp(G) * scales)
 
 
 def _nothing(dL_dK):
     return np.empty(0)
+
+
+def _stays(dL_dK):
+    return 0.0
 
 
 def linearize_tasks(kernel: Kernel, X: FloatArray) -> StackLinearization:
@@ -179,4 +203,7 @@ def linearize_tasks(kernel: Kernel, X: FloatArray) -> StackLinearization:
     def theta_vjp(dL_dK):
         return sum((k.theta_vjp(G) for k, G in zip(parts, dL_dK, strict=True)), np.zeros(kernel.n_dims))
 
-    return StackLinearization(np.array([k.value for k in parts]), theta_vjp)
+    def input_vjp(dL_dK):
+        return np.array([k.input_vjp(G) for k, G in zip(parts, dL_dK, strict=True)])
+
+    return StackLinearization(np.array([k.value for k in parts]), theta_vjp, input_vjp)

@@ -19,10 +19,11 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import gaussian_log_evidence, site_log_evidence
+from gleangp.inference.posterior import gaussian_log_evidence
 from gleangp.inference.projected import RowSites, projected_evidence, unexplained_nats
 from gleangp.inference.stacked import stack_blocks
 from gleangp.kernels.stacked import linearize_stack
+from gleangp.noise import Gaussian
 
 _MOST_TURNED = 0.01  # share of rows that may change sides while a kernel is learnt
 
@@ -51,7 +52,7 @@ class ActiveGaussianEvidence:
             v, g, d = _alone(kernel, block, noise_values)
             value, theta_grad = value + v, theta_grad + g
             d_variance.append(d)
-        return value, theta_grad, {"variance": np.concatenate(d_variance)}
+        return value, theta_grad, {"variance": np.concatenate(d_variance) if d_variance else np.zeros(0)}
 
     def slack(self, kernel) -> float:
         """Nats by which it may fall short of the exact evidence: none."""
@@ -68,15 +69,15 @@ class ActiveSiteEvidence:
 
     is_exact, holds_sites = False, True
 
-    def __init__(self, active_X: list[FloatArray], sites: list[Sites]):
-        self.parts = [(X, s) for X, s in zip(active_X, sites, strict=True) if len(s)]
+    def __init__(self, kernel, active_X: list[FloatArray], sites: list[Sites]):
+        # A site is Gaussian noise of its own variance about its own mean.
+        as_rows = [
+            Block(X, s.mean, Gaussian(1.0 / s.precision)) for X, s in zip(active_X, sites, strict=True)
+        ]
+        self.gaussian = ActiveGaussianEvidence(kernel, as_rows)
 
     def __call__(self, kernel, noise_values):
-        value, theta_grad = 0.0, np.zeros(kernel.n_dims)
-        for X, sites in self.parts:
-            v, g = site_log_evidence(kernel, X, sites)
-            value += v
-            theta_grad += g
+        value, theta_grad, _ = self.gaussian(kernel, {})
         return value, theta_grad, {}
 
 

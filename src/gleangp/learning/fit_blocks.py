@@ -62,7 +62,7 @@ def evidence_of_blocks(
     if not blocks[0].noise.precision_depends_on_mean:
         return ActiveGaussianEvidence(kernel, kept)
     sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
-    return ActiveSiteEvidence([k.X for k in kept], sites)
+    return ActiveSiteEvidence(kernel, [k.X for k in kept], sites)
 
 
 def fit_blocks(

@@ -17,6 +17,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.parallel import in_parallel
+from gleangp.selection.lockstep import extend_together, is_small
 
 _FIRST_SHARE = 1.2  # of an equal share of the budget, computed for every task at first
 _GROWTH = 1.5
@@ -76,7 +77,7 @@ def merge_runs(
     wanted = [min(share, len(run)) for run in runs]
     while True:
         if extend is None:
-            _extend_all(runs, wanted, n_jobs)
+            extend_all(runs, wanted, n_jobs)
         else:
             extend(runs, wanted)
         order, counts, starved = _merge([_weights(run) for run in runs], n_active, draws)
@@ -87,11 +88,14 @@ def merge_runs(
                 wanted[t] = min(len(run), max(len(run.picks) + 1, math.ceil(_GROWTH * wanted[t])))
 
 
-def _extend_all(runs: list[Run], wanted: list[int], n_jobs: int | None) -> None:
+def extend_all(runs: list[Run], wanted: Sequence[int], n_jobs: int | None = None) -> None:
+    """Take every run to that many picks, in place: small ones in lockstep, the others one by one."""
     todo = [t for t, run in enumerate(runs) if wanted[t] > len(run.picks)]
-    counts = [wanted[t] - len(runs[t].picks) for t in todo]
-    extended = in_parallel(_extend_one, [(runs[t], c) for t, c in zip(todo, counts, strict=True)], n_jobs)
-    for t, run in zip(todo, extended, strict=True):
+    small = [t for t in todo if is_small(runs[t])]
+    large = [t for t in todo if not is_small(runs[t])]
+    extend_together([runs[t] for t in small], [wanted[t] for t in small])
+    extended = in_parallel(_extend_one, [(runs[t], wanted[t] - len(runs[t].picks)) for t in large], n_jobs)
+    for t, run in zip(large, extended, strict=True):
         runs[t] = run
 
 
