@@ -219,6 +219,15 @@ def test_units_of_tasks_with_few_targets_are_shared():
     assert not standard_units(y * np.repeat(10.0 ** (np.arange(100) % 4), 3), blocks_of([3] * 100)).shared
 
 
+def test_units_do_not_hang_on_the_draw_of_the_labels():
+    """Torques whose scales differ tenfold are in their own units, whichever 20 labels of each are drawn."""
+    torques = np.array([20.0, 14.0, 10.0, 12.5, 0.95, 1.6, 2.5])
+    for seed in range(200):
+        y = np.random.default_rng(seed).normal(size=(7, 20)) * torques[:, None]
+        assert not standard_units(y.ravel(), blocks_of([20] * 7)).shared
+        assert standard_units((y / torques[:, None]).ravel(), blocks_of([20] * 7)).shared
+
+
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e300, -1e-300])
 def test_units_of_constant_targets(value):
     """Nothing is divided by zero."""

@@ -3,8 +3,8 @@
 One task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre and
 one scale for all, the scale being the standard deviation within tasks, so that offsets between tasks
 are the kernel's to explain (a `ConstantKernel` term carries them, and their uncertainty). Where most
-tasks are not in the same units (scales or offsets differ by more than a factor of ten, and by more than
-chance explains where targets are few), each gets its own.
+tasks are not in the same units (scales differ by more than a factor of six, beyond what chance explains, or
+offsets by more than ten of the deviations within tasks), each gets its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from scipy.special import polygamma
 
 from gleangp._typing import FloatArray, IntArray
 
-_OWN_UNITS = 10.0
+# Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
+# that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
+_SCALES_APART = 6.0
+_OFFSETS_APART = 10.0
+_MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,21 +110,25 @@ def _shared_units(n_tasks: int, centre: float, scale: float) -> TargetUnits:
 
 def _share_units(size, deviations, means, within) -> bool:
     several = (size > 2) & (deviations > 0)
-    scales, freedom = deviations[several], size[several] - 1.0
-    logs = np.log(scales)
-    # One task in other units is its own affair: the extremes do not count.
-    alike = len(logs) < 2 or np.diff(np.quantile(logs, [0.1, 0.9]))[0] <= np.log(_OWN_UNITS)
-    alike = alike or _by_chance(scales, freedom)
-    return bool(alike and np.std(means) <= _OWN_UNITS * within)
+    logs, freedom = np.log(deviations[several]), size[several] - 1.0
+    return bool(
+        _scale_variance(logs, freedom) <= (np.log(_SCALES_APART) / _MIDDLE) ** 2
+        and np.std(means) <= _OFFSETS_APART * within
+    )
 
 
-def _by_chance(scales: FloatArray, freedom: FloatArray) -> bool:
-    """Whether sampling alone explains that the scales of tasks with few targets differ so much.
+def _scale_variance(logs: FloatArray, freedom: FloatArray) -> float:
+    """Variance of the log scales of tasks, less what sampling alone makes of it.
 
-    The logarithm of a variance estimated with d degrees of freedom varies by trigamma(d / 2).
+    The logarithm of a deviation estimated with d degrees of freedom varies by trigamma(d / 2) / 4. The
+    variance of M such logarithms is known to a share of sqrt(2 / (M - 1)), which is granted to chance too.
     """
-    centred = 2.0 * np.log(scales) - polygamma(0, freedom / 2.0) + np.log(freedom / 2.0)
-    return bool(np.var(centred, ddof=1) <= 2.0 * np.mean(polygamma(1, freedom / 2.0)))
+    if len(logs) < 2:
+        return 0.0
+    # One task in other units is its own affair: the extremes do not count.
+    seen = (np.diff(np.quantile(logs, [0.1, 0.9]))[0] / _MIDDLE) ** 2
+    chance = np.mean(polygamma(1, freedom / 2.0)) / 4.0
+    return float(seen - chance * (1.0 + np.sqrt(2.0 / (len(logs) - 1))))
 
 
 def _spread(y: FloatArray, *, otherwise: float = 1.0) -> float:
