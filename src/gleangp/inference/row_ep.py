@@ -20,8 +20,8 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 
-_MAX_SWEEPS = 60
-_TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
+MAX_SWEEPS = 60
+TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
 _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
 _UNSETTLED = 1e-3  # change of the evidence, relative, from which it is not one
 
@@ -68,8 +68,8 @@ def sweep_rows(
     spread: FloatArray | float = 0.0,
     start: RowSites | None = None,
     *,
-    tol: float = _TOLERANCE,
-    max_sweeps: int = _MAX_SWEEPS,
+    tol: float = TOLERANCE,
+    max_sweeps: int = MAX_SWEEPS,
 ) -> Swept:
     """Move all sites until the evidence settles; `spread` is variance of a row that no other row shares.
 

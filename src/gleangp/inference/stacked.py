@@ -82,14 +82,18 @@ def stack_blocks(kernel, blocks: list[Block]) -> tuple[list[Stack], list[Block]]
     alone = [b for b in blocks if len(b) > _LARGEST_TASK]
     if len(small) < 4 or linearize_stack(kernel, small[0].X[None]) is None:
         return [], [b for b in blocks if len(b)]
-    stacks, start = [], 0
-    while start < len(small):
-        # Padding costs cubically: a stack holds sizes up to a fifth larger than its smallest.
-        limit = max(len(small[start]) + 4, int(1.2 * len(small[start])))
+    return [Stack([small[k] for k in group]) for group in group_sizes([len(b) for b in small])], alone
+
+
+def group_sizes(sizes: list[int]) -> list[range]:
+    """Runs of ascending sizes that may be padded to one array: padding costs cubically."""
+    groups, start = [], 0
+    while start < len(sizes):
+        limit = max(sizes[start] + 4, int(1.2 * sizes[start]))  # a fifth larger than the smallest
         most = max(1, _STACK_ENTRIES // limit**2)
         stop = start
-        while stop < len(small) and len(small[stop]) <= limit and stop - start < most:
+        while stop < len(sizes) and sizes[stop] <= limit and stop - start < most:
             stop += 1
-        stacks.append(Stack(small[start:stop]))
+        groups.append(range(start, stop))
         start = stop
-    return stacks, alone
+    return groups

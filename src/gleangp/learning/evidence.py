@@ -6,6 +6,7 @@ value, the gradient in theta, and the noise gradients per row (natural units).
 * `ActiveGaussianEvidence`: Gaussian noise, active points only; exact when all rows are active.
 * `ActiveSiteEvidence`: other noise models, active points with their sites held (LPJ05 eq. 26).
 * `ProjectedEvidence`: all rows, through the active points as basis (`inference.projected`).
+* `SmallTasksEvidence`: the same for many small tasks (`inference.stacked_projection`).
 
 `is_exact`: one search for its maximum is all there is to do. `holds_sites`: it does not know the noise.
 """
@@ -16,12 +17,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import gaussian_log_evidence
 from gleangp.inference.projected import RowSites, projected_evidence, unexplained_nats
-from gleangp.inference.stacked import stack_blocks
+from gleangp.inference.stacked import group_sizes, stack_blocks
+from gleangp.inference.stacked_projection import ProjectedStack, can_stack
 from gleangp.kernels.stacked import linearize_stack
 from gleangp.noise import Gaussian
 
@@ -128,6 +130,51 @@ class ProjectedEvidence:
         for old, new, bias in zip(self._first, sites, self._first_bias, strict=True):
             turned += np.sum(_sides(old, bias) * _sides(new, noise_values.get("bias", bias)) < 0.0)
         return turned / sum(len(b) for b in self.blocks)
+
+
+class SmallTasksEvidence:
+    """The same sum for noise that is log-concave but not Gaussian, small tasks all at once.
+
+    Basis points are given as rows of their tasks.
+    """
+
+    is_exact, holds_sites = False, False
+
+    def __init__(self, kernel, blocks: list[Block], basis_rows: list[IntArray]):
+        fits = [can_stack(kernel, b) and b.noise == blocks[0].noise for b in blocks]
+        small = sorted((t for t, fit in enumerate(fits) if fit), key=lambda t: len(blocks[t]))
+        self.groups = [[small[k] for k in group] for group in group_sizes([len(blocks[t]) for t in small])]
+        self.blocks, self.basis_rows = blocks, basis_rows
+        self.stacks = [
+            ProjectedStack([blocks[t] for t in tasks], [basis_rows[t] for t in tasks])
+            for tasks in self.groups
+        ]
+        self.others = self._one_by_one([t for t, fit in enumerate(fits) if not fit])
+
+    def __call__(self, kernel, noise_values):
+        noise = replace(self.blocks[0].noise, **noise_values)
+        parts = [] if self.others is None else [self.others(kernel, noise_values)]
+        for group, stack in zip(self.groups, self.stacks, strict=True):
+            K = linearize_stack(kernel, stack.X)
+            try:
+                if K is None:  # length scales so short that distances must be taken one by one
+                    raise np.linalg.LinAlgError
+                parts.append(stack.log_evidence(K, noise))
+            except np.linalg.LinAlgError:
+                parts.append(self._one_by_one(group)(kernel, noise_values))
+        values, theta_grads, noise_grads = zip(*parts, strict=True)
+        grads = {name: _stack([g[name] for g in noise_grads]) for name in noise_grads[0]}
+        return sum(values), np.sum(theta_grads, axis=0), grads
+
+    def slack(self, kernel) -> float:
+        """Expectation propagation is no bound: nothing is charged for a small basis."""
+        return 0.0
+
+    def _one_by_one(self, tasks: list[int]) -> ProjectedEvidence | None:
+        if not tasks:
+            return None
+        bases = [self.blocks[t].X[self.basis_rows[t]] for t in tasks]
+        return ProjectedEvidence([self.blocks[t] for t in tasks], bases)
 
 
 def _sides(sites: RowSites, bias) -> FloatArray:

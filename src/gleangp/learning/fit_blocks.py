@@ -14,13 +14,20 @@ from gleangp.inference.moved_basis import move_basis
 from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, posterior_from_sites
 from gleangp.inference.projected import fit_projection, unexplained_nats
 from gleangp.inference.row_ep import RowSites
-from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence, ProjectedEvidence
+from gleangp.inference.stacked_projection import can_stack
+from gleangp.learning.evidence import (
+    ActiveGaussianEvidence,
+    ActiveSiteEvidence,
+    ProjectedEvidence,
+    SmallTasksEvidence,
+)
 from gleangp.learning.settings import Settings
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
 from gleangp.selection.two_rounds import needs_two_rounds, select_in_two_rounds
 
 _TIGHT = 0.1  # nats per row that a basis may leave unexplained and yet stay where it is
+_FEWEST_STACKED = 4  # small tasks from which they are dealt with together
 _MOVE_WORK = 1e9  # n d^2 up to which a loose basis is moved: some seconds
 
 
@@ -58,6 +65,8 @@ def evidence_of_blocks(
         return ActiveGaussianEvidence(kernel, blocks)
     kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
     if settings.posterior == "projected":
+        if start is None and sum(can_stack(kernel, b) for b in blocks) >= _FEWEST_STACKED:
+            return SmallTasksEvidence(kernel, blocks, [a[: settings.n_learning] for a in selection.active])
         return ProjectedEvidence(blocks, [b.X[: settings.n_learning] for b in kept], start)
     if not blocks[0].noise.precision_depends_on_mean:
         return ActiveGaussianEvidence(kernel, kept)
