@@ -11,12 +11,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gleangp
 from gleangp.exceptions import DatasetError
 from gleangp.reproduce import (
+    Column,
     Method,
+    Outcome,
     Plan,
     Printed,
     load_experiment,
@@ -26,7 +29,7 @@ from gleangp.reproduce import (
 )
 from gleangp.reproduce.records import key_of, read, write
 from gleangp.reproduce.runner import collect, units_of
-from gleangp.reproduce.summary import cells, comparisons, verdict
+from gleangp.reproduce.summary import cells, comparisons, format_lead, leads, verdict
 from tests.reproduce import toy
 
 SOURCE = str(Path(gleangp.__file__).parents[1])
@@ -223,6 +226,48 @@ def test_key_depends_on_everything(tmp_path):
 def test_verdict(mean, spread, printed, better, said):
     """By the printed spread, else by ours; the sign of the measure decides between better and worse."""
     assert verdict(mean, spread, 10, printed, better) == said
+
+
+def test_lead_over_the_best_other(tmp_path):
+    """Paired over runs, so what all methods of a run share cancels; what is not finite is left out."""
+    found = leads(run_experiment(toy.make(), Plan(tmp_path)))
+    assert [(lead.setting, lead.column, lead.rival, lead.n) for lead in found] == [
+        ("1", "error", "a", 3),
+        ("2", "error", "a", 3),
+    ]
+    assert found[0].mean == pytest.approx(-1.0)
+    assert found[0].error == pytest.approx(0.0, abs=1e-9)
+    assert found[0].honest_error is None
+    assert "1.00 behind the best other, a (± 0.00 over runs)" in format_lead(found[0], 2)
+
+
+def test_overlapping_splits_widen_the_error(tmp_path):
+    """Nadeau & Bengio 2003: the variance of a mean over n random splits is s^2 (1 / n + test / train)."""
+
+    def noisy(name, role):
+        return Method(name, lambda p, c: Outcome({"error": float(c.rng(len(name)).normal())}), role, name)
+
+    methods = (noisy("x", "default"), noisy("xx", "other"))
+    more = {
+        "methods": methods,
+        "paper": {},
+        "settings": ("",),
+        "test_share": 0.5,
+        "columns": (Column("error"),),
+    }
+    results = run_experiment(toy.make(**more), Plan(tmp_path, n_runs=4))
+    (lead,) = leads(results)
+    gain = [a.values["error"] - b.values["error"] for a, b in zip(*_by_method(results), strict=True)]
+    assert lead.mean == pytest.approx(-np.mean(gain))
+    assert lead.error == pytest.approx(np.std(gain, ddof=1) * np.sqrt(1 / 4))
+    assert lead.honest_error == pytest.approx(np.std(gain, ddof=1) * np.sqrt(1 / 4 + 0.5))
+    assert "with the overlap of splits" in format_lead(lead, 2)
+
+
+def _by_method(results):
+    return [
+        sorted((r for r in results.records if r.method == name), key=lambda r: r.run) for name in ("x", "xx")
+    ]
 
 
 def test_verdict_needs_a_spread():

@@ -102,6 +102,8 @@ class Experiment:
     draw : callable (Results) -> mapping from name to matplotlib figure
     notes : tuple of str
         Where the protocol departs from the paper, and what should be known.
+    test_share : float, optional
+        Test rows for each training row, where runs are random splits of one set of rows.
     version : int
         Raised when the protocol changes, so that old results are not taken for new ones.
     """
@@ -123,6 +125,7 @@ class Experiment:
     prepare: Callable[[Context], Any] | None = None
     draw: Callable[[Any], dict[str, Any]] | None = None
     notes: tuple[str, ...] = ()
+    test_share: float | None = None
     version: int = 1
 
     def __post_init__(self) -> None:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from gleangp.reproduce.runner import Results
-from gleangp.reproduce.summary import cells_by_method, comparisons, format_cell, format_printed
+from gleangp.reproduce.summary import (
+    cells_by_method,
+    comparisons,
+    format_cell,
+    format_lead,
+    format_printed,
+    leads,
+)
 
 
 def render_markdown(results: list[Results]) -> str:
@@ -26,6 +33,7 @@ def _section(results: Results) -> str:
     lines.append("")
     lines += _compared(results)
     lines += _everything(results)
+    lines += _leads(results)
     for failure in results.failures:
         lines += [f"Failed: {failure}", ""]
     return "\n".join(lines)
@@ -76,6 +84,12 @@ def _everything(results: Results) -> list[str]:
         row += [format_cell(group[c], digits[c]) if c in group else "" for c in columns]
         lines.append(_row([*row, f"{first.seconds:.2g}"]))
     return [*lines, ""]
+
+
+def _leads(results: Results) -> list[str]:
+    digits = {c.name: c.digits for c in results.experiment.columns}
+    lines = [f"* {format_lead(lead, digits[lead.column] + 1)}" for lead in leads(results)]
+    return [*lines, ""] if lines else []
 
 
 def _row(texts: list[str]) -> str:

@@ -14,7 +14,9 @@ from gleangp.reproduce.summary import (
     cells_by_method,
     comparisons,
     format_cell,
+    format_lead,
     format_printed,
+    leads,
 )
 
 _STYLE = """
@@ -156,9 +158,10 @@ def _everything(results: Results) -> str:
         row += f'<td class="name">{escape(method)}</td><td>{first.n}</td>'
         row += "".join(f"<td>{format_cell(group[c], digits[c]) if c in group else ''}</td>" for c in columns)
         lines.append(f"<tr>{row}<td>{first.seconds:.2g}</td></tr>")
+    leading = "".join(f"<li>{escape(format_lead(x, digits[x.column] + 1))}</li>" for x in leads(results))
     return (
         f'<h3>All methods</h3><div class="wide"><table><thead><tr>{head}<th>seconds</th></tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>" + (f"<ul>{leading}</ul>" if leading else "")
     )
 
 

@@ -6,6 +6,7 @@ instead of chosen by cross-validation, and kernel, likelihood and inference are 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ NOTES = (
     "“projected”: all rows speak through the kept points. “control”: the same selector task by task, without "
     "the regulariser.",
 )
+_COVERAGE = GraphSelector(scale=5.0, objective="coverage")
 _SPARSE: dict[bool, Any] = {True: SparseGPClassifier, False: SparseGPRegressor}
 
 
@@ -46,63 +48,58 @@ def _nothing(classes: bool) -> Any:
 
 def one_task_methods(n_keep: int, measure: Measure, *, classes: bool) -> tuple[Method, ...]:
     """Default, IVM and MPGR in the paper's setting, then what they must be judged by."""
-    sparse = _SPARSE[classes]
-    coverage = GraphSelector(scale=5.0, objective="coverage")
-    selectors = {"IVM": EntropySelector(), "MPGR": GraphSelector(), "MPGR t=5": GraphSelector(scale=5.0)}
-    selectors |= {"coverage t=5": coverage, "random points": RandomSelector()}
-    out = [estimator_method(DEFAULT, lambda: sparse(random_state=0), measure, role="default")]
-    out += _sparse_methods(sparse, selectors, n_keep, measure, paper=("IVM", "MPGR"))
-    out.append(estimator_method("linear model", lambda: _linear(classes), measure))
-    out.append(estimator_method("majority or mean", lambda: _nothing(classes), measure))
-    return tuple(out)
+    paper = {"IVM": EntropySelector(), "MPGR": GraphSelector()}
+    others = {
+        "MPGR t=5": GraphSelector(scale=5.0),
+        "MPGR t=10": GraphSelector(scale=10.0),
+        "coverage t=5": _COVERAGE,
+        "random points": RandomSelector(),
+    }
+    return (
+        *_sparse_methods(paper, others, n_keep, measure, classes),
+        estimator_method("linear model", lambda: _linear(classes), measure),
+        estimator_method("majority or mean", lambda: _nothing(classes), measure),
+    )
 
 
 def many_task_methods(n_keep: float, measure: Measure, *, classes: bool) -> tuple[Method, ...]:
-    """Default, MTIVM, rMTIVM, MTMPGR and rMTMPGR, their controls, and linear models."""
-    sparse = _SPARSE[classes]
+    """Default, MTIVM, rMTIVM, MTMPGR and rMTMPGR, their controls and variants, and linear models."""
     ivm, mpgr = EntropySelector(), GraphSelector()
-    paper = {
-        "MTIVM": ivm,
-        "rMTIVM": TaskRelevance(ivm),
-        "MTMPGR": mpgr,
-        "rMTMPGR": TaskRelevance(mpgr),
-    }
-    selectors = {
-        **paper,
-        "IVM per task (control)": TaskRelevance(ivm, weight=0.0),
-        "MPGR per task (control)": TaskRelevance(mpgr, weight=0.0),
-        "random points": RandomSelector(),
-    }
-    out = [estimator_method(DEFAULT, lambda: sparse(random_state=0), measure, role="default")]
-    out += _sparse_methods(sparse, selectors, n_keep, measure, paper=tuple(paper))
-    out.append(estimator_method("linear model per task", lambda: PerTask(lambda: _linear(classes)), measure))
-    out.append(
-        estimator_method("majority or mean per task", lambda: PerTask(lambda: _nothing(classes)), measure)
+    paper = {"MTIVM": ivm, "rMTIVM": TaskRelevance(ivm), "MTMPGR": mpgr, "rMTMPGR": TaskRelevance(mpgr)}
+    others: dict[str, Any] = {"coverage t=5": _COVERAGE, "rcoverage t=5": TaskRelevance(_COVERAGE)}
+    for name, base in (("IVM", ivm), ("MPGR", mpgr), ("coverage t=5", _COVERAGE)):
+        others[f"{name} per task (control)"] = TaskRelevance(base, weight=0.0)
+    for name, base in (("rMTIVM", ivm), ("rMTMPGR", mpgr)):
+        others[f"{name} weight 1/2"] = TaskRelevance(base, weight=0.5)
+        others[f"{name} weight 2"] = TaskRelevance(base, weight=2.0)
+        others[f"{name}, posterior relevance"] = TaskRelevance(base, relevance="posterior")
+    others["random points"] = RandomSelector()
+    return (
+        *_sparse_methods(paper, others, n_keep, measure, classes),
+        estimator_method("linear model per task", lambda: PerTask(lambda: _linear(classes)), measure),
+        estimator_method("linear model, rows pooled", lambda: _linear(classes), measure, pooled=True),
+        estimator_method("majority or mean per task", lambda: PerTask(lambda: _nothing(classes)), measure),
     )
-    return tuple(out)
 
 
 def _sparse_methods(
-    sparse: Any, selectors: dict[str, Any], n_keep: float, measure: Measure, paper: tuple[str, ...]
+    paper: dict[str, Any], others: dict[str, Any], n_keep: float, measure: Measure, classes: bool
 ) -> list[Method]:
-    out = []
-    for posterior in ("active", "projected"):
-        for name, selector in selectors.items():
-            if posterior == "projected" and name not in (*paper, "random points"):
-                continue
+    """Our default; the paper's selectors and others, from their points alone and projected; all points."""
+    sparse = _SPARSE[classes]
 
-            def make(selector: Any = selector, posterior: str = posterior) -> Any:
-                return sparse(
-                    coupling="kernel",
-                    selector=selector,
-                    n_active=n_keep,
-                    posterior=posterior,
-                    random_state=0,
-                )
+    def keeping(selector: Any, posterior: str) -> Callable[[], Any]:
+        how = {"selector": selector, "n_active": n_keep, "posterior": posterior, "random_state": 0}
+        return lambda: sparse(coupling="kernel", **how)
 
-            shown = name if posterior == "active" else f"{name}, projected"
-            role = "paper" if posterior == "active" and name in paper else "other"
-            out.append(estimator_method(shown, make, measure, role=role))
+    out = [estimator_method(DEFAULT, lambda: sparse(random_state=0), measure, role="default")]
+    for name, selector in {**paper, **others}.items():
+        role = "paper" if name in paper else "other"
+        out.append(estimator_method(name, keeping(selector, "active"), measure, role=role))
+    for name, selector in {**paper, **others}.items():
+        out.append(estimator_method(f"{name}, projected", keeping(selector, "projected"), measure))
+    everything = {"coupling": "kernel", "n_active": 1.0, "random_state": 0}
+    out.append(estimator_method("all points", lambda: sparse(**everything), measure))
     return out
 
 

@@ -21,6 +21,7 @@ EXPERIMENT = Experiment(
     methods=one_task_methods(100, error_rate, classes=True),
     columns=(Column("error %", -1, 1), Column("AUC", 1, 3)),
     n_runs=10,
+    test_share=106 / 200,
     paper={("", "IVM", "error %"): Printed(29.5, 2.2), ("", "MPGR", "error %"): Printed(27.1, 4.4)},
     quick=Quick(n_runs=2),
     draw=lambda results: {"errors": draw_table(results, "error %", "Haberman")},

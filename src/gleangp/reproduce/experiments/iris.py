@@ -21,6 +21,7 @@ EXPERIMENT = Experiment(
     methods=one_task_methods(55, error_rate, classes=True),
     columns=(Column("error %", -1, 1),),
     n_runs=10,
+    test_share=50 / 100,
     paper={("", "IVM", "error %"): Printed(5.0, 2.1), ("", "MPGR", "error %"): Printed(4.2, 1.8)},
     quick=Quick(n_runs=2),
     draw=lambda results: {"errors": draw_table(results, "error %", "Iris")},

@@ -32,6 +32,7 @@ EXPERIMENT = Experiment(
     methods=many_task_methods(40 / 320, error_rate, classes=True),
     columns=(Column("error %", -1, 1), Column("AUC", 1, 3)),
     n_runs=10,
+    test_share=80 / 320,
     paper={
         ("", "MTIVM", "error %"): Printed(9.8, 5.0),
         ("", "rMTIVM", "error %"): Printed(7.8, 2.7),

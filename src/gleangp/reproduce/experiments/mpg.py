@@ -21,6 +21,7 @@ EXPERIMENT = Experiment(
     methods=one_task_methods(100, relative_error, classes=False),
     columns=(Column("MARE %", -1, 1),),
     n_runs=10,
+    test_share=100 / 200,
     paper={("", "IVM", "MARE %"): Printed(13.2, 1.5), ("", "MPGR", "MARE %"): Printed(14.8, 1.0)},
     quick=Quick(n_runs=2),
     draw=lambda results: {"errors": draw_table(results, "MARE %", "Auto MPG")},

@@ -48,6 +48,7 @@ EXPERIMENT = Experiment(
     methods=many_task_methods(3 * 50, measure, classes=False),
     columns=(Column(JUDGED, -1, 1), Column("MARE % all three", -1, 1), Column("mean nMSE", -1, 3)),
     n_runs=10,
+    test_share=23 / 80,
     paper={
         ("", "MTIVM", JUDGED): Printed(15.3, 2.6),
         ("", "rMTIVM", JUDGED): Printed(14.7, 1.4),
