@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
@@ -71,11 +72,16 @@ def test_fit_and_predict(fitted, frame, tmp_path):
             write(frame.drop(columns=["score", "grade"])[::-1])
         run("predict", model, new, "-o", out)
         predicted = read_table(str(out), ("school",))
-        assert list(predicted) == ["school", "score", "score_std"]
+        assert list(predicted) == ["school", "score", "score_std", "score_std_new"]
         assert predicted["school"].tolist() == frame["school"].tolist()[::-1]
         error = predicted["score"].to_numpy() - frame["score"].to_numpy()[::-1]
         assert np.sqrt(np.mean(error**2)) < 0.2
         assert (predicted["score_std"] > 0).all()
+    estimator = load(model).estimator
+    X = load(model).encoding.inputs(frame)[::-1]
+    expected = estimator.predict(X, tasks=frame["school"][::-1], return_std=True, include_noise=True)[1]
+    assert_allclose(predicted["score_std_new"], expected, rtol=1e-6)
+    assert (predicted["score_std_new"] > predicted["score_std"]).all()
 
 
 def test_predict_in_chunks_is_the_same(fitted, frame, tmp_path, monkeypatch):

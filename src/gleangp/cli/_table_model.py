@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,10 @@ class TableModel(BaseEstimator):
         return [] if names is None else [str(name) for name in names]
 
     def predict(self, frame: Any) -> Any:
-        """Mean and standard deviation, or class and probabilities, one row for each of the frame."""
+        """Mean and standard deviations, or class and probabilities, one row for each of the frame.
+
+        `target_std` is the deviation of the function, `target_std_new` that of a new target, with noise.
+        """
         import pandas as pd
 
         X, tasks = self.encoding.inputs(frame), self.encoding.tasks(frame)
@@ -59,7 +63,18 @@ class TableModel(BaseEstimator):
         else:
             mean, std = self.estimator.predict(X, return_std=True, **given)
             out.update({target: mean, f"{target}_std": std})
+            if len(X) and "include_noise" in signature(self.estimator.predict).parameters:
+                out[f"{target}_std_new"] = np.sqrt(std**2 + self._noise_variance(X, tasks))
         return pd.DataFrame(out, index=frame.index)
+
+    def _noise_variance(self, X: np.ndarray, tasks: np.ndarray | None) -> np.ndarray:
+        """Variance of a new target's noise at every row, asked of one row of each task: tasks have units."""
+        names, first, of_task = np.unique(
+            np.zeros(len(X), dtype=int) if tasks is None else tasks, return_index=True, return_inverse=True
+        )
+        where = {"X": X[first], "return_std": True, **({} if tasks is None else {"tasks": names})}
+        function, new = (self.estimator.predict(**where, include_noise=noisy)[1] for noisy in (False, True))
+        return np.maximum(new**2 - function**2, 0.0)[of_task]
 
     def _check_tasks(self, tasks: np.ndarray) -> None:
         known = self.known_tasks
