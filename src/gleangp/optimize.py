@@ -22,6 +22,8 @@ Report = Callable[[int, float], bool | None]
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
 _RESTART_REACH = 3.0
+# Usual steps that a search tells the next one: where rows say nothing of a parameter, it is not sent far.
+_LEAST_UNIT, _MOST_UNIT = 0.5, 5.0
 _STOPPED = "stopped by the progress function"
 
 
@@ -36,6 +38,7 @@ class Optimum:
     message: str
     n_iterations: int = 0
     last_change: float = 0.0  # of the value, in the last iteration
+    units: FloatArray | None = None  # (q,) for the next search; None if this one had none
 
 
 def minimize(
@@ -49,6 +52,7 @@ def minimize(
     rng: np.random.Generator | None = None,
     report: Report | None = None,
     scale: float = 1.0,
+    units: FloatArray | None = None,
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
 
@@ -76,6 +80,9 @@ def minimize(
         Size of value and gradient, by which both are divided. For a log evidence it is the number of rows:
         what a parameter is worth is counted in nats per row, and a first step as long as the gradient of a
         thousand rows leads out to the bounds.
+    units : ndarray of shape (q,), optional
+        Length of a usual step of every parameter, by default 1: the search runs in these units. Those of the
+        `Optimum` of a similar objective bring along what was learnt there of the curvature.
 
     Returns
     -------
@@ -99,7 +106,7 @@ def minimize(
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
     runs = []
     for s in starts:
-        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale))
+        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, units))
         if runs[-1].message == _STOPPED:
             break
     return min(runs, key=lambda run: run.value)
@@ -109,7 +116,9 @@ class _StopSearch(Exception):
     """The progress function asked to stop."""
 
 
-def _minimize_from(objective, start, bounds, max_iter, tol, report, scale) -> Optimum:
+def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units) -> Optimum:
+    learnt, tells_units = units, units is not None
+    units = np.ones(len(start)) if units is None else units
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
 
@@ -128,9 +137,9 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale) -> Op
         ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))
         return value, gradient
 
-    def scaled(theta):
-        value, gradient = guarded(theta)
-        return value / scale, gradient / scale
+    def scaled(in_units):
+        value, gradient = guarded(units * in_units)
+        return value / scale, gradient * (units / scale)
 
     values: list[float] = []
 
@@ -146,16 +155,19 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale) -> Op
     try:
         result = scipy_minimize(
             scaled,
-            start,
+            start / units,
             jac=True,
             method="L-BFGS-B",
-            bounds=bounds,
+            bounds=bounds / units[:, None],
             callback=after_iteration,
             options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
         )
         n_evaluations, message = int(result.nfev), str(result.message)
         # An "abnormal" line search at the floor of rounding error has still converged.
         converged = bool(result.success) or "ABNORMAL" in message.upper()
+        if tells_units:
+            # A move of this length changes the value by half a unit.
+            learnt = units * np.sqrt(np.diagonal(result.hess_inv.todense()))
     except _StopSearch:
         n_evaluations, message, converged = len(values), _STOPPED, False
     if len(values) > 1:
@@ -173,4 +185,5 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale) -> Op
         message,
         n_iterations=len(values),
         last_change=last_change,
+        units=None if learnt is None else np.clip(learnt, _LEAST_UNIT, _MOST_UNIT),
     )

@@ -17,7 +17,7 @@ from gleangp.inference.block import Block
 from gleangp.kernels.stacked import StackLinearization, linearize_stack
 
 _LARGEST_TASK = 256  # rows; larger tasks keep LAPACK busy on their own
-_STACK_ENTRIES = 100_000  # of the kernel matrices of one stack: they stay in the cache
+_STACK_ENTRIES = 130_000  # of the kernel matrices of one stack: they stay in the cache
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
@@ -31,11 +31,13 @@ class Stack:
         self.X = np.empty((T, n, p))
         self.y = np.zeros((T, n))
         self.real = np.zeros((T, n), dtype=bool)
+        self.variance = np.zeros((T, n))
         for t, block in enumerate(blocks):
             self.X[t, : len(block)] = block.X
             self.X[t, len(block) :] = block.X[0]
             self.y[t, : len(block)] = block.y - block.noise.bias
             self.real[t, : len(block)] = True
+            self.variance[t, : len(block)] = block.noise.variance
         self.padding = None if self.real.all() else ~(self.real[:, :, None] & self.real[:, None, :])
         # Reused by every evaluation: asking the system for fresh memory costs as much as the arithmetic.
         self._C = np.empty((T, n, n))
@@ -43,17 +45,19 @@ class Stack:
         self._upper = np.triu(np.ones((n, n)), 1) + 0.5 * np.eye(n)
 
     def log_evidence(
-        self, K: StackLinearization, variances: list[FloatArray | float]
+        self, K: StackLinearization, variance: float | None = None
     ) -> tuple[float, FloatArray, FloatArray]:
-        """Sum of log N(y | 0, K + variance), its gradient in theta, and in every row's variance."""
+        """Sum of log N(y | 0, K + variance), its gradient in theta, and in every row's variance.
+
+        None: the variances of the blocks' own noise.
+        """
         T, n = self.y.shape
         C = self._C
         np.copyto(C, K.value)
         if self.padding is not None:
             C[self.padding] = 0.0
         diagonal = np.einsum("tii->ti", C)  # a view that can be written to
-        for t, variance in enumerate(variances):
-            diagonal[t, self.real[t]] += variance
+        diagonal += self.variance if variance is None else variance
         if self.padding is not None:
             diagonal[~self.real] = 1.0
         weights = np.empty((T, n))

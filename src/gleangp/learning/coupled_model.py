@@ -130,14 +130,15 @@ def fit_tasks(
 
     With fewer than two tasks that have rows there is nothing to couple. Coupled ones are in this process.
     """
-    choice, start = Choice("kernel", {}, settings.uncoupled), None
+    choice, start, units = Choice("kernel", {}, settings.uncoupled), None, None
     if len(tasks.filled) < 2:
         choice = Choice("kernel", {}, "fewer than two tasks have labels, so there is nothing to couple")
     elif settings.couplings:
-        choice, start = choose_coupling(settings.couplings, parameters, tasks.all_blocks, settings, rng)
+        chosen = choose_coupling(settings.couplings, parameters, tasks.all_blocks, settings, rng)
+        choice, start, units = chosen.choice, chosen.start, chosen.units
         parameters = start.base if choice.name == "kernel" else parameters
     if start is None or choice.name == "kernel":
-        model = fit_sparse_model(parameters, tasks, n_rows, settings, rng)
+        model = fit_sparse_model(parameters, tasks, n_rows, settings, rng, units)
         return replace(model, choice=choice)
     blocks, block_rows = tasks.all_blocks, tasks.all_rows
     basis_settings = replace(settings, n_active=settings.n_basis)

@@ -58,7 +58,7 @@ def keeps_all(noise, n_rows: int, settings: Settings) -> bool:
 
 
 def evidence_of_blocks(
-    kernel, blocks: list[Block], selection: Selection, settings: Settings, exact: bool, start=None
+    kernel, blocks: list[Block], selection: Selection | None, settings: Settings, exact: bool, start=None
 ):
     """The objective of a round for given active points; `exact` if these are all rows."""
     if exact:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from gleangp._typing import IntArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
-from gleangp.learning.parameters import Parameters
+from gleangp.learning.parameters import MovingKernel, Parameters
 from gleangp.learning.settings import Settings
 from gleangp.learning.task_store import LocalTasks, TaskStore, is_exact
 from gleangp.optimize import Optimum, minimize
@@ -35,6 +34,8 @@ _SECOND_PART = 800
 # error is then far below what any prediction notices.
 MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
 _LITTLE = 10.0
+# The first step of a search, in log-parameters: one as short as the gradient per row looks like the last.
+_FIRST_STEP = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,11 @@ class SharedKernelFit:
 
 
 def learn_shared_kernel(
-    parameters: Parameters, tasks: TaskStore | list[Block], settings: Settings, rng: np.random.Generator
+    parameters: Parameters,
+    tasks: TaskStore | list[Block],
+    settings: Settings,
+    rng: np.random.Generator,
+    units: FloatArray | None = None,
 ) -> SharedKernelFit:
     """Select points and learn the kernel and noise they share, then form every task's posterior.
 
@@ -71,6 +76,8 @@ def learn_shared_kernel(
         How to learn.
     rng : numpy.random.Generator
         For selectors that sample, restarts and the warm-up's rows.
+    units : ndarray of shape (q,), optional
+        Of the search that the parameters come from (`learn_on_few`), which was on a few hundred rows already.
 
     Returns
     -------
@@ -89,15 +96,24 @@ def learn_shared_kernel(
         return _finish(parameters, tasks, None, settings, seed, _Course(0, True, 0.0))
     if settings.posterior == "projected" or exact:
         start = tasks.start_sites(parameters.kernel, settings, seed)
-        for part in _parts(tasks, exact):
+        for part in _parts(tasks, exact)[0 if units is None else 1 :]:
             if settings.progress(_stage(f"{part} rows", tasks, settings), 0, None):
                 break
-            parameters = _learn_on_part(parameters, tasks, part, settings, rng, start)
+            parameters, units = _learn_on_part(parameters, tasks, part, settings, rng, start, units)
         if sum(tasks.sizes) > MOST_LEARNT_ON and start is None:
-            return _climb_on_part(parameters, tasks, settings, seed, rng)
-        parameters, selection, course, start = _climb(parameters, tasks, settings, seed, rng, start)
+            return _climb_on_part(parameters, tasks, settings, seed, rng, units)
+        parameters, selection, course, start = _climb(parameters, tasks, settings, seed, rng, start, units)
         return _finish(parameters, tasks, selection, settings, seed, course, start)
     return _alternate(parameters, tasks, settings, seed, rng)
+
+
+def learn_on_few(
+    parameters: Parameters, blocks: list[Block], settings: Settings, rng: np.random.Generator, name: str
+) -> tuple[Optimum, Parameters]:
+    """Parameters of few rows with Gaussian noise, all of them active; `name` is what progress calls it."""
+    tasks = LocalTasks(blocks)
+    everything = replace(settings, n_active=sum(tasks.sizes), n_rounds=1)
+    return _learn_once(parameters, tasks, everything, 0, rng, 1, _stage(name, tasks, everything))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,7 @@ def _stage(name: str, tasks: TaskStore, settings: Settings, selection: Selection
     return Stage(name, settings.max_iter * (1 + settings.n_restarts), len(tasks.sizes), n_active)
 
 
-def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None):
+def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None, units=None):
     """Rounds whose evidence is that of all rows, so that it can only rise.
 
     A new selection is taken only if it raises the evidence at the parameters learnt so far. Where the
@@ -128,7 +144,7 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None):
     value, change, selection, n_rounds, settled = -np.inf, np.inf, None, 0, False
     while n_rounds < settings.n_rounds and not settled:
         tasks = _with_noise(tasks, parameters)
-        candidate = tasks.choose(parameters.kernel, settings, seed)
+        candidate = _choose_to_learn(parameters, tasks, settings, seed)
         evidence = tasks.evidence(parameters.kernel, candidate, settings, start)
         if n_rounds == 0 and evidence.slack(parameters.kernel) > _allowed_slack(parameters) * n_rows:
             return parameters, candidate, _Course(1, True, 0.0), start
@@ -143,8 +159,8 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None):
         n_rounds += 1
         selection = candidate
         n_restarts = settings.n_restarts if n_rounds == 1 else 0
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows)
-        parameters = parameters.with_values(optimum.theta)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows, units)
+        parameters, units = parameters.with_values(optimum.theta), optimum.units
         if start is not None:
             start = evidence.sites
         change, value = -optimum.value - value, -optimum.value
@@ -152,6 +168,13 @@ def _climb(parameters, tasks: TaskStore, settings, seed, rng, start=None):
     # Rounds that ran out while each still gained a little are not worth a warning.
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
     return parameters, selection, _Course(n_rounds, settled and optimum.converged, change), start
+
+
+def _choose_to_learn(parameters, tasks: TaskStore, settings, seed) -> Selection | None:
+    """The active points on which to learn; None where all rows are, whose order matters at the end alone."""
+    if is_exact(tasks.noise, tasks.sizes, settings):
+        return None
+    return tasks.choose(parameters.kernel, settings, seed)
 
 
 def _allowed_slack(parameters) -> float:
@@ -163,7 +186,7 @@ def _allowed_slack(parameters) -> float:
     return 0.5 * len(parameters.start()) / _SECOND_PART
 
 
-def _climb_on_part(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKernelFit:
+def _climb_on_part(parameters, tasks: TaskStore, settings, seed, rng, units) -> SharedKernelFit:
     """Rounds on a random part of very many rows; then all rows, with what was learnt."""
     part = LocalTasks(_with_noise(tasks, parameters).take(_some_rows(tasks, _LARGE_PART, rng)))
     share = sum(part.sizes) / sum(tasks.sizes)
@@ -171,7 +194,7 @@ def _climb_on_part(parameters, tasks: TaskStore, settings, seed, rng) -> SharedK
     if is_exact(tasks.noise, tasks.sizes, settings):
         n_active = sum(part.sizes)
     fewer = replace(settings, n_active=min(n_active, sum(part.sizes)))
-    parameters, _, course, _ = _climb(parameters, part, fewer, seed, rng)
+    parameters, _, course, _ = _climb(parameters, part, fewer, seed, rng, None, units)
     return _finish(parameters, tasks, None, settings, seed, course)
 
 
@@ -197,20 +220,23 @@ def _alternate(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKerne
 
 
 def _learn_once(
-    parameters, tasks, settings, seed, rng, round_, stage: Stage, start=None
+    parameters, tasks, settings, seed, rng, round_, stage: Stage, start=None, units=None
 ) -> tuple[Optimum, Parameters]:
     """Select, then learn: kernel and noise together, or one after the other where sites are held."""
     tasks = _with_noise(tasks, parameters)
     n_restarts = settings.n_restarts if round_ == 1 else 0
-    selection = tasks.choose(parameters.kernel, settings, seed)
+    selection = _choose_to_learn(parameters, tasks, settings, seed)
     evidence = tasks.evidence(parameters.kernel, selection, settings, start)
-    n_rows = sum(tasks.sizes) if settings.posterior == "projected" else len(selection.order)  # that speak
+    n_rows = sum(tasks.sizes)
+    if settings.posterior == "active":
+        n_rows = min(n_rows, settings.n_active)  # those that speak
     if not evidence.holds_sites:
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows, units)
         return optimum, parameters.with_values(optimum.theta)
     # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
     kernel_only = replace(parameters, learn_noise=())
-    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage, 1)
+    short = np.ones(kernel_only.n_kernel)  # the evidence of other sites is another one: no far steps
+    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage, 1, short)
     learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
     return optimum, _learn_noise(learnt, tasks, settings, seed) if parameters.learn_noise else learnt
 
@@ -236,11 +262,11 @@ def _value_at(parameters, evidence) -> float:
     return evidence(parameters.kernel, parameters.noise_values(z))[0] + parameters.log_prior(z)[0]
 
 
-def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_rows) -> Optimum:
-    kernel = clone(parameters.kernel)  # one copy for the whole search: clones cost as much as small tasks
+def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_rows, units=None) -> Optimum:
+    moving = MovingKernel(parameters.kernel)
 
     def objective(z):
-        kernel.theta = z[: parameters.n_kernel]
+        kernel = moving.at(z[: parameters.n_kernel])
         value, theta_grad, noise_grads = evidence(kernel, parameters.noise_values(z))
         noise_grad = parameters.noise_gradient(z, noise_grads)
         log_prior, prior_grad = parameters.log_prior(z)
@@ -256,6 +282,7 @@ def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_r
         rng=rng,
         report=report_to(settings.progress, stage),
         scale=n_rows,
+        units=np.full(len(parameters.start()), _FIRST_STEP) if units is None else units,
     )
 
 
@@ -272,8 +299,13 @@ def _parts(tasks: TaskStore, exact: bool) -> list[int]:
 
 
 @one_thread  # of many rows, these are few
-def _learn_on_part(parameters, tasks: TaskStore, n_part, settings, rng, start=None) -> Parameters:
-    """Parameters learnt on a random part of the rows: exactly for Gaussian noise, else on a small basis."""
+def _learn_on_part(
+    parameters, tasks: TaskStore, n_part, settings, rng, start=None, units=None
+) -> tuple[Parameters, FloatArray | None]:
+    """Parameters learnt on a random part of the rows: exactly for Gaussian noise, else on a small basis.
+
+    Also gives the units in which the next search may run.
+    """
     chosen = _some_rows(tasks, n_part, rng)
     part = LocalTasks(_with_noise(tasks, parameters).take(chosen))
     if start is not None:
@@ -283,7 +315,9 @@ def _learn_on_part(parameters, tasks: TaskStore, n_part, settings, rng, start=No
     # Other selectors may ask more of a task than its few rows here can give.
     small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
     stage = _stage(f"{n_part} rows", tasks, settings)
-    return _learn_once(parameters, part, small, int(rng.integers(2**63)), rng, 1, stage, start)[1]
+    seed = int(rng.integers(2**63))
+    optimum, learnt = _learn_once(parameters, part, small, seed, rng, 1, stage, start, units)
+    return learnt, optimum.units
 
 
 def _some_rows(tasks: TaskStore, n_part: int, rng) -> list[tuple[int, IntArray]]:

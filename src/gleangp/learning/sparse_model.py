@@ -119,9 +119,13 @@ def fit_sparse_model(
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
+    units: FloatArray | None = None,
 ) -> SparseModel:
-    """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
-    fit = learn_shared_kernel(parameters, tasks, settings, rng)
+    """Learn from the rows of all tasks; a task without rows is known but has only the prior.
+
+    `units` are those of a search on few rows that the parameters come from, where there was one.
+    """
+    fit = learn_shared_kernel(parameters, tasks, settings, rng, units)
     posteriors = [prior_only(tasks.n_inputs) for _ in range(tasks.n_tasks)]
     sites = [Sites(np.zeros(0), np.zeros(0)) for _ in range(tasks.n_tasks)]
     for k, t in enumerate(tasks.filled):

@@ -58,8 +58,8 @@ class TaskStore(Protocol):
     def row_numbers(self, selection: Selection) -> IntArray:
         """Rows of the training set, in order of inclusion."""
 
-    def evidence(self, kernel, selection: Selection, settings: Settings, start=None) -> Any:
-        """The objective of a round."""
+    def evidence(self, kernel, selection: Selection | None, settings: Settings, start=None) -> Any:
+        """The objective of a round; an exact one needs no selection."""
 
     def fit(
         self, kernel, selection: Selection, settings: Settings, start=None
@@ -148,7 +148,7 @@ class LocalTasks:
             evidence_of_blocks(
                 kernel,
                 self.blocks[a:b],
-                selection.of_tasks(a, b),
+                None if selection is None else selection.of_tasks(a, b),
                 settings,
                 exact,
                 None if start is None else start[a:b],
