@@ -129,6 +129,7 @@ KERNELS = [
     sk.PairwiseKernel(metric="laplacian", gamma=0.4),
     sk.CompoundKernel([sk.RBF(1.0), sk.RBF(2.0)]),
     ScaledInputs(ArcSine() + 0.1 * sk.DotProduct(), scales=[1.0, 0.5], scales_bounds="fixed"),
+    ScaledInputs(sk.DotProduct(), scales=[1.0, 0.5], center=[3.0, -1.0]),
 ]
 
 

@@ -113,6 +113,8 @@ KERNELS = [
     ScaledInputs(Matern(1.2, nu=2.5), ARD, "fixed"),
     0.5 * ScaledInputs((DotProduct(0.8) + WhiteKernel(0.4)) * RBF(), ARD) + ConstantKernel(0.3),
     ScaledInputs(Cauchy(0.6) + 0.4, ARD),
+    ScaledInputs(0.3 * DotProduct(0.5) + RBF(1.2, "fixed"), ARD, center=[0.5, -1.0, 2.0]),
+    0.4 * ScaledInputs(DotProduct(0.0, "fixed"), 0.7, "fixed", center=1.5) + RBF(ARD),
     PairwiseKernel(0.4, metric="rbf"),
     Cauchy(0.6),
     2.0 * Cauchy(0.6) * RBF(ARD) + WhiteKernel(0.1),
@@ -428,6 +430,7 @@ def test_scaled_inputs_of_an_rbf_is_the_anisotropic_rbf(data):
         ScaledInputs(ArcSine() + DotProduct(), [1.0, 0.5, 2.0]),
         ScaledInputs(RBF(), np.array([1.0, 0.5, 2.0]), (1e-2, 1e2)),
         ScaledInputs(RBF(), 0.5),
+        ScaledInputs(DotProduct(), [1.0, 0.5, 2.0], center=[0.0, 1.0, 2.0]),
         ScaledInputs(RBF(1.0, "fixed"), 0.5, "fixed"),
     ],
     ids=repr,
@@ -468,8 +471,21 @@ def test_representation_and_nested_parameters():
     text = "ScaledInputs(ArcSine(weight_variance=2, bias_variance=3), scales=[0.5, 1])"
     assert repr(kernel) == text
     assert repr(ScaledInputs(RBF(), 0.5)) == "ScaledInputs(RBF(length_scale=1), scales=0.5)"
+    assert repr(ScaledInputs(RBF(), 0.5, center=[1.0, 2.0])).endswith("scales=0.5, center=[1, 2])")
     kernel.set_params(kernel__weight_variance=5.0, scales=2.0)
     assert_allclose(kernel.theta, np.log([3.0, 5.0, 2.0]))
+
+
+def test_centred_inputs_move_the_origin_of_a_dot_product(data):
+    """A centre is where lines cross zero: as if inputs were moved by it; a stationary kernel is the same."""
+    X, Z, _ = data
+    center = np.array([0.5, -1.0, 2.0])
+    linear = ScaledInputs(DotProduct(0.3), 0.7, center=center)
+    assert_allclose(linear(X, Z), DotProduct(0.3)(0.7 * (X - center), 0.7 * (Z - center)))
+    assert_allclose(ScaledInputs(RBF(), ARD, center=center)(X, Z), ScaledInputs(RBF(), ARD)(X, Z))
+    assert linear != ScaledInputs(DotProduct(0.3), 0.7)
+    with pytest.raises(ValueError, match=r"center of shape \(2,\), but X has 3 features"):
+        ScaledInputs(DotProduct(), center=[1.0, 2.0])(X)
 
 
 def test_wrong_number_of_scales(data):

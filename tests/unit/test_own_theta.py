@@ -16,6 +16,7 @@ KERNELS = [
     (C(0.3) * DotProduct(0.5) + C(2.0) * RBF(0.7) + C(0.1), True),
     (C(0.3) * DotProduct(0.0, "fixed") * RBF(0.7), True),
     (ScaledInputs(C(2.0) * RBF(), scales=[1.0, 0.5, 2.0], scales_bounds="fixed"), True),
+    (C(0.3) * ScaledInputs(DotProduct(0.0, "fixed"), [1.0, 0.5, 2.0], "fixed", [0.3, 5.0, -1.0]), True),
     (C(2.0, "fixed") * RBF([0.5, 1.0, 2.0], "fixed") + RBF(), True),
     (C(2.0) * RBF([0.5, 1.0, 2.0]), False),
     (C(2.0) * Matern(1.5, nu=1.5) + RBF(), False),

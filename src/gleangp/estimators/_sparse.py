@@ -120,7 +120,7 @@ class SparseGPMixin(ProgressMixin):
         function = FunctionCoupling()
         if self.kernel is None:
             own = default_own_kernel(rows.inputs)
-            function = FunctionCoupling(own, default_own_priors(own))
+            function = FunctionCoupling(own, default_own_priors(own, rows.inputs.shape[1]))
         if self.coupling == "auto":
             return {"couplings": (KernelCoupling(), function, CoregionCoupling())}
         named = {"function": function, "coregion": CoregionCoupling()}
@@ -151,8 +151,11 @@ class SparseGPMixin(ProgressMixin):
             return f"a task has {max(sizes)} labels, with which the others have little to tell it"
         return ""
 
-    def _default_kernel(self, rows: TrainingRows, *, offset: bool, coupled: bool) -> Kernel:
-        return default_kernel(rows.inputs, offset=offset, coupled=coupled, n_rows=sum(rows.sizes))
+    def _default_kernel(
+        self, rows: TrainingRows, *, offset: bool, coupled: bool, linear: bool = False
+    ) -> Kernel:
+        n_rows = sum(rows.sizes)
+        return default_kernel(rows.inputs, offset=offset, coupled=coupled, linear=linear, n_rows=n_rows)
 
     def _store_coupling(self, models: list) -> None:
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
-from gleangp.estimators._defaults import default_priors, noise_prior
+from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
@@ -48,7 +48,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function, shared by all tasks. None: `C * RBF` with one length scale per feature
         where there are at least ten rows for each, started at the spread of the features, with weak
-        priors; with several tasks a constant is added, the offset of a task.
+        priors; with several tasks a linear part is added, and a constant, the offset of a task.
     coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
         What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
         that tasks inform each other's values and a new one starts from the common function
@@ -407,12 +407,16 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         return X, check_regression_target(y, len(X))[0], names
 
     def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
-        offset = rows.n_tasks > 1
-        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=offset, coupled=coupled))
+        several = rows.n_tasks > 1
+        kernel = self._start_kernel(
+            lambda: self._default_kernel(rows, offset=several, linear=several, coupled=coupled)
+        )
         learn: tuple[str, ...] = ()
         priors = self.priors
         if priors is None:
-            priors = {**noise_prior(), **(default_priors(kernel) if self.kernel is None else {})}
+            n_features = rows.inputs.shape[1]
+            own = task_priors(kernel, n_features) if several else default_priors(kernel)
+            priors = {**noise_prior(), **(own if self.kernel is None else {})}
         if self.noise_variance is not None:
             number = np.ndim(self.noise_variance) == 0
             noise = Gaussian(float(self.noise_variance) if number else np.asarray(self.noise_variance, float))

@@ -122,7 +122,8 @@ def _dot_product(kernel, X):
 def _scaled_inputs(kernel, X):
     if is_free(kernel.scales_bounds):
         return None
-    return _prepare(kernel.kernel, X * np.asarray(kernel.scales, dtype=float))
+    center, scales = (np.asarray(v, dtype=float) for v in (kernel.center, kernel.scales))
+    return _prepare(kernel.kernel, (X - center) * scales)
 
 
 def _sum(kernel, X):

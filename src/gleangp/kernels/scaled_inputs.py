@@ -12,7 +12,7 @@ _STEP = np.cbrt(np.finfo(float).eps)
 
 
 class ScaledInputs(Kernel):
-    """Kernel of inputs multiplied by learnt scales: ``kernel(X * scales)``.
+    """Kernel of inputs multiplied by learnt scales: ``kernel((X - center) * scales)``.
 
     Makes any kernel anisotropic, and lets several kernels share one set of scales.
 
@@ -25,6 +25,9 @@ class ScaledInputs(Kernel):
         matters; for an `RBF` of length scale 1 a scale is the inverse of the length scale.
     scales_bounds : pair of floats >= 0 or "fixed", default=(1e-5, 1e5)
         Bounds of the scales; "fixed" leaves them out of theta.
+    center : float or array-like of shape (p,), default=0.0
+        What is taken off the inputs first; it is never learnt. A `DotProduct` needs the centre of the data
+        here, or lines through a far origin are all it can see; stationary kernels do not mind.
 
     Notes
     -----
@@ -54,10 +57,11 @@ class ScaledInputs(Kernel):
     array([[0.84]])
     """
 
-    def __init__(self, kernel, scales=1.0, scales_bounds=(1e-5, 1e5)):
+    def __init__(self, kernel, scales=1.0, scales_bounds=(1e-5, 1e5), center=0.0):
         self.kernel = kernel
         self.scales = scales
         self.scales_bounds = scales_bounds
+        self.center = center
 
     def get_params(self, deep=True):
         """Get the parameters of this kernel and, as ``kernel__<name>``, of the inner one.
@@ -76,6 +80,7 @@ class ScaledInputs(Kernel):
             "kernel": self.kernel,
             "scales": self.scales,
             "scales_bounds": self.scales_bounds,
+            "center": self.center,
         }
         if deep:
             inner = self.kernel.get_params()
@@ -130,6 +135,7 @@ class ScaledInputs(Kernel):
             and self.kernel == other.kernel
             and np.array_equal(self.scales, other.scales)
             and np.array_equal(self.scales_bounds, other.scales_bounds)
+            and np.array_equal(self.center, other.center)
         )
 
     def __call__(self, X, Y=None, eval_gradient=False):
@@ -195,19 +201,25 @@ class ScaledInputs(Kernel):
         return True
 
     def __repr__(self):
-        if np.ndim(self.scales):
-            scales = "[" + ", ".join(f"{scale:.3g}" for scale in self.scales) + "]"
-        else:
-            scales = f"{self.scales:.3g}"
-        return f"{type(self).__name__}({self.kernel}, scales={scales})"
+        text = f"{type(self).__name__}({self.kernel}, scales={_short(self.scales)}"
+        return text + (f", center={_short(self.center)})" if np.any(self.center) else ")")
 
     def scale_inputs(self, X):
-        """Return the rows of X as the inner kernel sees them."""
+        """Return rows (..., p) as the inner kernel sees them."""
         X = np.atleast_2d(X)
-        scales = np.asarray(self.scales, dtype=float)
-        if scales.ndim and scales.shape != X.shape[1:]:
-            raise ValueError(
-                f"ScaledInputs has scales of shape {scales.shape}, but X has {X.shape[1]} "
-                "features. Give one scale, or one per feature."
-            )
-        return X * scales
+        for name in ("scales", "center"):
+            shape = np.shape(getattr(self, name))
+            if shape and shape != X.shape[-1:]:
+                raise ValueError(
+                    f"ScaledInputs has {name} of shape {shape}, but X has {X.shape[-1]} "
+                    "features. Give one number, or one per feature."
+                )
+        if np.any(self.center):
+            X = X - np.asarray(self.center, dtype=float)
+        return X * np.asarray(self.scales, dtype=float)
+
+
+def _short(numbers):
+    if np.ndim(numbers) == 0:
+        return f"{numbers:.3g}"
+    return "[" + ", ".join(f"{number:.3g}" for number in numbers) + "]"

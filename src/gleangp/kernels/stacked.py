@@ -152,7 +152,7 @@ def _(kernel, X):
 @rule_for(linearize_stack, ScaledInputs)
 def _(kernel, X):
     scales = np.asarray(kernel.scales, dtype=float)
-    U = X * scales
+    U = kernel.scale_inputs(X)
     inner = linearize_stack(kernel.kernel, U)
     if inner is None:
         return None

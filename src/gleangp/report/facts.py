@@ -11,7 +11,16 @@ import numpy as np
 from scipy.special import ndtr
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern, Product, Sum, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Kernel,
+    Matern,
+    Product,
+    Sum,
+    WhiteKernel,
+)
 
 from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
 from gleangp._typing import FloatArray, IntArray
@@ -274,11 +283,17 @@ def _relevance(kernel: Kernel, X: FloatArray) -> FloatArray:
     total = np.zeros(X.shape[1])
     for part in _parts(kernel):
         scale = getattr(part, "length_scale", None)
+        if _is_linear(part):  # its slopes, which are not in the kernel, say which features matter
+            continue
         if isinstance(part, ScaledInputs):
             total += np.std(X, axis=0) * np.broadcast_to(part.scales, X.shape[1])
         elif scale is not None and np.size(scale) in (1, X.shape[1]):
             total += np.std(X, axis=0) / np.broadcast_to(scale, X.shape[1])
     return total / total.max() if total.max() > 0 else np.zeros(0)
+
+
+def _is_linear(kernel: Kernel) -> bool:
+    return type(kernel.kernel if isinstance(kernel, ScaledInputs) else kernel) is DotProduct
 
 
 def _words_of(model: Any, kernel: Kernel, features: list[str]) -> list[str]:
@@ -309,6 +324,8 @@ def in_words(kernel: Kernel, features: list[str]) -> list[str]:
 
 
 def _shape_in_words(kernel: Kernel, features: list[str]) -> str:
+    if _is_linear(kernel):
+        return "A linear function of all inputs."
     inner = kernel.kernel if isinstance(kernel, ScaledInputs) else kernel
     smooth = {RBF: "A smooth function", Matern: "A rough function"}.get(type(inner))
     scale = getattr(inner, "length_scale", None)
