@@ -20,6 +20,7 @@ from gleangp.inference.filtering import Sites
 from gleangp.kernels import kernel_columns, linearize
 from gleangp.linalg import (
     cholesky,
+    cholesky_in_place,
     evidence_sensitivity,
     log_determinant,
     shrink_cholesky,
@@ -138,10 +139,13 @@ def gaussian_log_evidence(
 ) -> tuple[float, FloatArray, FloatArray]:
     """Exact log evidence log N(y | 0, K + variance), its gradient in theta and in each row's variance."""
     K = linearize(kernel, X)
-    chol, _ = cholesky(K.value + np.diag(np.broadcast_to(variance, y.shape)))
+    C = K.own_value()
+    np.einsum("ii->i", C)[:] += variance
+    chol, _ = cholesky_in_place(C.T)  # symmetric, and stored the way LAPACK reads it
     weights = solve_cholesky(chol, y)
     value = -0.5 * (y @ weights + log_determinant(chol) + len(y) * np.log(2.0 * np.pi))
-    dL_dK = -evidence_sensitivity(chol, weights[:, None])
+    dL_dK = evidence_sensitivity(chol, weights[:, None], overwrite_chol=True)
+    np.negative(dL_dK, out=dL_dK)
     return float(value), K.theta_vjp(dL_dK), np.diagonal(dL_dK)
 
 

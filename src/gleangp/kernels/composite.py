@@ -61,7 +61,7 @@ def _(kernel, X, Z=None):
     first = linearize(kernel.k1, X, Z)
     if type(kernel.k2) is not WhiteKernel:
         return _sum(first, linearize(kernel.k2, X, Z))
-    value = _to_write(first)
+    value = first.own_value()
     if Z is None:
         _diagonal(value)[:] += kernel.k2.noise_level
     white_theta, white_input = _white_vjps(kernel.k2, X, Z)
@@ -209,10 +209,10 @@ def _white_vjps(kernel, X, Z):
 
 def _sum(first, second):
     if second.spare:
-        value = _to_write(second)
+        value = second.own_value()
         value += first.value
     else:
-        value = _to_write(first)
+        value = first.own_value()
         value += second.value
     vjps = _sum_vjps((first.theta_vjp, first.input_vjp), (second.theta_vjp, second.input_vjp))
 
@@ -232,14 +232,6 @@ def _sum_vjps(first, second):
         return first[1](dL_dK) + second[1](dL_dK)
 
     return theta_vjp, input_vjp
-
-
-def _to_write(part):
-    """The value of a part as an array to write into: its own if no vjp needs it."""
-    if not part.spare:
-        return part.value.copy()
-    part.value.setflags(write=True)
-    return part.value
 
 
 def _product(first, second):

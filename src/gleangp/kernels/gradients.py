@@ -38,7 +38,7 @@ class Linearization:
     input_vjp : callable
         dL/dX (n, p) from dL/dvalue. Where X is both arguments, both move.
     spare : bool, default=False
-        For rules: neither vjp uses `value`, so that a sum may be formed in its place.
+        For rules: no vjp uses `value`, so that a sum or a factor may be formed in its place (`own_value`).
     both_vjps : callable or None, default=None
         For rules: dL/dtheta and dL/dX from a symmetric dL/dvalue, where they share work.
     """
@@ -51,6 +51,13 @@ class Linearization:
 
     def __post_init__(self):
         self.value.setflags(write=False)
+
+    def own_value(self) -> FloatArray:
+        """The value as an array to write into: itself where no vjp needs it, which must not be read then."""
+        if not self.spare:
+            return self.value.copy()
+        self.value.setflags(write=True)
+        return self.value
 
     def symmetric_vjps(self, dL_dK: FloatArray) -> tuple[FloatArray, FloatArray]:
         """dL/dtheta (q,) and dL/dX (n, p), both arguments moving, from a symmetric dL/dvalue (n, n)."""

@@ -20,7 +20,14 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import DensePosterior, propagate_dense
 from gleangp.kernels import kernel_columns, linearize
-from gleangp.linalg import cholesky, evidence_sensitivity, log_determinant, solve_cholesky, solve_lower
+from gleangp.linalg import (
+    cholesky,
+    cholesky_in_place,
+    evidence_sensitivity,
+    log_determinant,
+    solve_cholesky,
+    solve_lower,
+)
 from gleangp.noise import Probit
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -88,7 +95,7 @@ class GaussianTerm:
         """UQD07 eq. 4, with the constant."""
         n, n_columns = self.targets.shape
         K = linearize(kernel, positions[self.rows])
-        chol, _ = cholesky(K.value.T)  # symmetric, and stored the way LAPACK reads it
+        chol, _ = cholesky_in_place(K.own_value().T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
         dL_dK = evidence_sensitivity(chol, weights, overwrite_chol=True)
