@@ -7,7 +7,13 @@ from numpy.testing import assert_allclose
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites, filter_in_order
-from gleangp.inference.posterior import posterior_from_sites, training_marginals
+from gleangp.inference.posterior import (
+    posterior_from_sites,
+    predict_latent,
+    remove_points,
+    training_marginals,
+    without_own_site,
+)
 from gleangp.noise import Gaussian, NullCategory, Probit
 from tests.unit.gp_twins import KERNELS, NOISES, DensePosterior, make_block
 
@@ -50,6 +56,24 @@ def test_sites_reproduce_the_filter(kernel, noise):
     ordered = filter_in_order(kernel, block.at(active))
     assert_allclose(ordered.mean, state.sites().mean, rtol=1e-8)
     assert_allclose(ordered.precision, state.sites().precision, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_row_without_its_own_site(kernel, noise):
+    """An active row without its own site has the marginal of the posterior of the others; other rows stay."""
+    kernel, block = KERNELS[kernel], make_block(NOISES[noise], 25)
+    active = np.array([3, 17, 0, 9, 4, 21])
+    sites = filter_in_order(kernel, block.at(active))
+    posterior = posterior_from_sites(kernel, block.X[active], sites)
+    mean, var = without_own_site(kernel, posterior, block.X, active)
+    whole = training_marginals(kernel, posterior, block.X, active)
+    for i, row in enumerate(active):
+        others = remove_points(posterior, sites, [i])[0]
+        expected = predict_latent(kernel, others, block.X[[row]])
+        assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
+    rest = np.setdiff1d(np.arange(len(block)), active)
+    assert_allclose([mean[rest], var[rest]], [whole[0][rest], whole[1][rest]], rtol=1e-12)
 
 
 def test_gaussian_sites_are_the_targets():

@@ -78,8 +78,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         None keeps the kernel and the noise as they are given.
     learn_noise : bool or sequence of str, default=True
-        Learn the parameters of the noise model: its bias, and for the null category with
-        `posterior="projected"` also the variance that softens its steps. Or the names of those to
+        Learn the parameters of the noise model: its bias; with `posterior="active"` the slope of the
+        probit (with "projected" the variance of the kernel does its work); and for the null category with
+        "projected" the variance that softens its steps. Or the names of those to
         learn, such as ("bias", "gamma_minus", "gamma_plus"). See Notes.
     n_rounds : int, default=5
         Most rounds of "select points, then learn the kernel".
@@ -479,18 +480,21 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         n_labeled = int(counts.sum())
         missing = 1.0 - n_labeled / sum(rows.sizes)
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
+        noise: Any
         if missing > 0.0:
             X = rows.X  # type: ignore[attr-defined]  # unlabelled rows are in this process
             kernel = self._start_kernel(lambda: null_category_kernel(X), positive, self._n_models)
             own_priors = variance_priors(kernel)
-            noise: Any = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
+            noise = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
             usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
         else:
             kernel = self._start_kernel(
                 lambda: self._default_kernel(rows, offset=True, coupled=coupled), positive, self._n_models
             )
             own_priors = class_priors(kernel) if self.kernel is None else {}
-            noise, usual = Probit(bias), ("bias",)
+            noise = Probit(bias)
+            # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
+            usual = ("bias",) if self.posterior == "projected" else ("bias", "slope")
         priors = own_priors if self.priors is None else self.priors
         return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
 

@@ -22,6 +22,7 @@ from gleangp.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,
+    inverse_from_cholesky,
     log_determinant,
     shrink_cholesky,
     solve_cholesky,
@@ -163,6 +164,28 @@ def training_marginals(
     v = solve_lower(posterior.chol, K)
     var = kernel.diag(X) - np.einsum("dn,dn->n", v, v)
     return posterior.weights @ K, np.maximum(var, 0.0)
+
+
+def without_own_site(
+    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Marginals (n,) of training rows as the other rows see them: an active one without its own site.
+
+    With C = K + 1 / beta of the active points and C weights = site means, a marginal N(m, v) whose site is
+    removed becomes N(m - w weights_i, w), w = v / (1 - beta v) = v beta / (C^-1)_ii (Rasmussen & Williams
+    2006, eq. 5.12, for the latent function). For `posterior="active"` only.
+    """
+    mean, var = training_marginals(kernel, posterior, X, active)
+    if len(posterior) == 0:
+        return mean, var
+    prior_var = kernel.diag(posterior.X)
+    site_var = np.einsum("ij,ij->i", posterior.chol, posterior.chol) - prior_var
+    site_var = np.maximum(site_var, np.finfo(float).eps * prior_var)  # rounding of nearly exact sites
+    share_left = np.diagonal(inverse_from_cholesky(posterior.chol)) * site_var  # 1 - beta v, never above 1
+    cavity_var = np.minimum(var[active] / np.minimum(share_left, 1.0), prior_var)
+    mean[active] -= cavity_var * posterior.weights
+    var[active] = cavity_var
+    return mean, var
 
 
 def remove_points(

@@ -17,7 +17,7 @@ from joblib import parallel_config
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import TaskPosterior, training_marginals
+from gleangp.inference.posterior import TaskPosterior, without_own_site
 from gleangp.inference.projected import fit_projection
 from gleangp.inference.row_ep import RowSites
 from gleangp.learning.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
@@ -214,12 +214,16 @@ def sum_evidence(parts) -> tuple[float, FloatArray, dict[str, FloatArray]]:
 
 
 class NoiseTerm:
-    """Sum of log Z over the rows of a chunk under given marginals, as a function of noise values."""
+    """Sum of log Z over the rows of a chunk, as a function of noise values.
+
+    An active row is judged by what the others say of it: with its own site in the posterior, noise that
+    lets every active point have its way would look best.
+    """
 
     def __init__(self, kernel, blocks, posteriors, active):
         self.blocks = blocks
         self.marginals = [
-            training_marginals(kernel, p, b.X, a) for p, b, a in zip(posteriors, blocks, active, strict=True)
+            without_own_site(kernel, p, b.X, a) for p, b, a in zip(posteriors, blocks, active, strict=True)
         ]
 
     def __call__(self, values):

@@ -74,6 +74,11 @@ def given_kernel(context: Context, digit: int) -> Kernel:
     return paper_kernel().clone_with_theta(np.array(context.prepared[str(digit)]))
 
 
+def held(kernel: Kernel) -> Kernel:
+    """The kernel with nothing left to learn: what is learnt is then the noise alone."""
+    return kernel.set_params(**{f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters})
+
+
 def one_against_rest(data: Digits, context: Context, fit: Callable[[int, np.ndarray], Any]) -> Outcome:
     """Errors in %: of every binary problem, and of the digit with the largest decision value.
 
@@ -88,3 +93,15 @@ def one_against_rest(data: Digits, context: Context, fit: Callable[[int, np.ndar
         values[f"digit {digit} error %"] = 100.0 * float(np.mean(wrong))
     winner = np.array(digits)[np.argmax(decisions, axis=0)]
     return Outcome({OVERALL: 100.0 * float(np.mean(winner != data.y_test)), **values})
+
+
+def all_digits(model: SparseGPClassifier, data: Digits) -> Outcome:
+    """Errors in %: overall, and of every digit against the rest, of a classifier of all digits."""
+    found = model.predict(data.X_test)
+    margins = model.decision_function(data.X_test)
+    values = {OVERALL: 100.0 * float(np.mean(found != data.y_test))}
+    if margins.ndim == 2:
+        for j, digit in enumerate(model.classes_):
+            wrong = (margins[:, j] > 0) != (data.y_test == digit)
+            values[f"digit {digit} error %"] = 100.0 * float(np.mean(wrong))
+    return Outcome(values)

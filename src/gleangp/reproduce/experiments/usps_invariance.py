@@ -13,7 +13,9 @@ from gleangp.reproduce.experiments._usps import (
     COLUMNS,
     OVERALL,
     Digits,
+    all_digits,
     given_kernel,
+    held,
     learn_kernels,
     load_images,
     one_against_rest,
@@ -28,20 +30,26 @@ TABLE_3 = (
 )  # fmt: skip
 
 
-def sparse_method(name: str, role: str, *, moves: Any, posterior: str = "active") -> Method:
-    """One classifier a digit with the kernel learnt on all labels."""
+def sparse_method(name: str, role: str, *, moves: Any) -> Method:
+    """One classifier a digit with the kernel learnt on all labels, held; bias and slope are learnt again."""
 
     def run(data: Digits, context: Context) -> Outcome:
         return one_against_rest(
             data, context,
             lambda digit, target: SparseGPClassifier(
-                given_kernel(context, digit), posterior=posterior, optimizer=None, random_state=0,
+                held(given_kernel(context, digit)), posterior="active", n_rounds=2, random_state=0,
                 n_active=context.options["n_active"], invariances=moves,
             ).fit(data.X, target),
         )  # fmt: skip
 
     kind = "four translations by one pixel" if moves else "no invariance"
-    return Method(name, run, role, f"posterior={posterior!r}, {kind}, kernel learnt on all labels")
+    return Method(name, run, role, f"posterior='active', {kind}, kernel learnt on all labels, then noise")
+
+
+def default(data: Digits, context: Context) -> Outcome:
+    """One classifier of all digits, which learns its kernels; all images and copies speak."""
+    model = SparseGPClassifier(invariances=MOVES, n_active=context.options["n_active"], random_state=0)
+    return all_digits(model.fit(data.X, data.y), data)
 
 
 def support_vectors(data: Digits, context: Context, *, virtual: bool) -> Outcome:
@@ -55,7 +63,7 @@ def support_vectors(data: Digits, context: Context, *, virtual: bool) -> Outcome
 
 
 METHODS = (
-    sparse_method("default", "default", moves=MOVES, posterior="projected"),
+    Method("default", default, "default", "translations((16, 16)), n_active=1000, nothing else set"),
     sparse_method(VIRTUAL, "paper", moves=MOVES),
     sparse_method("IVM without them", "other", moves=None),
     Method("SVM", lambda d, c: support_vectors(d, c, virtual=False), settings="SVC(C=10)"),
@@ -88,6 +96,8 @@ EXPERIMENT = Experiment(
     notes=(
         "The paper averages ten seeds; here nothing is random, so there is one run. Its second numbers are "
         "called variances; they are taken for deviations.",
-        "The default is the same with posterior='projected': all images speak through the active points.",
+        "The kernel is learnt with 500 points, as in the paper, and held; bias and slope of the noise are "
+        "learnt again with 1000, whose copies compete for 1000 places. (The paper: 500, so 2500.)",
+        "The default learns its kernels from all images, which speak through the active points.",
     ),
 )  # fmt: skip
