@@ -536,3 +536,22 @@ def test_common_mean_of_one_task_is_none():
     one = HierarchicalGPRegressor(mean="common", random_state=0).fit(X, y)
     assert one.common_ is None
     assert_allclose(one.predict(X), HierarchicalGPRegressor(random_state=0).fit(X, y).predict(X))
+
+
+def test_without_a_common_part_the_common_mean_is_no_mean():
+    """Tasks that are mirror images have nothing in common: `mean="common"` changes nothing for them."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (15, 2))
+    f = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=15)
+    rows, y, tasks = np.vstack([X, X]), np.concatenate([f, -f]), np.repeat(["up", "down"], 15)
+    y[[4, 19]] = np.nan  # and unlabelled rows, one of each
+    plain = HierarchicalGPRegressor(random_state=0).fit(rows, y, tasks=tasks)
+    common = HierarchicalGPRegressor(mean="common", random_state=0).fit(rows, y, tasks=tasks)
+    new, new_tasks = np.tile(rng.uniform(-2, 2, (10, 2)), (2, 1)), np.repeat(["up", "down"], 10)
+    function = common.common_.predict(new, tasks=np.full(20, -1))
+    assert np.abs(function).max() < 1e-8
+    expected, std = plain.predict(new, tasks=new_tasks, return_std=True)
+    got, got_std = common.predict(new, tasks=new_tasks, return_std=True)
+    assert np.std(expected) > 0.5
+    assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert_allclose(got_std, std, rtol=1e-4, atol=1e-5)

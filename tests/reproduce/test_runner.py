@@ -314,8 +314,12 @@ def test_catalogue():
         experiment = load_experiment(name)
         assert experiment.name == name
         assert experiment.n_runs >= 1
-        assert experiment.source.split()[0] in ("LP04", "LPJ05", "ZS13", "UQD07", "ZY09")
-        assert any(m.role == "paper" for m in experiment.methods)
+        if experiment.source == "not in a paper":
+            assert experiment.default is not None
+            assert not experiment.paper
+        else:
+            assert experiment.source.split()[0] in ("LP04", "LPJ05", "ZS13", "UQD07", "ZY09")
+            assert any(m.role == "paper" for m in experiment.methods)
         assert all(m.settings for m in experiment.methods)
     with pytest.raises(ValueError, match=r"no experiment 'habermann'. Did you mean 'haberman'\?"):
         load_experiment("habermann")

@@ -10,8 +10,8 @@ from gleangp.reproduce.experiments._zy09 import COLUMNS, Roles, draw_both, hiera
 def problem(context: Context) -> Roles:
     """Seven tasks of 2000 rows drawn independently: 1 % labelled, 10 % unlabelled, the rest test."""
     X, Y = load_sarcos(return_X_y=True)
-    rng = context.rng()
-    rows = [rng.permutation(len(X))[:2000] for _ in range(Y.shape[1])]
+    rng = np.random.default_rng(1000 + context.run + 10_000 * context.seed)  # splits of an earlier trial
+    rows = [rng.choice(len(X), 2000, replace=False) for _ in range(Y.shape[1])]
     return Roles(
         X[np.concatenate(rows)],
         np.concatenate([Y[r, j] for j, r in enumerate(rows)]),
@@ -45,10 +45,13 @@ EXPERIMENT = Experiment(
     },
     quick=Quick(methods=("SSTR", "SMTR", "SMTR, default kernel", "ridge per task", "ridge pooled")),
     draw=draw_both,
+    version=2,
     notes=(
         "Drawn from the 4449 rows of the published test file, so tasks share about 45 % of their rows; from "
         "the training file it would be a few per cent. The paper's level of SSTR needs raw, unstandardised "
         "outputs and a bad start; here outputs are standardised within tasks.",
         "“100 pairs” is read as 100 over all tasks. The default has the unlabelled rows and no pairs.",
+        "Splits matter as much as methods: the documentation of the hierarchical model has twenty others, on "
+        "which the errors of all methods are higher by 0.02 to 0.04.",
     ),
 )
