@@ -3,6 +3,7 @@
     python benchmarks/scale.py machine            memory bandwidth and GEMM rate, hot loops as a share of them
     python benchmarks/scale.py tasks [M n]        shared kernel, default 10 000 tasks x 100 rows
     python benchmarks/scale.py rows [n]           one task, default 1 000 000 rows, 500 active points
+    python benchmarks/scale.py storage [n p]      one task in a float32 or float64 file, default 1e6 rows x 50
     python benchmarks/scale.py dask [M n]         the same fit in one process and on a LocalCluster
     python benchmarks/scale.py threads [M n]      small tasks with and without a limit on BLAS threads
     python benchmarks/scale.py two-rounds         what two rounds of selection lose
@@ -92,6 +93,43 @@ def report_tasks(n_tasks=10_000, n_rows=100):
 def report_rows(n_rows=1_000_000):
     table_head()
     print_row(f"{n_rows} rows x 4, 500 active", alone("fit-rows", n_rows, 500, 4, 0))
+
+
+def report_storage(n_rows=1_000_000, p=50):
+    """The same rows in a file of float32 and of float64, fitted from a memory map and from memory."""
+    import tempfile
+
+    print("| inputs | MB | wall s | CPU s | peak MB of the fit | RMSE |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "X.npy")
+        for dtype, mapped in (("float32", 1), ("float64", 1), ("float64", 0)):
+            alone("make-rows", path, n_rows, p, dtype)
+            r = alone("fit-file", path, mapped)
+            name = f"{dtype}, {'a memory map' if mapped else 'in memory'}"
+            size = n_rows * p * np.dtype(dtype).itemsize / 1e6
+            row = f"{size:.0f} | {r['wall']:.1f} | {r['cpu']:.1f} | {1e3 * r['peak']:.0f} | {r['rmse']:.4f}"
+            print(f"| {name} | {row} |", flush=True)
+
+
+def make_rows_in_file(path, n_rows, p, dtype):
+    """Inputs in a file, targets in another beside it."""
+    X, y, _ = make_tasks(1, n_rows, p)
+    np.save(path, X.astype(dtype))
+    np.save(path.replace("X.npy", "y.npy"), y)
+    print(json.dumps({}))
+
+
+def fit_file(path, mapped):
+    """One fit from a file; the peak is what the fit adds to what was there before it."""
+    from gleangp import SparseGPRegressor
+
+    X, y = np.load(path, mmap_mode="r" if mapped else None), np.load(path.replace("X.npy", "y.npy"))
+    model = SparseGPRegressor(n_active=200, random_state=0)
+    model.fit(np.array(X[:500], dtype=float), y[:500])  # what is loaded once is not the fit's
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    wall, cpu, peak, _ = measured(lambda: model.fit(X[2000:], y[2000:]))
+    rmse = float(np.sqrt(np.mean((model.predict(X[:2000]) - y[:2000]) ** 2)))
+    print(json.dumps({"wall": wall, "cpu": cpu, "peak": peak - before, "rmse": rmse}))
 
 
 def report_threads(n_tasks=100, n_rows=100):
@@ -265,10 +303,13 @@ COMMANDS = {
     "rows": report_rows,
     "dask": report_dask,
     "threads": report_threads,
+    "storage": report_storage,
     "two-rounds": report_two_rounds,
     "growth": report_growth,
     "fit-tasks": fit_tasks,
     "fit-free": fit_without_limit,
+    "make-rows": make_rows_in_file,
+    "fit-file": fit_file,
     "fit-rows": fit_rows,
 }
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from gleangp import EntropySelector, ResidualSelector, SparseGPRegressor
+from gleangp import EntropySelector, ResidualSelector, SparseGPClassifier, SparseGPRegressor
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference import projected, sliced_projection
 from gleangp.inference.block import Block
@@ -118,3 +118,60 @@ def test_a_memory_map_is_read_in_slices(monkeypatch, tmp_path):
     twin.fit(X, y)
     assert_array_equal(model.active_, twin.active_)
     assert_array_equal(model.predict(X[:50]), twin.predict(X[:50]))
+
+
+def make_large(monkeypatch, n_rows=1000):
+    """A thousand rows count as very many, selections and projections as too large for one piece."""
+    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", n_rows)
+    monkeypatch.setattr(shared_kernel, "_LARGE_PART", 500)
+    monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 40_000)
+    monkeypatch.setattr(sliced_projection, "AT_ONCE", 40_000)
+
+
+@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
+@pytest.mark.parametrize("in_slices", [True, False], ids=["slices", "whole"])
+def test_float32_rows_are_stored_and_not_calculated_with(monkeypatch, tmp_path, estimator, in_slices):
+    """Rows stored in float32 give, bit for bit, what the same numbers in float64 give; none copies them all.
+
+    The step from the numbers before they were rounded changes predictions by less than 1e-4 of the spread.
+    """
+    exact, y = make_rows(2000)
+    target = y if estimator is SparseGPRegressor else y > 0
+    path = tmp_path / "X.npy"
+    np.save(path, exact.astype(np.float32))
+    stored = np.load(path, mmap_mode="r")
+    make_large(monkeypatch)
+    if not in_slices:
+        monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 10**9)
+        monkeypatch.setattr(sliced_projection, "AT_ONCE", 10**9)
+    seen, at = [], LocalRows._at
+    monkeypatch.setattr(LocalRows, "_at", lambda self, rows: seen.append(at(self, rows)) or seen[-1])
+    new = exact[:50].astype(np.float32)
+
+    def fitted(X):
+        model = estimator(n_active=40, n_rounds=1, random_state=0).fit(X, target)
+        return model, model.predict(new) if estimator is SparseGPRegressor else model.predict_proba(new)[:, 1]
+
+    model, predicted = fitted(stored)
+    assert seen[0].dtype == np.float32
+    assert np.shares_memory(seen[0], stored)
+    twin, same = fitted(stored.astype(np.float64))
+    assert_array_equal(model.active_, twin.active_)
+    assert_array_equal(predicted, same)
+    assert model._model.posteriors[0].X.dtype == np.float64 if estimator is SparseGPRegressor else True
+    assert np.max(np.abs(predicted - fitted(exact)[1])) < 1e-4 * np.std(y)
+
+
+def test_few_float32_rows_and_several_tasks_become_float64(monkeypatch):
+    """Only very many rows of one task, with the posterior that reads them in slices, stay as they are."""
+    X, y = make_rows(300)
+    X = X.astype(np.float32)
+    seen, at = [], LocalRows._at
+    monkeypatch.setattr(LocalRows, "_at", lambda self, rows: seen.append(at(self, rows)) or seen[-1])
+    SparseGPRegressor(optimizer=None).fit(X, y)
+    make_large(monkeypatch, 200)
+    SparseGPRegressor(optimizer=None, coupling="kernel").fit(X, y, tasks=np.arange(300) % 2)
+    SparseGPRegressor(optimizer=None, posterior="active", n_active=20).fit(X, y)
+    some = np.where(np.arange(300) % 3 == 0, np.nan, y)  # rows without a target are left out
+    SparseGPRegressor(optimizer=None, n_active=20).fit(X, some)
+    assert {rows.dtype for rows in seen} == {np.dtype(np.float64)}

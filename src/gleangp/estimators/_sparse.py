@@ -94,6 +94,11 @@ class SparseGPMixin(ProgressMixin):
         n_active = self._count_active([n_rows], warn=False)
         return self._settings([n_rows], n_active=n_active, optimize=False, **more)
 
+    def _keeps_float32(self) -> bool:
+        """Whether very many float32 rows of one task may stay as they are: blocks of them are converted."""
+        every_row_once = self.invariances is None and getattr(self, "unlabeled", None) is None
+        return self.posterior == "projected" and every_row_once
+
     def _chosen_selector(self):
         if self.selector is None:
             if self.posterior == "active":

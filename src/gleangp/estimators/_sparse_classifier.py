@@ -251,7 +251,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         given = X, y, tasks
         with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
             y = check_class_target(y, len(X))
             labeled = split_unlabeled(y, self.unlabeled)
             self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)

@@ -221,7 +221,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         """
         given = X, y, tasks
         with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
             y, labeled = check_regression_target(y, len(X))
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
             self._fit_rows(LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled), given)

@@ -34,6 +34,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
+from gleangp.learning import shared_kernel
 from gleangp.tasks import append_task, encode_tasks, lookup_tasks, take_task_column
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_on_failure"]
@@ -85,7 +86,7 @@ class TaskMixin:
         super().__init_subclass__(**kwargs)
 
     def _resolve(
-        self, X: Any, tasks: Any, *, reset: bool
+        self, X: Any, tasks: Any, *, reset: bool, keep_float32: bool = False
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Inputs, names of the tasks, and code of the task of each row.
 
@@ -99,11 +100,13 @@ class TaskMixin:
             True in `fit`: names are those found, and `n_features_in_` and `feature_names_in_`
             (which count the task column) are set. False afterwards: X must have the same features
             and tasks are looked up in `tasks_`.
+        keep_float32 : bool, default=False
+            Leave very many float32 rows of one task as they are.
 
         Returns
         -------
         X : ndarray of shape (n, p), without the task column
-            float64 and finite.
+            float64 (see `keep_float32`) and finite.
         names : ndarray of shape (M,) or None
             None if there are no tasks.
         codes : ndarray of shape (n,)
@@ -116,7 +119,9 @@ class TaskMixin:
             )
         with unchanged_on_failure(self):
             if self.task is None:
-                X = validate_data(self, X, dtype=np.float64, reset=reset)
+                keep = keep_float32 and tasks is None and _is_large_float32(X)
+                dtype = np.float32 if keep else np.float64
+                X = validate_data(self, X, dtype=dtype, reset=reset)
             else:
                 validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
                 X, tasks = take_task_column(X, self.task)
@@ -222,6 +227,11 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
             raise LabelError("y has no labeled row. At least one is needed for a score.")
         weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
         return float(np.average(y[labeled] == predicted[labeled], weights=weight))
+
+
+def _is_large_float32(X: Any) -> bool:
+    """Whether learning will only ever look at parts of these rows, which are converted one by one."""
+    return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > shared_kernel.MOST_LEARNT_ON
 
 
 def _encoded(tasks: Any, n_rows: int) -> tuple[np.ndarray | None, np.ndarray]:

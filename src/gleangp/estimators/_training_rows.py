@@ -15,7 +15,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._targets import TargetMoments, TargetUnits, target_moments
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, float64
 from gleangp.learning.task_store import LocalTasks, TaskStore
 from gleangp.tasks import blocks_of_rows
 
@@ -54,7 +54,7 @@ class LocalRows:
     Parameters
     ----------
     X : ndarray of shape (n, p)
-        Inputs.
+        Inputs; of one task they may be float32.
     y : ndarray of shape (n,)
         Targets: numbers, or codes of classes.
     codes : ndarray of shape (n,)
@@ -79,7 +79,7 @@ class LocalRows:
         """Inputs of at most 50 000 of the rows, evenly spaced."""
         kept = slice(None) if self.keep is None else np.flatnonzero(self.keep)
         X = self.X[kept]
-        return X[evenly_spaced(len(X))]
+        return float64(X[evenly_spaced(len(X))])
 
     def moments(self) -> TargetMoments:
         """Of the targets of every task."""
@@ -99,7 +99,7 @@ class LocalRows:
 
     def _at(self, rows: IntArray) -> FloatArray:
         """Inputs of a task; not copied where it has all rows, which may be in a memory map."""
-        return self.X if len(rows) == len(self.X) else self.X[rows]
+        return self.X if len(rows) == len(self.X) else float64(self.X[rows])
 
 
 def evenly_spaced(n_rows: int) -> slice:

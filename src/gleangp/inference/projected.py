@@ -167,6 +167,7 @@ def fit_projection(
         inner, mean, evidence, sites = settle_in_slices(kernel, block, Z, chol, start)
         weights = solve_lower(chol, mean, transposed=True)
         return TaskPosterior(Z, weights, chol, inner, jitter), evidence, sites
+    block = block.whole()
     projection = project(kernel, block.X, Z)
     settled = _settle(block, projection, start, draft)
     return projection.posterior(settled.q), settled.evidence, settled.sites
@@ -175,10 +176,10 @@ def fit_projection(
 def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
     """sum of unexplained_n / (2 variance_n): what the collapsed bound charges for a small basis."""
     if needs_slices(len(block), len(Z)):
-        unexplained = SlicedRows(kernel, block, Z, factor_basis(kernel, Z)[0]).unexplained()
-        white = white_diag(kernel, block.X) if has_white(kernel) else 0.0
-        return float(np.sum(0.5 * unexplained / (block.noise.variance + white)))
-    seen = project(kernel, block.X, Z)
+        slices = SlicedRows(kernel, block, Z, factor_basis(kernel, Z)[0])
+        white = slices.diag(white_diag) if has_white(kernel) else 0.0
+        return float(np.sum(0.5 * slices.unexplained() / (block.noise.variance + white)))
+    seen = project(kernel, block.whole().X, Z)
     return float(np.sum(0.5 * seen.unexplained / (block.noise.variance + seen.white)))
 
 

@@ -2,19 +2,21 @@
 
 The same model and the same numbers as `inference.projected`, but the whitened columns Phi = chol^-1 K_dn are
 made slice by slice and forgotten: memory is basis points x slice, and O(n) for what every row has of its own.
+Inputs that are stored in float32 become float64 here, a slice at a time.
 Gaussian noise needs one pass over the rows. Expectation propagation needs two for every sweep: one for the
 precision of the coefficients, one for the marginals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, float64
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
 from gleangp.linalg import cholesky, gram, log_determinant, solve_cholesky, solve_lower
@@ -42,11 +44,16 @@ class SlicedRows:
 
     def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
         for rows in slices_of(len(self.X), len(self.Z)):
-            yield rows, solve_lower(self.chol, kernel_columns(self.kernel, self.Z, self.X[rows]))
+            yield rows, solve_lower(self.chol, kernel_columns(self.kernel, self.Z, float64(self.X[rows])))
+
+    def diag(self, of: Callable[[Any, FloatArray], FloatArray]) -> FloatArray:
+        """(n,) what `signal_diag` or `white_diag` give for all rows."""
+        parts = [of(self.kernel, float64(self.X[rows])) for rows in slices_of(len(self.X), len(self.Z))]
+        return np.concatenate(parts)
 
     def unexplained(self) -> FloatArray:
         """(n,) prior variance that the basis does not express."""
-        left = signal_diag(self.kernel, self.X)
+        left = self.diag(signal_diag)
         for rows, Phi in self:
             left[rows] -= np.einsum("dn,dn->n", Phi, Phi)
         return np.maximum(left, 0.0)
@@ -66,7 +73,7 @@ def settle_in_slices(
 ) -> tuple[FloatArray, FloatArray, float, RowSites]:
     """Factor of the precision and mean of the coefficients, evidence, and the sites of all rows."""
     rows = SlicedRows(kernel, block, Z, chol)
-    white = white_diag(kernel, block.X) if has_white(kernel) else 0.0
+    white = rows.diag(white_diag) if has_white(kernel) else 0.0
     if block.noise.precision_depends_on_mean:
         return _propagate(rows, block, rows.unexplained() + white, start)
     return _collapse(rows, block, white)
@@ -96,7 +103,7 @@ class CollapseSums:
 def collapse_sums(slices: SlicedRows, block: Block, sites: RowSites) -> CollapseSums:
     """The sums over the rows of a block."""
     d, precision = len(slices.Z), sites.precision
-    prior = signal_diag(slices.kernel, block.X)
+    prior = slices.diag(signal_diag)
     inside, b, left = np.zeros((d, d)), np.zeros(d), 0.0
     for rows, Phi in slices:
         b += Phi @ sites.shift[rows]

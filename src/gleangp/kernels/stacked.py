@@ -70,33 +70,49 @@ def linearize_stack(kernel: Kernel, X: FloatArray) -> StackLinearization | None:
 
 @rule_for(linearize_stack, RBF)
 def _(kernel, X):
+    return _amplified_rbf(kernel, X, None)
+
+
+def _amplified_rbf(kernel: RBF, X: FloatArray, amplitude: ConstantKernel | None) -> StackLinearization | None:
+    """c * RBF, or the RBF alone: passes over the matrices are what it costs, so each is made once."""
     scale = np.asarray(kernel.length_scale, dtype=float)
     U = (X - X.mean(axis=(0, 1))) / scale
     norms = np.einsum("tik,tik->ti", U, U)
     if norms.max(initial=0.0) > _LARGEST_SQUARE:
         return None
-    exponent = U @ U.transpose(0, 2, 1)
-    exponent -= 0.5 * (norms[:, :, None] + norms[:, None, :])
+    # -1/2 |u - v|^2 = u.v - 1/2 |u|^2 - 1/2 |v|^2, as one product
+    halves, ones = -0.5 * norms[:, :, None], np.ones((*norms.shape, 1))
+    left, right = np.concatenate([U, halves, ones], axis=2), np.concatenate([U, ones, halves], axis=2)
+    exponent = left @ right.transpose(0, 2, 1)
     np.minimum(exponent, 0.0, out=exponent)
-    K = np.exp(exponent)
+    several = scale.size > 1
+    K = np.exp(exponent, out=exponent if several else None)
+    if amplitude is not None:
+        K *= amplitude.constant_value
+    free_amplitude = amplitude is not None and is_free(amplitude.constant_value_bounds)
+    free_scale = is_free(kernel.length_scale_bounds)
 
-    def toward_inputs(dL_dK):
-        """dL/dU (T, n, p)."""
+    def toward_inputs(W, rows):
+        """dL/dU (T, n, p) from W = dL/dK K and its sums over the second argument."""
+        around = W @ U
+        around += W.transpose(0, 2, 1) @ U
+        return around - (rows + W.sum(axis=1))[:, :, None] * U
+
+    def theta_vjp(dL_dK):
+        W, parts = dL_dK * K, []
+        rows = W.sum(axis=2)
+        if free_amplitude:
+            parts.append([rows.sum()])
+        if free_scale:
+            moved = toward_inputs(W, rows) * U if several else 2.0 * W * exponent
+            parts.append(-(moved.sum(axis=(0, 1)) if several else np.atleast_1d(moved.sum())))
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def input_vjp(dL_dK):
         W = dL_dK * K
-        W += W.transpose(0, 2, 1)
-        return W @ U - W.sum(axis=2)[:, :, None] * U
+        return toward_inputs(W, W.sum(axis=2)) / scale
 
-    if scale.size > 1:
-
-        def theta_vjp(dL_dK):
-            return -np.einsum("tik,tik->k", toward_inputs(dL_dK), U)
-    else:
-
-        def theta_vjp(dL_dK):
-            return np.array([-2.0 * np.einsum("tij,tij,tij->", dL_dK, K, exponent)])
-
-    theta_vjp = theta_vjp if is_free(kernel.length_scale_bounds) else _nothing
-    return StackLinearization(K, theta_vjp, lambda G: toward_inputs(G) / scale)
+    return StackLinearization(K, theta_vjp, input_vjp)
 
 
 @rule_for(linearize_stack, ConstantKernel)
@@ -139,6 +155,8 @@ def _(kernel, X):
 
 @rule_for(linearize_stack, Product)
 def _(kernel, X):
+    if type(kernel.k1) is ConstantKernel and type(kernel.k2) is RBF:
+        return _amplified_rbf(kernel.k2, X, kernel.k1)
     k1, k2 = linearize_stack(kernel.k1, X), linearize_stack(kernel.k2, X)
     if k1 is None or k2 is None:
         return None

@@ -35,14 +35,15 @@ def choose_points(kernel, blocks: list[Block], settings: Settings, seed: int) ->
     """The selector's choice; where every row is kept and noise is Gaussian there is none to make."""
     n_rows = sum(len(b) for b in blocks)
     if all(keeps_all(b.noise, n_rows, settings) for b in blocks):
-        return keep_everything(kernel, blocks)
+        return keep_everything(kernel, [b.whole() for b in blocks])
     selector, rng = settings.selector, np.random.default_rng(seed)
     alone = len(blocks) == 1 and getattr(selector, "task_by_task", False)
     if alone and needs_two_rounds(n_rows, settings.n_active):
         return select_in_two_rounds(
             selector, kernel, blocks[0], settings.n_active, rng=rng, n_jobs=settings.n_jobs
         )
-    return selector.select(kernel, blocks, settings.n_active, rng=rng, n_jobs=settings.n_jobs)
+    whole = [b.whole() for b in blocks]
+    return selector.select(kernel, whole, settings.n_active, rng=rng, n_jobs=settings.n_jobs)
 
 
 def keeps_all(noise, n_rows: int, settings: Settings) -> bool:
@@ -121,7 +122,7 @@ def _basis(kernel, block: Block, Z, settings: Settings):
         too_dear = len(block) * len(Z) ** 2 > _MOVE_WORK
         if too_dear or unexplained_nats(kernel, block, Z) <= _TIGHT * len(block):
             return Z
-    return move_basis(kernel, block, Z)
+    return move_basis(kernel, block.whole(), Z)
 
 
 def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings: Settings):

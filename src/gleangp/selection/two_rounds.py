@@ -36,10 +36,12 @@ def select_in_two_rounds(selector, kernel, block: Block, n_active: int, *, rng, 
     part = part_of_row(np.arange(len(block)), count_parts(len(block), n_active))
     parts = blocks_of_rows(part, int(part.max()) + 1)
     streams = rng.spawn(len(parts) + 1)
-    jobs = [
-        (selector, kernel, block.at(rows), n_active, s) for rows, s in zip(parts, streams[1:], strict=True)
-    ]
-    chosen = in_parallel(choose_from_part, jobs, n_jobs)
+    given = zip(parts, streams[1:], strict=True)
+    jobs = ((selector, kernel, block.at(rows), n_active, stream) for rows, stream in given)
+    if n_jobs in (None, 1):
+        chosen = [choose_from_part(*job) for job in jobs]  # rows of one part at a time
+    else:
+        chosen = in_parallel(choose_from_part, list(jobs), n_jobs)
     if getattr(selector, "samples", False):
         chosen[0] = np.arange(len(parts[0]))
     union = np.concatenate([rows[c] for rows, c in zip(parts, chosen, strict=True)])
