@@ -70,10 +70,20 @@ def draw_table(results: Results, column: str, title: str = "") -> Any:
     ax.errorbar([], [], fmt="o", color=color_of(1), label="our default")
     if any(c.printed for c in found):
         ax.errorbar([], [], fmt="D", color=_GREY, label="paper")
-    ax.legend(fontsize=8, loc="best")
+    figure.legend(fontsize=8, loc="outside lower right", ncols=3)
     if title:
         ax.set_title(title, fontsize=10)
     return figure
+
+
+def logarithmic(ax: Any) -> None:
+    """A horizontal axis on a logarithmic scale, with plain numbers on it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
 
 
 def _leave_out_the_hopeless(ax: Any, found: Sequence[Cell]) -> None:

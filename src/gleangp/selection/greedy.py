@@ -56,12 +56,12 @@ class GreedyRun:
         X: FloatArray,
         outputs: Sequence[tuple[FloatArray, NoiseModel]],
         criterion: Criterion,
+        variances: tuple[FloatArray, FloatArray] | None = None,  # `prior_variances`, where they are known
     ):
         self.kernel = kernel
         self.X = X
         self.criterion = criterion
-        self.white = white_diag(kernel, X)
-        prior_var = signal_diag(kernel, X) + self.white
+        prior_var, self.white = prior_variances(kernel, X) if variances is None else variances
         self.filters = [Filter(y, noise, prior_var) for y, noise in outputs]
         self.is_active = np.zeros(len(X), dtype=bool)
         self.picks: list[int] = []
@@ -255,6 +255,12 @@ class GreedyRun:
         beaten = (keys > mine) | ((keys == mine) & (suspects < picks[:, None]))
         failed = np.flatnonzero(beaten.any(axis=1))
         return max(1, int(failed[0])) if len(failed) else len(picks)
+
+
+def prior_variances(kernel, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Prior variance of every row, and what of it is white."""
+    white = white_diag(kernel, X)
+    return signal_diag(kernel, X) + white, white
 
 
 def _largest(keys: FloatArray) -> tuple[float, int]:

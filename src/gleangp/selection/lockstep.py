@@ -14,15 +14,16 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Inclusion, include_moments
+from gleangp.kernels import kernel_columns
 from gleangp.selection.greedy import GreedyRun
 
-_LARGEST_BLOCK = 256  # rows; larger ones keep the processor busy on their own
+LARGEST_BLOCK = 256  # rows; larger ones keep the processor busy on their own
 _GROUP_ENTRIES = 4_000_000  # of the kernel matrices of one group: 32 MB
 
 
 def is_small(run: object) -> bool:
     """Whether a run is better made together with others of its kind."""
-    if type(run) is not GreedyRun or len(run) > _LARGEST_BLOCK or len(run.filters) != 1:
+    if type(run) is not GreedyRun or len(run) > LARGEST_BLOCK or len(run.filters) != 1:
         return False
     noise = run.filters[0].noise
     return noise.at(slice(0, 1)) is noise  # nothing that differs from row to row
@@ -78,7 +79,8 @@ class _Company:
         self.rows = np.zeros((T, self.size + n_steps, n))
         for t, run in enumerate(runs):
             f, m = run.filters[0], len(run)
-            self.K[t, :m, :m] = run.kernel(run.X)
+            self.K[t, :m, :m] = kernel_columns(run.kernel, run.X, run.X)
+            self.K[t, np.arange(m), np.arange(m)] += run.white
             self.y[t, :m], self.mean[t, :m], self.var[t, :m] = f.y, f.mean, f.var
             self.y[t, m:] = f.y[0]
             self.taken[t, :m] = run.is_active

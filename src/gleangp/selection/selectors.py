@@ -16,7 +16,8 @@ from gleangp.inference.block import Block
 from gleangp.selection.base import Selection, Selector, TaskChoice, draw_row, join_choices
 from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.graph import GraphSelector
-from gleangp.selection.greedy import GreedyRun
+from gleangp.selection.greedy import GreedyRun, prior_variances
+from gleangp.selection.lockstep import LARGEST_BLOCK
 from gleangp.selection.merge import merge_runs
 from gleangp.selection.residual import PivotedRun, SampledRun
 from gleangp.selection.swaps import swap_points
@@ -217,7 +218,16 @@ def _merged(selector, kernel, blocks, n_active, rng, n_jobs) -> Selection:
 
 
 def _greedy_runs(criterion, kernel, blocks: list[Block]) -> list[GreedyRun]:
-    return [GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion) for b in blocks]
+    variances = [None] * len(blocks)
+    if len(blocks) > 1 and max(len(b) for b in blocks) <= LARGEST_BLOCK:
+        # Of all rows at once: with many small tasks the calls cost more than the arithmetic.
+        edges = np.cumsum([len(b) for b in blocks])[:-1]
+        total, white = prior_variances(kernel, np.vstack([b.X for b in blocks]))
+        variances = list(zip(np.split(total, edges), np.split(white, edges), strict=True))
+    return [
+        GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion, known)
+        for b, known in zip(blocks, variances, strict=True)
+    ]
 
 
 def draw_uniformly(sizes: list[int], n_active: int, rng) -> tuple[IntArray, list[IntArray]]:

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 from gleangp import EntropySelector, RandomSelector, SparseGPRegressor
 from gleangp.plots._base import MARKERS, color_of
 from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome, Quick
-from gleangp.reproduce.figures import draw_curves, new_figure
+from gleangp.reproduce.figures import draw_curves, logarithmic, new_figure
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import series
 
@@ -129,9 +129,7 @@ def draw(results: Results) -> dict[str, Any]:
         ax.set_ylabel("KL divergence (nats)")
         ax.set_yscale("symlog", linthresh=1.0)
         ax.set_ylim(bottom=0.0)
-    left.set_xscale("log")
-    left.set_xticks([0.1, 0.2, 0.5, 1.0, 2.0, 5.0], ["0.1", "0.2", "0.5", "1", "2", "5"])
-    left.minorticks_off()
+    logarithmic(left)
     right.set_ylabel("RMSE of predictions")
     middle.legend(fontsize=8)
     return {"divergence": figure}

@@ -17,7 +17,7 @@ from gleangp import EntropySelector, RandomSelector, ScaledInputs, SparseGPClass
 from gleangp.datasets import load_vowels
 from gleangp.plots._base import MARKERS, color_of
 from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome, Printed, Quick
-from gleangp.reproduce.figures import new_figure
+from gleangp.reproduce.figures import logarithmic, new_figure
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import series
 
@@ -126,8 +126,7 @@ def draw(results: Results) -> dict[str, Any]:
         for x, y, s in zip(seconds, mean, settings, strict=True):
             if np.isfinite(y):
                 ax.annotate(s, (x, y), fontsize=7, xytext=(3, 3), textcoords="offset points")
-    ax.set_xscale("log")
-    ax.minorticks_off()
+    logarithmic(ax)
     ax.set_xlabel("processor seconds of learning (numbers: active points per vowel)")
     ax.set_ylabel("error on the held-out speaker (%)")
     ax.legend(fontsize=8)

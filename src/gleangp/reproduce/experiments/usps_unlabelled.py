@@ -24,7 +24,7 @@ from gleangp.reproduce.experiments._usps import (
     one_against_rest,
     paper_kernel,
 )
-from gleangp.reproduce.figures import draw_curves, new_figure
+from gleangp.reproduce.figures import draw_curves, logarithmic, new_figure
 from gleangp.reproduce.runner import Results
 
 LEARNT, GIVEN = "null category, kernel learnt", "null category, kernel given"
@@ -178,7 +178,7 @@ def draw(results: Results) -> dict[str, Any]:
         points = [(s, p.mean) for s, p in printed if p is not None]
         if points:
             ax.plot(*zip(*points, strict=True), marker, ms=12, mew=2, color="#7a7f87", label=f"paper: {name}")
-    ax.set_xscale("log")
+    logarithmic(ax)
     ax.set_xlabel("share of labelled images")
     ax.set_ylabel("overall error (%)")
     ax.legend(fontsize=7)
