@@ -14,12 +14,16 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._binary_problems import (
+    BinaryProblem,
+    fit_binary_problems,
+    share_unlabeled_rows,
+)
 from gleangp.estimators._defaults import (
     class_priors,
     null_category_kernel,
     variance_priors,
 )
-from gleangp.estimators._progress import FitProgress
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
 from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
@@ -27,19 +31,17 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.one_of_many import exclude_each_other
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings, most_stages
+from gleangp.learning.settings import most_stages
 from gleangp.learning.sparse_model import (
     absorb_rows,
     add_task,
     predict_tasks,
 )
-from gleangp.learning.task_store import LocalTasks
-from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
+from gleangp.learning.virtual_vectors import add_virtual_vectors_to_last
 from gleangp.noise import NullCategory, Probit
-from gleangp.parallel import in_parallel, threads_for
+from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
 # Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
@@ -275,15 +277,15 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         exclusive = apart["unlabeled rows"] and self._n_models > 1 and self.posterior == "projected"
         settings, extra = replace(settings, draft=exclusive), [] if exclusive else invariances
         jobs = [
-            (self._parameters(rows, counts, c, coupled), rows, ClassSigns(c), stream, extra)
+            BinaryProblem(self._parameters(rows, counts, c, coupled), rows, ClassSigns(c), stream, extra)
             for c, stream in zip(self._positives(), streams, strict=True)
         ]
         most = most_stages(settings) if self._n_models == 1 else self._n_models
         progress = self._begin_progress(*given, most)
         with threads_for(rows.sizes):
-            models = self._fit_models(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
+            models = fit_binary_problems(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
             if exclusive:
-                models = _share_rows(models, rows, settings, streams, invariances)
+                models = share_unlabeled_rows(models, rows, settings, streams, invariances)
         self._store(models)
         for model in self._models:
             self._warn_about(model)
@@ -325,10 +327,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             Positive for the second of two classes; one column per class with more of them.
         """
         margins = np.column_stack(
-            [
-                model.noise.margin(mean, var)
-                for model, mean, var in self._latent(X, tasks)
-            ]
+            [model.noise.margin(mean, var) for model, mean, var in self._latent(X, tasks)]
         )
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
@@ -445,24 +444,6 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     def _n_models(self) -> int:
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
-    def _fit_models(
-        self, jobs: list[tuple], settings: Settings, progress: FitProgress, n_jobs: int | None
-    ) -> list[Any]:
-        """The models of all binary problems; in other processes they do not tell of their stages."""
-        if len(jobs) == 1:
-            return [_fit_one(replace(settings, progress=progress), *jobs[0])]
-        if n_jobs not in (None, 1):
-            models = in_parallel(_fit_one, [(settings, *job) for job in jobs], n_jobs)
-            for _ in jobs:
-                progress.binary_problem(0).end()
-            return models
-        models = []
-        for job in jobs:
-            own = progress.binary_problem(most_stages(settings))
-            models.append(_fit_one(replace(settings, progress=own), *job))
-            own.end()
-        return models
-
     def _inner_jobs(self) -> dict:
         return {"n_jobs": self.n_jobs if self._n_models == 1 else None}
 
@@ -474,9 +455,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """The class that is +1 in every binary problem."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _parameters(
-        self, rows: TrainingRows, counts: IntArray, positive: int, coupled: bool
-    ) -> Parameters:
+    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int, coupled: bool) -> Parameters:
         n_labeled = int(counts.sum())
         missing = 1.0 - n_labeled / sum(rows.sizes)
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
@@ -574,40 +553,3 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
         self._store_coupling(models)
-
-
-def _fit_one(
-    settings: Settings,
-    parameters: Parameters,
-    rows: TrainingRows,
-    code: ClassSigns,
-    rng: np.random.Generator,
-    invariances: list,
-) -> Any:
-    tasks: Any = rows.tasks(code, parameters.noise)
-    model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
-    if not invariances:
-        return model
-    return add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
-
-
-def _share_rows(
-    models: list[Any],
-    rows: Any,
-    settings: Settings,
-    streams: list[np.random.Generator],
-    invariances: list,
-) -> list[Any]:
-    """The models of all classes, whose unlabelled rows have exactly one class, and their virtual points."""
-    views = [rows.tasks(ClassSigns(c), model.noise) for c, model in enumerate(models)]
-    blocks = {t: [view.all_blocks[t] for view in views] for t in range(rows.n_tasks)}
-    numbers = dict(enumerate(rows.block_rows))
-    models, heard = exclude_each_other(models, blocks, numbers, [0.0] * len(models))
-    if not invariances:
-        return models
-    settings = replace(settings, draft=False)
-    every = [LocalTasks([heard[t][c] for t in heard], rows.block_rows) for c in range(len(models))]
-    return [
-        add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
-        for model, tasks, rng in zip(models, every, streams, strict=True)
-    ]

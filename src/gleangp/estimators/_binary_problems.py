@@ -1,0 +1,79 @@
+"""One class against the rest: the binary problems of a classifier, each a sparse model of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gleangp.estimators._progress import FitProgress
+from gleangp.estimators._training_rows import ClassSigns, TrainingRows
+from gleangp.learning.coupled_model import fit_tasks
+from gleangp.learning.one_of_many import exclude_each_other
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.settings import Settings, most_stages
+from gleangp.learning.task_store import LocalTasks
+from gleangp.learning.virtual_vectors import add_virtual_vectors
+from gleangp.parallel import in_parallel
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryProblem:
+    """What one of them is fitted from."""
+
+    parameters: Parameters
+    rows: TrainingRows
+    code: ClassSigns
+    rng: np.random.Generator
+    invariances: list
+
+
+def fit_binary_problems(
+    problems: list[BinaryProblem], settings: Settings, progress: FitProgress, n_jobs: int | None
+) -> list[Any]:
+    """The models of all problems; in other processes they do not tell of their stages."""
+    if len(problems) == 1:
+        return [_fit(replace(settings, progress=progress), problems[0])]
+    if n_jobs not in (None, 1):
+        models = in_parallel(_fit, [(settings, problem) for problem in problems], n_jobs)
+        for _ in problems:
+            progress.binary_problem(0).end()
+        return models
+    models = []
+    for problem in problems:
+        own = progress.binary_problem(most_stages(settings))
+        models.append(_fit(replace(settings, progress=own), problem))
+        own.end()
+    return models
+
+
+def _fit(settings: Settings, problem: BinaryProblem) -> Any:
+    rows, rng = problem.rows, problem.rng
+    tasks: Any = rows.tasks(problem.code, problem.parameters.noise)
+    model: Any = fit_tasks(problem.parameters, tasks, rows.n_rows, settings, rng)
+    if not problem.invariances:
+        return model
+    return add_virtual_vectors(model, tasks, problem.invariances, settings, int(rng.integers(2**31)))
+
+
+def share_unlabeled_rows(
+    models: list[Any],
+    rows: Any,
+    settings: Settings,
+    streams: list[np.random.Generator],
+    invariances: list,
+) -> list[Any]:
+    """The models of all classes, whose unlabelled rows have exactly one class, and their virtual points."""
+    views = [rows.tasks(ClassSigns(c), model.noise) for c, model in enumerate(models)]
+    blocks = {t: [view.all_blocks[t] for view in views] for t in range(rows.n_tasks)}
+    numbers = dict(enumerate(rows.block_rows))
+    models, heard = exclude_each_other(models, blocks, numbers, [0.0] * len(models))
+    if not invariances:
+        return models
+    settings = replace(settings, draft=False)
+    every = [LocalTasks([heard[t][c] for t in heard], rows.block_rows) for c in range(len(models))]
+    return [
+        add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
+        for model, tasks, rng in zip(models, every, streams, strict=True)
+    ]
