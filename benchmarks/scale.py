@@ -265,11 +265,13 @@ def report_two_rounds():
                 print(f"| {p} | {name} | {parts} | {gain:.4f} | {nats:.3f} | {uniform:.2f} |", flush=True)
 
 
+ROWS = (1000, 4000, 16_000, 64_000, 256_000, 1_000_000)
+POINTS = (50, 200, 500, 1000, 2000)
 GROWTH = {
-    "rows n (d=200)": ("fit-rows", [(n, 200, 4, 0) for n in (1000, 4000, 16_000, 64_000, 256_000)], 0, 1.0),
-    "tasks M (50 rows)": ("fit-tasks", [(M, 50, 0, 0) for M in (10, 40, 160, 640, 2560)], 0, 1.0),
-    "active points d (n=20 000)": ("fit-rows", [(20_000, d, 4, 0) for d in (50, 200, 500, 1000, 2000)], 1, 2),
-    "features p (n=4000, d=200)": ("fit-rows", [(4000, 200, p, 0) for p in (2, 8, 32, 128, 500)], 2, 1.0),
+    "rows (200 active points)": ("fit-rows", [(n, 200, 4, 0) for n in ROWS], 0, 1),
+    "tasks (of 50 rows)": ("fit-tasks", [(M, 50, 0, 0) for M in (10, 40, 160, 640, 2560, 10_000)], 0, 1),
+    "active points (20 000 rows)": ("fit-rows", [(20_000, d, 4, 0) for d in POINTS], 1, 2),
+    "features (4000 rows, 200 points)": ("fit-rows", [(4000, 200, p, 0) for p in (2, 8, 32, 128, 500)], 2, 1),
 }
 
 
@@ -282,19 +284,29 @@ def report_growth(picture=None):
         seconds = [alone(command, *run)["cpu"] for run in runs]
         slope = np.polyfit(np.log(sizes[-3:]), np.log(seconds[-3:]), 1)[0]
         listed = ", ".join(f"{s:.2f}" for s in seconds)
-        print(f"| {name} | {sizes} | {listed} | {slope:.2f} | at most {theory:.0f} |", flush=True)
-        curves[name] = (sizes, seconds)
+        print(f"| {name} | {sizes} | {listed} | {slope:.2f} | at most {theory} |", flush=True)
+        curves[name] = (sizes, seconds, slope, theory)
     if picture:
-        import matplotlib
+        draw_growth(curves, picture)
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
 
-        figure, axes = plt.subplots(1, len(curves), figsize=(4 * len(curves), 3.2), layout="constrained")
-        for ax, (name, (sizes, seconds)) in zip(axes, curves.items(), strict=True):
-            ax.loglog(sizes, seconds, "o-")
-            ax.set(xlabel=name, ylabel="CPU seconds of a fit")
-        figure.savefig(picture, dpi=110)
+def draw_growth(curves, picture):
+    """One panel per curve, with the slope of the theory as a dashed line through the last point."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(curves), figsize=(3.6 * len(curves), 3.4), layout="constrained")
+    for ax, (name, (sizes, seconds, slope, theory)) in zip(axes, curves.items(), strict=True):
+        sizes = np.array(sizes, dtype=float)
+        ax.loglog(sizes, seconds, "o-", label=f"measured, exponent {slope:.2f} at the end")
+        line = seconds[-1] * (sizes / sizes[-1]) ** theory
+        ax.loglog(sizes, line, "--", color="0.5", label=f"slope {theory}")
+        ax.set(xlabel=name, ylim=(min(seconds) / 3, 3 * max(seconds)))
+        ax.legend(fontsize=8, loc="upper left", frameon=False)
+    axes[0].set_ylabel("CPU seconds of a fit")
+    figure.savefig(picture, dpi=110)
 
 
 COMMANDS = {

@@ -11,7 +11,8 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 SETTINGS = {
     "regression": "SparseGPRegressor(), defaults",
     "classification": "SparseGPClassifier(), defaults",
-    "tasks": 'SparseGPRegressor(coupling="kernel"), the model of the peers; new tasks by add_task',
+    "tasks": "SparseGPRegressor(), defaults: it finds that tasks share the kernel alone, the peers' model; "
+    "new tasks by add_task",
 }
 
 
@@ -36,7 +37,7 @@ class Tasks:
     """Tasks that share the kernel."""
 
     def __init__(self, arrays, quick):
-        model = SparseGPRegressor(coupling="kernel", random_state=0)
+        model = SparseGPRegressor(random_state=0)
         self.model = model.fit(arrays["X"], arrays["y"], tasks=arrays["t"])
         self.n_new = 0
 

@@ -52,8 +52,9 @@ class Stack:
         None: the variances of the blocks' own noise.
         """
         T, n = self.y.shape
-        C = self._C
-        np.copyto(C, K.value)
+        C = K.value if K.spare and K.value.shape == self._C.shape else self._C
+        if C is self._C:
+            np.copyto(C, K.value)
         if self.padding is not None:
             C[self.padding] = 0.0
         diagonal = np.einsum("tii->ti", C)  # a view that can be written to

@@ -39,6 +39,7 @@ class StackLinearization:
     value: FloatArray  # broadcasts to (T, n, n)
     theta_vjp: Callable[[FloatArray], FloatArray]  # (T, n, n) -> (q,)
     input_vjp: Callable[[FloatArray], FloatArray | float]  # (T, n, n) -> (T, n, p) or zero, both arguments
+    spare: bool = False  # the derivatives do not read `value`: who asked for it may overwrite it
 
 
 @singledispatch
@@ -146,17 +147,30 @@ def _(kernel, X):
     k1, k2 = linearize_stack(kernel.k1, X), linearize_stack(kernel.k2, X)
     if k1 is None or k2 is None:
         return None
+    value = _added(k1, k2) if k1.value.size >= k2.value.size else _added(k2, k1)
     return StackLinearization(
-        k1.value + k2.value,
+        value,
         lambda G: np.concatenate([k1.theta_vjp(G), k2.theta_vjp(G)]),
         lambda G: k1.input_vjp(G) + k2.input_vjp(G),
+        spare=True,
     )
+
+
+def _added(larger: StackLinearization, other: StackLinearization) -> FloatArray:
+    """The sum of two values, in the place of one that is spare: fresh memory costs more than the sum."""
+    if larger.spare:
+        return np.add(larger.value, other.value, out=larger.value)
+    if other.spare and other.value.shape == larger.value.shape:
+        return np.add(larger.value, other.value, out=other.value)
+    return larger.value + other.value
 
 
 @rule_for(linearize_stack, Product)
 def _(kernel, X):
     if type(kernel.k1) is ConstantKernel and type(kernel.k2) is RBF:
         return _amplified_rbf(kernel.k2, X, kernel.k1)
+    if type(kernel.k1) is ConstantKernel and _is_linear(kernel.k2):
+        return _amplified_slopes(kernel.k2, X, kernel.k1)
     k1, k2 = linearize_stack(kernel.k1, X), linearize_stack(kernel.k2, X)
     if k1 is None or k2 is None:
         return None
@@ -181,6 +195,30 @@ def _(kernel, X):
 
     theta_vjp = theta_vjp if is_free(kernel.scales_bounds) else inner.theta_vjp
     return StackLinearization(inner.value, theta_vjp, lambda G: inner.input_vjp(G) * scales)
+
+
+def _is_linear(kernel: Kernel) -> bool:
+    """Whether it is a dot product of scaled inputs, without anything to learn."""
+    if type(kernel) is not ScaledInputs or type(kernel.kernel) is not DotProduct:
+        return False
+    inner = kernel.kernel
+    return inner.sigma_0 == 0.0 and not is_free(inner.sigma_0_bounds) and not is_free(kernel.scales_bounds)
+
+
+def _amplified_slopes(kernel: ScaledInputs, X: FloatArray, amplitude: ConstantKernel) -> StackLinearization:
+    """c * dot product: K = U U^T, so its derivatives need U alone."""
+    root = np.sqrt(amplitude.constant_value)
+    U, scales = root * kernel.scale_inputs(X), np.asarray(kernel.scales, dtype=float)
+
+    def theta_vjp(dL_dK):
+        return np.array([np.vdot(dL_dK @ U, U)])
+
+    return StackLinearization(
+        U @ U.transpose(0, 2, 1),
+        theta_vjp if is_free(amplitude.constant_value_bounds) else _nothing,
+        lambda G: (G @ U + G.transpose(0, 2, 1) @ U) * (root * scales),
+        spare=True,
+    )
 
 
 def _nothing(dL_dK):

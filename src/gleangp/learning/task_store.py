@@ -186,8 +186,10 @@ class SummedEvidence:
         self.is_exact, self.holds_sites = parts[0].is_exact, parts[0].holds_sites
 
     def __call__(self, kernel, noise_values):
+        calls = [(part, kernel, noise_values) for part in self.parts]
+        if len(calls) == 1:
+            return sum_evidence([evidence_sums(*calls[0])])
         with parallel_config(backend="threading"):
-            calls = [(part, kernel, noise_values) for part in self.parts]
             return sum_evidence(in_parallel(evidence_sums, calls, self.n_jobs))
 
     def slack(self, kernel) -> float:
