@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 
 from gleangp import SparseGPClassifier
@@ -239,3 +240,13 @@ def test_coupled_functions_are_refused(problem):
     tasks = np.arange(len(X)) % 2
     with pytest.raises(ValueError, match="coupling='function', but unlabeled rows"):
         SparseGPClassifier(unlabeled=0, coupling="function").fit(X, y, tasks=tasks)
+
+
+def test_few_rows_that_teach_another_labelling_do_not_end_the_fit():
+    """A kernel learnt on some rows under which more of them would change sides is given up, not an error."""
+    X, y = load_digits(return_X_y=True)
+    kept = np.random.default_rng(0).random(len(y)) < 0.05
+    labels = np.where(kept, np.where(y == 1, 1, -1), 0)
+    model = SparseGPClassifier(unlabeled=0, n_active=100, n_rounds=1, random_state=0).fit(X, labels)
+    assert np.isfinite(model.log_evidence_)
+    assert np.mean(model.predict(X)[kept] == labels[kept]) > 0.85

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
@@ -96,14 +97,26 @@ def learn_shared_kernel(
     if not (settings.optimize and (parameters.n_kernel or parameters.learn_noise)):
         return _finish(parameters, tasks, None, settings, seed, _Course(0, True, 0.0))
     if settings.posterior == "projected" or exact:
-        start = tasks.start_sites(parameters.kernel, settings, seed)
+        start, first = tasks.start_sites(parameters.kernel, settings, seed), parameters
         for part in _parts(tasks, exact)[0 if units is None else 1 :]:
             if settings.progress(_stage(f"{part} rows", tasks, settings), 0, None):
                 break
-            parameters, units = _learn_on_part(parameters, tasks, part, settings, rng, start, units)
+            try:
+                parameters, units = _learn_on_part(parameters, tasks, part, settings, rng, start, units)
+            except NotPositiveDefiniteError:
+                if start is None:
+                    raise
+                # What few rows taught leads more of them into another labelling than they start in.
+                parameters, units = first, None
         if sum(tasks.sizes) > MOST_LEARNT_ON and start is None:
             return _climb_on_part(parameters, tasks, settings, seed, rng, units)
-        parameters, selection, course, start = _climb(parameters, tasks, settings, seed, rng, start, units)
+        try:
+            climbed = _climb(parameters, tasks, settings, seed, rng, start, units)
+        except NotPositiveDefiniteError:
+            if start is None:
+                raise
+            climbed = _climb(first, tasks, settings, seed, rng, start)
+        parameters, selection, course, start = climbed
         return _finish(parameters, tasks, selection, settings, seed, course, start)
     return _alternate(parameters, tasks, settings, seed, rng)
 

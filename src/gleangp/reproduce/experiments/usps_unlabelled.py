@@ -127,8 +127,11 @@ def default(data: Digits, context: Context) -> Outcome:
 
 
 def default_learnt(data: Digits, context: Context) -> Outcome:
-    """One classifier of all digits, kernels learnt from few labels and the unlabelled rows, nothing set."""
-    return all_digits(SparseGPClassifier(unlabeled=-1, random_state=0).fit(data.X, data.y), data)
+    """One classifier of all digits, kernels learnt from few labels and the unlabelled rows."""
+    model = SparseGPClassifier(
+        paper_kernel(), unlabeled=-1, n_active=context.options["n_active"], n_rounds=1, random_state=0
+    ).fit(data.X, data.y)
+    return all_digits(model, data)
 
 
 def labelled_default(data: Digits, context: Context) -> Outcome:
@@ -150,7 +153,7 @@ def plain(make: Callable[[], Any], *, labelled: bool = False) -> Callable[[Digit
 
 METHODS = (
     Method("default", default, "default", "unlabeled=-1, all digits at once, kernels of all labels"),
-    Method("default, kernel learnt", default_learnt, settings="unlabeled=-1, nothing else set"),
+    Method("default, kernel learnt", default_learnt, settings="unlabeled=-1, one round of learning"),
     Method("labelled rows, default", labelled_default, "other", "SparseGPClassifier(random_state=0)"),
     Method(GIVEN, given, "paper", "unlabeled=0, posterior='active', kernel of all labels"),
     Method(LEARNT, learnt, "paper", "unlabeled=0, posterior='active', kernel learnt"),
@@ -214,6 +217,6 @@ EXPERIMENT = Experiment(
         "the copy used and are left out. The active-set size with kernels given is not printed; here 800.",
         "The paper treats each digit alone. The default is one classifier of all digits, in which an "
         "unlabelled image belongs to exactly one of them, with the kernels of Table 2; in “default, kernel "
-        "learnt” nothing is handed in and nothing set.",
+        "learnt” it learns them, in one round.",
     ),
 )  # fmt: skip
