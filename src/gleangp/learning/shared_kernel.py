@@ -110,12 +110,13 @@ def learn_shared_kernel(
             last = part == parts[-1] and not (exact or tasks.noise.precision_depends_on_mean)
             how = replace(settings, precision=_FINE * settings.precision) if last else settings
             try:
-                parameters, units = _learn_on_part(parameters, tasks, part, how, rng, start, units)
+                parameters, learnt = _learn_on_part(parameters, tasks, part, how, rng, start, units)
+                units = learnt if start is None else units
             except NotPositiveDefiniteError:
                 if start is None:
                     raise
                 # What few rows taught leads more of them into another labelling than they start in.
-                parameters, units = first, np.ones(len(first.start()))
+                parameters = first
         if sum(tasks.sizes) > MOST_LEARNT_ON and start is None:
             return _climb_on_part(parameters, tasks, settings, seed, rng, units)
         try:
@@ -123,7 +124,7 @@ def learn_shared_kernel(
         except NotPositiveDefiniteError:
             if start is None:
                 raise
-            climbed = _climb(first, tasks, settings, seed, rng, start, np.ones(len(first.start())))
+            climbed = _climb(first, tasks, settings, seed, rng, start, units)
         parameters, selection, course, start = climbed
         return _finish(parameters, tasks, selection, settings, seed, course, start)
     return _alternate(parameters, tasks, settings, seed, rng)
