@@ -52,7 +52,7 @@ for axis, coupling, task in zip(axes, ["kernel", "function", "function"], [7, 7,
         axis.plot(X[tasks < 7], y[tasks < 7], ".", color="0.6", ms=4, label="labels of the others")
         axis.set_title('no labels, coupling="function"')
     axis.set_xlabel("x")
-    axis.legend(loc="upper left", fontsize=8)
+    axis.legend(loc="lower left", fontsize=8)
 
 # %%
 # Now two groups of tasks follow two unrelated functions, and the last task is the mirror image of the first
