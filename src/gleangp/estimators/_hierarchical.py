@@ -8,22 +8,28 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
+from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.constraints import EncodedConstraints, encode_constraints
+from gleangp.constraints import encode_constraints
+from gleangp.estimators._hierarchical_rows import (
+    NO_TASK,
+    BlockMaker,
+    common_mean,
+    input_units,
+    linear_plus_rbf,
+)
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.estimators._targets import natural_units, standard_units, target_moments
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
-from gleangp.kernels import ScaledInputs, has_white
+from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
 from gleangp.learning.hierarchical_model import (
     HierarchicalModel,
@@ -32,7 +38,6 @@ from gleangp.learning.hierarchical_model import (
     predict_hierarchy,
     predict_hierarchy_cov,
 )
-from gleangp.learning.hierarchical_rows import GraphSettings, choose_active, task_rows
 from gleangp.learning.hierarchy import most_stages
 from gleangp.parallel import threads_for
 from gleangp.progress import Progress
@@ -41,7 +46,6 @@ from gleangp.tasks import blocks_of_rows
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
 _NO_OTHER_NOISE = 1e-6
 _SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
-_NO_TASK = -1  # the task of the common model that has no rows: the common function itself
 _DENSE_LABELS = 500
 
 
@@ -249,14 +253,14 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             y, labeled = check_regression_target(y, len(X))
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
             rows = blocks_of_rows(codes, n_tasks)
-            self._center, self._spread = _input_units(X, self.normalize_X)
+            self._center, self._spread = input_units(X, self.normalize_X)
             labeled_rows = [r[labeled[r]] for r in rows]
             moments = target_moments([y[r] for r in labeled_rows])
             self._units = standard_units(moments) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
             self.common_ = self._learn_common(X, y, codes, labeled_rows)
-            kernel = self._start_kernel(lambda: _linear_plus_rbf(X.shape[1], offset=n_tasks > 1))
-            make = _BlockMaker(self, X, y, codes, rows, encoded)
+            kernel = self._start_kernel(lambda: linear_plus_rbf(X.shape[1], offset=n_tasks > 1))
+            make = BlockMaker(self, X, y, codes, rows, encoded)
             blocks = make([kernel] * n_tasks, _SELECTION_NOISE)
             times = 2 if make.left_some_out else 1
             progress = self._begin_progress(*given, times * most_stages(self.n_rounds))
@@ -366,7 +370,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             codes = np.full(len(X), len(names) - 1)
             encoded = encode_constraints(constraints, codes) if constraints is not None else None
             self.tasks_, self._units = names, units
-            make = _BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
+            make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
             with threads_for([len(X)]):
                 [block] = make([self.kernel_], self.noise_variance_)
                 self._store(add_task(self._model, block, optimize=self.optimizer is not None))
@@ -384,7 +388,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             common.set_params(optimizer=None)
         standard_X = (X[at] - self._center) / self._spread
         common.fit(standard_X, self._units.to_standard(y, codes)[at], tasks=codes[at])
-        return common.add_task(None, None, _NO_TASK)
+        return common.add_task(None, None, NO_TASK)
 
     def _most_labels(self, n_labelled: int) -> int:
         if self.n_active is None:
@@ -496,80 +500,3 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
                 RuntimeWarning,
                 stacklevel=4,
             )
-
-
-class _BlockMaker:
-    """The rows of every task as the hierarchy learns from them, in standard units."""
-
-    def __init__(
-        self,
-        estimator: HierarchicalGPRegressor,
-        X: FloatArray,
-        y: FloatArray,
-        codes: IntArray,
-        rows: list[IntArray],
-        encoded: EncodedConstraints | None,
-    ):
-        self.estimator, self.rows, self.encoded = estimator, rows, encoded
-        self.X = (X - estimator._center) / estimator._spread
-        self.mean = common_mean(estimator, self.X)
-        self.y = estimator._units.to_standard(y, codes) - self.mean
-        self.codes = codes
-        self.active = np.zeros(0, dtype=np.intp)
-        self.left_some_out = False
-
-    def __call__(self, kernels: list[Kernel], noise: float) -> list[TaskRows]:
-        model = self.estimator
-        rng = generator_from(model.random_state)
-        settings = GraphSettings(model.n_neighbors, model.n_landmarks, model.n_jobs)
-        blocks, active = [], []
-        for rows, kernel in zip(self.rows, kernels, strict=True):
-            X, y = self.X[rows], self.y[rows]
-            labelled = np.flatnonzero(~np.isnan(y))
-            most = model._most_labels(len(labelled))
-            chosen = choose_active(kernel, X, y, most, noise, model._chosen_selector(), rng)
-            self.left_some_out |= chosen is not None
-            active.append(rows[labelled if chosen is None else chosen])
-            blocks.append(task_rows(X, y, self._constraints_of(rows), settings, rng, chosen))
-        self.active = np.concatenate(active)
-        return blocks
-
-    def _constraints_of(self, rows: IntArray) -> tuple[csr_array, FloatArray] | None:
-        if self.encoded is None or len(rows) == 0:
-            return None
-        task = self.codes[rows[0]]
-        at = np.flatnonzero(self.encoded.task == task)
-        if len(at) == 0:
-            return None
-        scale, coefficients = self.estimator._units.scale[task], self.encoded.coefficients[at][:, rows]
-        # What the mean function already says of an inequality is no longer asked of the deviation from it.
-        return coefficients, self.encoded.margin[at] / scale - coefficients @ self.mean[rows]
-
-
-def common_mean(estimator: HierarchicalGPRegressor, X: FloatArray) -> FloatArray:
-    """Common function (n,) of the tasks at rows in standard units; zero where there is none."""
-    common = getattr(estimator, "common_", None)
-    if common is None or len(X) == 0:
-        return np.zeros(len(X))
-    return common.predict(X, tasks=np.full(len(X), _NO_TASK))
-
-
-def _input_units(X: FloatArray, standardize: bool) -> tuple[FloatArray, FloatArray]:
-    if not standardize:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
-    spread = np.std(X, axis=0)
-    spread[spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)] = 1.0  # constant columns
-    return np.mean(X, axis=0), spread
-
-
-def _linear_plus_rbf(n_features: int, offset: bool) -> Kernel:
-    """The kernel of Zhang & Yeung 2009, section 2.1, with the inner product per feature.
-
-    `offset` adds a constant: tasks differ from the centre they share, and even the mean of a task's own
-    labels is not known exactly (20 labels of SARCOS: lower error on 29 of 30 splits).
-    """
-    root = np.sqrt(n_features)
-    linear = ScaledInputs(DotProduct(0.0, "fixed"), 1.0 / root, "fixed")
-    rbf = RBF(root, (1e-2 * root, 1e3 * root))
-    kernel = ConstantKernel(0.4, (1e-4, 1e4)) * linear + ConstantKernel(0.5, (1e-4, 1e4)) * rbf
-    return kernel + ConstantKernel(0.1, (1e-4, 1e4)) if offset else kernel
