@@ -17,7 +17,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
-from gleangp.kernels import kernel_columns, linearize
+from gleangp.kernels import has_white, kernel_columns, linearize, white_diag
 from gleangp.linalg import (
     cholesky,
     cholesky_in_place,
@@ -159,8 +159,8 @@ def training_marginals(
     For `posterior="active"` only.
     """
     K = kernel_columns(kernel, posterior.X, X)
-    white = kernel.diag(posterior.X) - np.diagonal(kernel_columns(kernel, posterior.X, posterior.X))
-    K[np.arange(len(active)), active] += white
+    if has_white(kernel):
+        K[np.arange(len(active)), active] += white_diag(kernel, posterior.X)
     v = solve_lower(posterior.chol, K)
     var = kernel.diag(X) - np.einsum("dn,dn->n", v, v)
     return posterior.weights @ K, np.maximum(var, 0.0)

@@ -39,7 +39,7 @@ class ActiveGaussianEvidence:
         self.stacks, self.alone = stack_blocks(kernel, active_blocks)
 
     def __call__(self, kernel, noise_values):
-        value, theta_grad, d_variance = 0.0, np.zeros(kernel.n_dims), []
+        value, theta_grad, d_variance = 0.0, 0.0, []
         for stack in self.stacks:
             K = linearize_stack(kernel, stack.X)
             if K is None:  # length scales so short that distances must be taken one by one
@@ -53,7 +53,9 @@ class ActiveGaussianEvidence:
             v, g, d = _alone(kernel, block, noise_values)
             value, theta_grad = value + v, theta_grad + g
             d_variance.append(d)
-        return value, theta_grad, {"variance": np.concatenate(d_variance) if d_variance else np.zeros(0)}
+        if not d_variance:
+            return 0.0, np.zeros(kernel.n_dims), {"variance": np.zeros(0)}
+        return value, theta_grad, {"variance": np.concatenate(d_variance)}
 
     def slack(self, kernel) -> float:
         """Nats by which it may fall short of the exact evidence: none."""

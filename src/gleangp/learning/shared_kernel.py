@@ -136,7 +136,7 @@ def learn_on_few(
     """Parameters of few rows with Gaussian noise, all of them active; `name` is what progress calls it."""
     tasks = LocalTasks(blocks)
     everything = replace(settings, n_active=sum(tasks.sizes), n_rounds=1)
-    return _learn_once(parameters, tasks, everything, 0, rng, 1, _stage(name, tasks, everything))
+    return _learn_once(parameters, tasks, everything, 0, rng, 1, _stage(name, tasks, everything))[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,56 +225,63 @@ def _alternate(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKerne
     """Rounds of LPJ05 algorithm 2: each sees the evidence of its own active points; the best is kept."""
     n_rows = sum(tasks.sizes)
     best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
+    points, best_points = None, None  # chosen with the present parameters, where that was done already
     while n_rounds < settings.n_rounds and not settled:
         stage = _stage(f"round {n_rounds + 1}", tasks, settings)
         if settings.progress(stage, 0, best_value if n_rounds else None):
             break
         n_rounds += 1
-        optimum, parameters = _learn_once(parameters, tasks, settings, seed, rng, n_rounds, stage)
+        optimum, parameters, points = _learn_once(
+            parameters, tasks, settings, seed, rng, n_rounds, stage, selection=points
+        )
         change, value = -optimum.value - value, -optimum.value
         if value > best_value:
-            best, best_value = parameters, value
+            best, best_value, best_points = parameters, value, points
         settled = optimum.converged and change <= settings.tol * n_rows
     if n_rounds == 0:
         return _finish(best, tasks, None, settings, seed, _UNTAUGHT)
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
     course = _Course(n_rounds, settled and optimum.converged, change)
-    return _finish(best, tasks, None, settings, seed, course)
+    return _finish(best, tasks, best_points, settings, seed, course)
 
 
 def _learn_once(
-    parameters, tasks, settings, seed, rng, round_, stage: Stage, start=None, units=None
-) -> tuple[Optimum, Parameters]:
-    """Select, then learn: kernel and noise together, or one after the other where sites are held."""
+    parameters, tasks, settings, seed, rng, round_, stage: Stage, start=None, units=None, selection=None
+) -> tuple[Optimum, Parameters, Selection | None]:
+    """Select, then learn: kernel and noise together, or one after the other where sites are held.
+
+    Also gives the points that the learnt parameters choose, where learning the noise asked for them.
+    """
     tasks = _with_noise(tasks, parameters)
     n_restarts = settings.n_restarts if round_ == 1 else 0
-    selection = _choose_to_learn(parameters, tasks, settings, seed)
+    if selection is None:
+        selection = _choose_to_learn(parameters, tasks, settings, seed)
     evidence = tasks.evidence(parameters.kernel, selection, settings, start)
     n_rows = sum(tasks.sizes)
     if settings.posterior == "active":
         n_rows = min(n_rows, settings.n_active)  # those that speak
     if not evidence.holds_sites:
         optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows, units)
-        return optimum, parameters.with_values(optimum.theta)
+        return optimum, parameters.with_values(optimum.theta), None
     # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
     kernel_only = replace(parameters, learn_noise=())
     short = np.ones(kernel_only.n_kernel)  # the evidence of other sites is another one: no far steps
     optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage, 1, short)
     learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
     if not parameters.learn_noise:
-        return optimum, learnt
-    learnt, sum_log_z = _learn_noise(learnt, tasks, settings, seed)
-    return replace(optimum, value=-sum_log_z), learnt
+        return optimum, learnt, None
+    learnt, sum_log_z, selection = _learn_noise(learnt, tasks, settings, seed)
+    return replace(optimum, value=-sum_log_z), learnt, selection
 
 
-def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float]:
-    """Noise parameters that maximise the sum of log Z over all rows after reselection, and that sum.
+def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float, Selection]:
+    """Noise parameters that maximise the sum of log Z over all rows after reselection, that sum, the points.
 
     Lawrence, Platt & Jordan 2005, eq. 28. The posterior is held while they move, and steeper noise may then
     choose other points, which explain the rows worse: a step that lowers the sum once points are chosen anew
     is cut back. Unlike the evidence of active points and held sites, the sum can be compared between rounds.
     """
-    sum_log_z = _sum_log_z(parameters, tasks, settings, seed)
+    sum_log_z, points_before = _sum_log_z(parameters, tasks, settings, seed)
     noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
 
     def objective(z):
@@ -287,20 +294,20 @@ def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float]:
     step = optimum.theta - start
     for _ in range(_STEP_CUTS):
         learnt = replace(noise_only.with_values(start + step), kernel=parameters.kernel)
-        again = _sum_log_z(learnt, tasks, settings, seed)
+        again, points = _sum_log_z(learnt, tasks, settings, seed)
         after = again(noise_only.noise_values(start + step))[0]
         if after > before:
-            return learnt, after
+            return learnt, after, points
         step *= 0.5
-    return parameters, before
+    return parameters, before, points_before
 
 
 def _sum_log_z(parameters, tasks, settings, seed):
-    """Sum of log Z over all rows as a function of noise values; points are chosen with the present ones."""
+    """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
     tasks = _with_noise(tasks, parameters)
     selection = tasks.choose(parameters.kernel, settings, seed)
     posteriors, _, _ = tasks.fit(parameters.kernel, selection, settings)
-    return tasks.noise_objective(parameters.kernel, posteriors, selection)
+    return tasks.noise_objective(parameters.kernel, posteriors, selection), selection
 
 
 def _value_at(parameters, evidence) -> float:
@@ -363,7 +370,7 @@ def _learn_on_part(
     small = replace(settings, selector=RandomSelector(), n_active=n_active, n_rounds=1)
     stage = _stage(f"{n_part} rows", tasks, settings)
     seed = int(rng.integers(2**63))
-    optimum, learnt = _learn_once(parameters, part, small, seed, rng, 1, stage, start, units)
+    optimum, learnt, _ = _learn_once(parameters, part, small, seed, rng, 1, stage, start, units)
     return learnt, optimum.units
 
 
