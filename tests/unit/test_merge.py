@@ -101,6 +101,18 @@ def test_head_against_head_is_not_a_sort():
     assert all(len(run.picks) == len(run) for run in runs)
 
 
+def test_falling_sequences_are_merged_as_by_heads():
+    """Sequences that only fall, with ties within and across tasks, are merged head against head."""
+    rng = np.random.default_rng(0)
+    keys = [np.sort(rng.integers(0, 5, n))[::-1].astype(float) for n in (7, 0, 4, 9)]
+    expected, used = [], [0] * len(keys)
+    for _ in range(20):
+        heads = [k[u] if u < len(k) else -np.inf for k, u in zip(keys, used, strict=True)]
+        expected.append(int(np.argmax(heads)))
+        used[expected[-1]] += 1
+    assert_array_equal(merge_order(keys), expected)
+
+
 def test_runs_are_extended_only_as_far_as_needed():
     """A task that never wins is not computed to its end."""
     poor, rich = Scripted([0.5] * 100), Scripted([1.0] * 100)

@@ -14,6 +14,9 @@ from tests.unit.gp_twins import make_block
 KERNELS = {
     "ard": ConstantKernel(3.0) * RBF([0.5, 1.5]) + ConstantKernel(0.3),
     "scaled line": ScaledInputs(RBF(0.7) + ConstantKernel(0.5) * DotProduct(0.4), [1.2, 0.8]),
+    "slopes": ConstantKernel(1.5) * RBF([0.5, 1.5])
+    + ConstantKernel(0.3)
+    + ConstantKernel(0.2) * ScaledInputs(DotProduct(0.0, "fixed"), [0.4, 0.9], "fixed", center=[0.1, -0.2]),
     "no rule for stacks": ConstantKernel(2.0) * Matern(0.9, nu=1.5),
     "white": RBF(0.7) + WhiteKernel(0.1),
     "too short for products": RBF(1e-5),
