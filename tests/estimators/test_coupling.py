@@ -327,3 +327,29 @@ def test_ordinal_tasks_borrow_and_are_saved(coupling, tmp_path):
     assert again.task_correlation_.shape == (6, 6)
     model.partial_fit(X[:3], ranks[:3], tasks=[9] * 3)
     assert np.isfinite(model.log_evidence_)
+
+
+@pytest.mark.parametrize("coupling", ["kernel", "function"])
+def test_inputs_may_lie_far_from_zero(coupling):
+    """The linear part of the default kernel turns around the centre of the data, wherever that is."""
+    X, y, tasks = rows()
+    near, far = (
+        SparseGPRegressor(coupling=coupling, random_state=0)
+        .fit(X + shift, y, tasks=tasks)
+        .predict(GRID + shift, tasks=np.zeros(9, dtype=int))
+        for shift in (0.0, 1e4)
+    )
+    assert np.std(near) > 0.5
+    assert_allclose(far, near, rtol=1e-3, atol=1e-3)
+
+
+def test_a_linear_truth_is_extrapolated():
+    """Few labels of many tasks on one plane: far from all of them the default kernel follows the plane."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(40, 6)), np.repeat(np.arange(20), 2)
+    slopes = rng.normal(size=6)
+    model = SparseGPRegressor(random_state=0).fit(X, X @ slopes + 0.1 * rng.normal(size=40), tasks=tasks)
+    assert str(model.coupling_) == "function"
+    new = 4.0 * rng.normal(size=(200, 6))
+    error = np.sqrt(np.mean((model.predict(new, tasks=rng.integers(20, size=200)) - new @ slopes) ** 2))
+    assert error < 0.2 * np.std(new @ slopes)

@@ -15,6 +15,7 @@ from gleangp.estimators._defaults import (
     default_n_active,
     default_priors,
     noise_prior,
+    task_priors,
 )
 from gleangp.estimators._targets import natural_units, target_moments
 from gleangp.estimators._targets import standard_units as units_of_moments
@@ -173,6 +174,9 @@ def test_evidence_over_tasks(sizes):
         assert np.isfinite(total)
 
 
+LENGTH = "k1__k1__k2__kernel__length_scale"
+
+
 def standard_units(y, blocks):
     return units_of_moments(target_moments([y[rows] for rows in blocks]))
 
@@ -257,6 +261,20 @@ def test_default_kernel():
         median = default_priors(kernel)[h.name].median
         assert_allclose(default_priors(kernel)[h.name].log_prob(median)[1], 0.0, atol=1e-12)
     assert set(noise_prior()) == {"noise__variance"}
+
+
+def test_default_kernel_of_several_tasks():
+    """A linear part around the centre of the data; the more features, the closer one length scale is held."""
+    X = np.random.default_rng(0).normal(size=(60, 25)) * 3.0 + 100.0
+    kernel = default_kernel(X, offset=True, linear=True)
+    assert kernel.n_dims == 4  # variance, one length scale, offset, slopes
+    centred = default_kernel(X - X.mean(axis=0), offset=True, linear=True)
+    assert_allclose(kernel(X), centred(X - X.mean(axis=0)), rtol=1e-8)
+    slopes = kernel(X) - default_kernel(X, offset=True)(X)
+    assert np.linalg.matrix_rank(slopes) == 25
+    assert_allclose(np.trace(slopes) / 60, kernel.k2.k1.constant_value)  # of rows as they come
+    spreads = [task_priors(kernel, p)[LENGTH].spread for p in (1, 4, 25, 100)]
+    assert_allclose(spreads, [1.0, 0.5, 0.25, 0.25])
 
 
 def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():
