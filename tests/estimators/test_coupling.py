@@ -353,3 +353,14 @@ def test_a_linear_truth_is_extrapolated():
     new = 4.0 * rng.normal(size=(200, 6))
     error = np.sqrt(np.mean((model.predict(new, tasks=rng.integers(20, size=200)) - new @ slopes) ** 2))
     assert error < 0.2 * np.std(new @ slopes)
+
+
+def test_the_name_of_a_coupling_is_short_for_its_object():
+    """`coupling="function"` is `FunctionCoupling()`, default kernel of own functions included."""
+    X, y, tasks = rows()
+    named, made = (
+        SparseGPRegressor(coupling=c, random_state=0).fit(X, y, tasks=tasks)
+        for c in ("function", FunctionCoupling())
+    )
+    assert made.kernel_ == named.kernel_
+    assert_allclose(made.predict(GRID, tasks=[1] * 9), named.predict(GRID, tasks=[1] * 9), rtol=1e-12)

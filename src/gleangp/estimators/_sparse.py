@@ -122,14 +122,24 @@ class SparseGPMixin(ProgressMixin):
             return {"couplings": (), "uncoupled": reason}
         if reason:
             raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'.")
-        function = FunctionCoupling()
-        if self.kernel is None:
-            own = default_own_kernel(rows.inputs)
-            function = FunctionCoupling(own, default_own_priors(own, rows.inputs.shape[1]))
+        function = self._with_default_own_kernel(FunctionCoupling(), rows)
         if self.coupling == "auto":
             return {"couplings": (KernelCoupling(), function, CoregionCoupling())}
         named = {"function": function, "coregion": CoregionCoupling()}
-        return {"couplings": (named[self.coupling] if isinstance(self.coupling, str) else self.coupling,)}
+        if isinstance(self.coupling, str):
+            return {"couplings": (named[self.coupling],)}
+        return {"couplings": (self._with_default_own_kernel(self.coupling, rows),)}
+
+    def _with_default_own_kernel(self, coupling: Any, rows: TrainingRows) -> Any:
+        """The coupling, with the default kernel of own functions where neither kernel was given."""
+        given = self.kernel is not None or getattr(coupling, "own_kernel", None) is not None
+        if given or not isinstance(coupling, FunctionCoupling):
+            return coupling
+        own = default_own_kernel(rows.inputs)
+        priors = coupling.own_priors
+        if priors is None:
+            priors = default_own_priors(own, rows.inputs.shape[1])
+        return FunctionCoupling(own, priors, coupling.outlier_cost)
 
     def _why_apart(self, sizes: list[int], apart: dict[str, bool]) -> str:
         """Why these tasks cannot be coupled; empty if they can."""
