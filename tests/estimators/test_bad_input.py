@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel, Kernel, WhiteKernel
 
@@ -165,7 +166,9 @@ def test_task_without_targets():
     model = SparseGPRegressor().fit(X, np.where(tasks == "v", np.nan, y), tasks)
     mean, std = model.predict(X, ["v"] * len(X), return_std=True)
     assert_allclose(mean, np.mean(y[tasks == "u"]), rtol=1e-9)
-    assert np.ptp(std) < 1e-12
+    fresh = clone(model).fit(X, np.where(tasks == "v", np.nan, y), tasks).add_task(None, None, "w")
+    assert_allclose(std, fresh.predict(X, ["w"] * len(X), return_std=True)[1], rtol=1e-9)
+    assert np.all(std > model.predict(X, ["u"] * len(X), return_std=True)[1])
     model.partial_fit(X[tasks == "v"], y[tasks == "v"], tasks[tasks == "v"])
     assert model.score(X[tasks == "v"], y[tasks == "v"], tasks[tasks == "v"]) > 0.9
 

@@ -150,8 +150,9 @@ class Filter:
         """The sites of the first `count` absorbed points (all of them by default)."""
         history = self.history[:count]
         mean, var, g, nu = np.array([h[1:5] for h in history], dtype=np.float64).reshape(-1, 4).T
-        # LPJ05 eqs. 17 and 18
-        return Sites(mean + g / nu, nu / (1.0 - nu * var), sum(h.silent for h in history))
+        # LPJ05 eqs. 17 and 18; a prior variance of 1e16 times the noise leaves nothing of 1 - nu var.
+        left = np.maximum(1.0 - nu * var, 2.0**-53)
+        return Sites(mean + g / nu, nu / left, sum(h.silent for h in history))
 
 
 def include_moments(

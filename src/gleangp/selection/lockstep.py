@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.filtering import Inclusion, include_moments
+from gleangp.inference.filtering import Filter, Inclusion, include_moments
 from gleangp.kernels import kernel_columns
 from gleangp.selection.greedy import GreedyRun
 
@@ -104,27 +104,32 @@ class _Company:
         moments = zip(*(a.tolist() for a in (row, mean, var, g, nu, silent)), strict=True)
         for book, key, inclusion in zip(self.books, keys.tolist(), moments, strict=True):
             book.append((key, Inclusion(*inclusion)))
-        if not np.all(self.var >= self.least[:, None]):
-            self.dismiss(np.ones(len(self.runs), dtype=bool))  # raises
+        for t in np.flatnonzero(~np.all(self.var >= self.least[:, None], axis=1)):
+            self._give_back(t).check()  # raises
 
     def dismiss(self, done: np.ndarray) -> None:
         """Write the states of some runs back to them, and go on without these."""
         keys, rows = self._heads()
         for t in np.flatnonzero(done):
-            run, f, m = self.runs[t], self.runs[t].filters[0], len(self.runs[t])
+            run, m = self.runs[t], len(self.runs[t])
             run.picks += [inclusion.row for _, inclusion in self.books[t]]
             run.keys += [key for key, _ in self.books[t]]
             run.is_active = self.taken[t, :m].copy()
             run._head = (float(keys[t]), int(rows[t]))
-            f.history += [inclusion for _, inclusion in self.books[t]]
-            f.size += len(self.books[t])
-            f.rows = self.rows[t, self.size - f.size : self.size, :m].copy()
-            f.mean, f.var = self.mean[t, :m].copy(), self.var[t, :m].copy()
-            f.check()
+            self._give_back(t)
         left = np.flatnonzero(~done)
         self.runs, self.books = [self.runs[t] for t in left], [self.books[t] for t in left]
         for name in ("K", "y", "mean", "var", "taken", "least", "rows"):
             setattr(self, name, getattr(self, name)[left])
+
+    def _give_back(self, t: int) -> Filter:
+        """The filter of a run in the state that it has reached here."""
+        f, m = self.runs[t].filters[0], len(self.runs[t])
+        f.history += [inclusion for _, inclusion in self.books[t]]
+        f.size += len(self.books[t])
+        f.rows = self.rows[t, self.size - f.size : self.size, :m].copy()
+        f.mean, f.var = self.mean[t, :m].copy(), self.var[t, :m].copy()
+        return f
 
     def _heads(self) -> tuple[FloatArray, IntArray]:
         """Key and row of the next pick of every run; ties go to the lowest row."""
