@@ -122,6 +122,8 @@ def draw(results: Results) -> dict[str, Any]:
     for i, name in enumerate(("MT-IVM", "sub-sampled ADF", "IVM, one task", "default")):
         seconds = series(results, name, TIME, settings)[0]
         mean = series(results, name, ERROR, settings)[0]
+        if np.isnan(mean).all():
+            continue
         ax.plot(seconds, mean, marker=MARKERS[i], color=color_of(i), label=name)
         for x, y, s in zip(seconds, mean, settings, strict=True):
             if np.isfinite(y):
