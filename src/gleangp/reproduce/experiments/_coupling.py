@@ -122,7 +122,10 @@ class MixedModel:
 
     def fit(self, X: np.ndarray, y: np.ndarray, tasks: np.ndarray) -> MixedModel:
         """Fit by restricted maximum likelihood."""
-        from statsmodels.regression.mixed_linear_model import MixedLM  # type: ignore[import-untyped]
+        try:
+            from statsmodels.regression.mixed_linear_model import MixedLM
+        except ImportError:
+            raise ImportError("the mixed model needs statsmodels: pip install statsmodels") from None
 
         # Indicators of categories are linearly dependent: fixed effects are those of the leading directions.
         self.center = X.mean(axis=0)
