@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
-from sklearn.metrics import roc_auc_score
 
-from gleangp.reproduce.experiment import Context, Experiment, Method, Outcome
-from gleangp.reproduce.experiments._estimators import Split, estimator_method
+from gleangp.reproduce.experiment import Experiment, Method
+from gleangp.reproduce.experiments._estimators import Measure, Split, estimator_method, task_auc
 from gleangp.reproduce.figures import draw_curves, new_figure
 from gleangp.reproduce.runner import Results
 
@@ -28,27 +28,23 @@ def explained_variance(split: Split, prediction: np.ndarray, probability: Any = 
 
 def mean_auc(split: Split, prediction: np.ndarray, probability: Any) -> dict[str, float]:
     """Area under the curve of every task, averaged; tasks whose test rows are of one class do not count."""
-    tasks, values = np.asarray(split.tasks_test), []
-    for task in np.unique(tasks):
-        at = tasks == task
-        if len(np.unique(split.y_test[at])) == 2:
-            values.append(roc_auc_score(split.y_test[at], probability[at, 1]))
-    return {"AUC": float(np.mean(values))}
+    return {"AUC": task_auc(split, probability[:, 1])}
 
 
-def coupled(name: str, make: Callable[[], Any], measure: Any, role: str = "other") -> Method:
-    """An estimator of ours, with the coupling that it took."""
+def couplings(estimator: type, measure: Measure, **named: Any) -> tuple[Method, ...]:
+    """Our default, then the estimator with each of the couplings, by name."""
 
-    def run(split: Split, context: Context) -> Outcome:
-        model = make().fit(split.X, split.y, tasks=split.tasks)
-        probability = None
-        if hasattr(model, "predict_proba"):
-            probability = model.predict_proba(split.X_test, tasks=split.tasks_test)
-        prediction = model.predict(split.X_test, tasks=split.tasks_test)
-        shown = {"coupling": str(model.coupling_)} if hasattr(model, "coupling_") else {}
-        return Outcome(measure(split, prediction, probability), shown)
+    def method(name: str, coupling: Any, role: str = "other") -> Method:
+        return estimator_method(
+            name, lambda: estimator(coupling=coupling, random_state=0), measure, role=role
+        )
 
-    return Method(name, run, role, " ".join(repr(make()).split()))
+    return method("default", "auto", "default"), *(method(name, c) for name, c in named.items())
+
+
+def boosting(name: str, model: Any, measure: Measure) -> Method:
+    """Gradient boosting of all rows, with the number of the task as an input."""
+    return estimator_method(name, lambda: WithTask(clone(model), indicators=False), measure)
 
 
 class WithTask:
@@ -122,10 +118,7 @@ class MixedModel:
 
     def fit(self, X: np.ndarray, y: np.ndarray, tasks: np.ndarray) -> MixedModel:
         """Fit by restricted maximum likelihood."""
-        try:
-            from statsmodels.regression.mixed_linear_model import MixedLM
-        except ImportError:
-            raise ImportError("the mixed model needs statsmodels: pip install statsmodels") from None
+        from statsmodels.regression.mixed_linear_model import MixedLM
 
         # Indicators of categories are linearly dependent: fixed effects are those of the leading directions.
         self.center = X.mean(axis=0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from gleangp.reproduce.experiment import Context, Method, Outcome
 
@@ -29,7 +30,7 @@ Measure = Callable[[Split, np.ndarray, np.ndarray | None], dict[str, float]]
 def estimator_method(
     name: str, make: Callable[[], Any], measure: Measure, *, role: str = "other", pooled: bool = False
 ) -> Method:
-    """A method that fits what `make` gives; `pooled` keeps the tasks from it."""
+    """A method that fits what `make` gives; `pooled` keeps the tasks from it. The coupling taken is kept."""
 
     def run(split: Split, context: Context) -> Outcome:
         with_tasks = split.tasks is not None and not pooled
@@ -40,9 +41,22 @@ def estimator_method(
         probability = None
         if hasattr(model, "predict_proba"):
             probability = model.predict_proba(split.X_test, **predicting)
-        return Outcome(measure(split, prediction, probability))
+        shown = {"coupling": str(model.coupling_)} if hasattr(model, "coupling_") else {}
+        return Outcome(measure(split, prediction, probability), shown)
 
     return Method(name, run, role, " ".join(repr(make()).split()))
+
+
+def task_auc(split: Split, score: np.ndarray) -> float:
+    """Area under the curve, averaged over the tasks whose test rows have both classes."""
+    positive = split.y_test == np.max(split.y_test)
+    tasks = np.zeros(len(score)) if split.tasks_test is None else split.tasks_test
+    both = [
+        roc_auc_score(positive[tasks == t], score[tasks == t])
+        for t in np.unique(tasks)
+        if 0 < positive[tasks == t].sum() < np.sum(tasks == t)
+    ]
+    return float(np.mean(both))
 
 
 class PerTask:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from gleangp import (
@@ -24,7 +23,13 @@ from gleangp import (
     TaskRelevance,
 )
 from gleangp.reproduce.experiment import Method
-from gleangp.reproduce.experiments._estimators import Measure, PerTask, Split, estimator_method
+from gleangp.reproduce.experiments._estimators import (
+    Measure,
+    PerTask,
+    Split,
+    estimator_method,
+    task_auc,
+)
 
 DEFAULT = "default"
 NOTES = (
@@ -115,22 +120,10 @@ def error_rate(split: Split, prediction: np.ndarray, probability: np.ndarray | N
     """Percent of wrong labels; with two classes also the area under the curve."""
     values = {"error %": 100.0 * float(np.mean(prediction != split.y_test))}
     if probability is not None and probability.shape[1] == 2:
-        values["AUC"] = _task_auc(split, probability[:, 1])
+        values["AUC"] = task_auc(split, probability[:, 1])
     return values
 
 
 def relative_error(split: Split, prediction: np.ndarray, _: np.ndarray | None) -> dict[str, float]:
     """Mean absolute relative error in percent (Zhu & Sun 2013, eq. 15)."""
     return {"MARE %": 100.0 * float(np.mean(np.abs(prediction / split.y_test - 1.0)))}
-
-
-def _task_auc(split: Split, score: np.ndarray) -> float:
-    """Area under the curve, averaged over the tasks whose test rows have both classes."""
-    positive = split.y_test == np.max(split.y_test)
-    tasks = np.zeros(len(score)) if split.tasks_test is None else split.tasks_test
-    both = [
-        roc_auc_score(positive[tasks == t], score[tasks == t])
-        for t in np.unique(tasks)
-        if 0 < positive[tasks == t].sum() < np.sum(tasks == t)
-    ]
-    return float(np.mean(both))

@@ -8,7 +8,13 @@ from sklearn.preprocessing import StandardScaler
 from gleangp import SparseGPClassifier
 from gleangp.datasets import load_landmine
 from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
-from gleangp.reproduce.experiments._coupling import Alone, WithTask, coupled, draw_by_labels, mean_auc
+from gleangp.reproduce.experiments._coupling import (
+    Alone,
+    boosting,
+    couplings,
+    draw_by_labels,
+    mean_auc,
+)
 from gleangp.reproduce.experiments._estimators import Split, estimator_method
 
 LABELS = ("20", "40", "80", "160")
@@ -25,14 +31,7 @@ def problem(context: Context) -> Split:
     return Split(X[train], y[train], X[~train], y[~train], tasks[train], tasks[~train])
 
 
-def _coupled(name, coupling, role="other"):
-    return coupled(name, lambda: SparseGPClassifier(coupling=coupling, random_state=0), mean_auc, role)
-
-
-def _boosting() -> WithTask:
-    return WithTask(HistGradientBoostingClassifier(random_state=0, learning_rate=0.05), indicators=False)
-
-
+_BOOSTING = HistGradientBoostingClassifier(random_state=0, learning_rate=0.05)
 EXPERIMENT = Experiment(
     name="coupling-landmine",
     source="not in a paper",
@@ -41,9 +40,7 @@ EXPERIMENT = Experiment(
     settings=LABELS,
     setting_name="labels",
     methods=(
-        _coupled("default", "auto", "default"),
-        _coupled("kernel", "kernel"),
-        _coupled("function", "function"),
+        *couplings(SparseGPClassifier, mean_auc, kernel="kernel", function="function"),
         estimator_method(
             "GP, rows pooled", lambda: SparseGPClassifier(random_state=0), mean_auc, pooled=True
         ),
@@ -51,7 +48,7 @@ EXPERIMENT = Experiment(
             "logistic, rows pooled", lambda: LogisticRegression(max_iter=500), mean_auc, pooled=True
         ),
         estimator_method("GP per task", lambda: Alone(lambda: SparseGPClassifier(random_state=0)), mean_auc),
-        estimator_method("boosting + task", _boosting, mean_auc),
+        boosting("boosting + task", _BOOSTING, mean_auc),
     ),
     columns=(Column("AUC", 1, 3),),
     n_runs=10,

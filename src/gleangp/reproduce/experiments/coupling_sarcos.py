@@ -10,7 +10,8 @@ from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
 from gleangp.reproduce.experiments._coupling import (
     Alone,
     WithTask,
-    coupled,
+    boosting,
+    couplings,
     draw_by_labels,
     explained_variance,
     make_ridge,
@@ -31,17 +32,7 @@ def problem(context: Context) -> Split:
     return Split(X[old], Y[old, tasks], X[new], Y[new, tasks_test], tasks, tasks_test)
 
 
-def _coupled(name, coupling, role="other"):
-    return coupled(
-        name, lambda: SparseGPRegressor(coupling=coupling, random_state=0), explained_variance, role
-    )
-
-
-def _boosting() -> WithTask:
-    model = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
-    return WithTask(model, indicators=False)
-
-
+_BOOSTING = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
 EXPERIMENT = Experiment(
     name="coupling-sarcos",
     source="not in a paper",
@@ -50,13 +41,18 @@ EXPERIMENT = Experiment(
     settings=LABELS,
     setting_name="labels",
     methods=(
-        _coupled("default", "auto", "default"),
-        _coupled("kernel", "kernel"),
-        _coupled("function", "function"),
-        _coupled("coregion, rank 1", "coregion"),
-        _coupled("coregion, rank 2", CoregionCoupling(rank=2)),
+        *couplings(
+            SparseGPRegressor,
+            explained_variance,
+            **{
+                "kernel": "kernel",
+                "function": "function",
+                "coregion, rank 1": "coregion",
+                "coregion, rank 2": CoregionCoupling(rank=2),
+            },
+        ),
         estimator_method("ridge per task", lambda: Alone(make_ridge), explained_variance),
-        estimator_method("boosting + task", _boosting, explained_variance),
+        boosting("boosting + task", _BOOSTING, explained_variance),
         estimator_method(
             "GP, rows pooled + indicators",
             lambda: WithTask(SparseGPRegressor(random_state=0), indicators=True),

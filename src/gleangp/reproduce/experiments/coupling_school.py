@@ -10,7 +10,8 @@ from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
 from gleangp.reproduce.experiments._coupling import (
     Alone,
     WithTask,
-    coupled,
+    boosting,
+    couplings,
     draw_by_labels,
     explained_variance,
     make_ridge,
@@ -39,11 +40,7 @@ def _common() -> HierarchicalGPRegressor:
     return HierarchicalGPRegressor(mean="common", random_state=0)
 
 
-def _boosting() -> WithTask:
-    model = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
-    return WithTask(model, indicators=False)
-
-
+_BOOSTING = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
 EXPERIMENT = Experiment(
     name="coupling-school",
     source="not in a paper",
@@ -52,18 +49,14 @@ EXPERIMENT = Experiment(
     settings=SHARES,
     setting_name="labelled",
     methods=(
-        coupled("default", lambda: SparseGPRegressor(random_state=0), explained_variance, "default"),
-        coupled("kernel", lambda: SparseGPRegressor(coupling="kernel", random_state=0), explained_variance),
-        coupled(
-            "function", lambda: SparseGPRegressor(coupling="function", random_state=0), explained_variance
-        ),
-        coupled("hierarchical, mean='common'", _common, explained_variance),
+        *couplings(SparseGPRegressor, explained_variance, kernel="kernel", function="function"),
+        estimator_method("hierarchical, mean='common'", _common, explained_variance),
         estimator_method("ridge", make_ridge, explained_variance, pooled=True),
         estimator_method(
             "ridge + school offsets", lambda: WithTask(make_ridge(), indicators=True), explained_variance
         ),
         *mixed_model(explained_variance),
-        estimator_method("boosting + school", _boosting, explained_variance),
+        boosting("boosting + school", _BOOSTING, explained_variance),
         estimator_method(
             "GP, rows pooled", lambda: SparseGPRegressor(random_state=0), explained_variance, pooled=True
         ),

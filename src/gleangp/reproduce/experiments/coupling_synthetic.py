@@ -4,7 +4,7 @@ import numpy as np
 
 from gleangp import SparseGPRegressor
 from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
-from gleangp.reproduce.experiments._coupling import coupled
+from gleangp.reproduce.experiments._coupling import couplings
 from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.figures import draw_table
 
@@ -43,10 +43,6 @@ def _rmse(split: Split, prediction: np.ndarray, probability=None) -> dict[str, f
     return {"RMSE": float(np.sqrt(np.mean((prediction - split.y_test) ** 2)))}
 
 
-def _coupled(name, coupling, role="other"):
-    return coupled(name, lambda: SparseGPRegressor(coupling=coupling, random_state=0), _rmse, role)
-
-
 EXPERIMENT = Experiment(
     name="coupling-synthetic",
     source="not in a paper",
@@ -54,11 +50,10 @@ EXPERIMENT = Experiment(
     problem=problem,
     settings=(INDEPENDENT, RELATED, OUTLIERS),
     setting_name="tasks",
-    methods=(
-        _coupled("default", "auto", "default"),
-        _coupled("kernel", "kernel"),
-        _coupled("function", "function"),
-        _coupled("coregion, rank 1", "coregion"),
+    methods=couplings(
+        SparseGPRegressor,
+        _rmse,
+        **{"kernel": "kernel", "function": "function", "coregion, rank 1": "coregion"},
     ),
     columns=(Column("RMSE", -1, 3),),
     n_runs=10,
