@@ -15,6 +15,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.memory import reusing
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 Report = Callable[[int, float], bool | None]
@@ -59,7 +60,8 @@ def minimize(
     Parameters
     ----------
     objective : callable
-        theta -> (value, gradient).
+        theta -> (value, gradient). Neither is, and nothing kept for the next call is, an array from
+        `memory.room`.
     start : ndarray of shape (q,)
         The first start, clipped into the bounds.
     bounds : ndarray of shape (q, 2)
@@ -121,6 +123,7 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
     units = np.ones(len(start)) if units is None else units
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
+    objective = reusing(objective)
 
     def guarded(theta):
         nonlocal best, ceiling, reason

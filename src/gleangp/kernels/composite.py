@@ -25,6 +25,7 @@ from gleangp.kernels.gradients import (
     rule_for,
 )
 from gleangp.kernels.scaled_inputs import ScaledInputs
+from gleangp.memory import room
 
 
 @rule_for(linearize, ConstantKernel)
@@ -266,7 +267,8 @@ def _amplified(constant, inner, constant_first):
         toward_theta, toward_inputs = inner.symmetric_vjps(dL_dK)
         return with_own(dL_dK, c * toward_theta), c * toward_inputs
 
-    return Linearization(c * inner.value, theta_vjp, input_vjp, spare=True, both_vjps=both_vjps)
+    value = np.multiply(inner.value, c, out=room(inner.value.shape))
+    return Linearization(value, theta_vjp, input_vjp, spare=True, both_vjps=both_vjps)
 
 
 def _power(inner, exponent):

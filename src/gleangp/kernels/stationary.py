@@ -22,6 +22,7 @@ from gleangp.kernels.gradients import (
     linearize_diag,
     rule_for,
 )
+from gleangp.memory import room
 
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
 # in an exponent. Beyond (far-apart clusters, tiny length scales) differences are taken one by one.
@@ -30,6 +31,7 @@ _LARGEST_SQUARE = 2.0**20
 # (call overhead), few features, or few rows on one side.
 _FEW_PRODUCTS, _FEW_FEATURES, _FEW_ROWS = 2**17, 4, 8
 _BLOCK = 2**15  # entries worked on at a time: 256 kB, which stay in the cache
+_STRIP = 48  # rows and columns of a symmetric matrix that are written at a time
 
 
 @rule_for(linearize, RBF)
@@ -188,19 +190,27 @@ def _half_square_distances(U, V, finish=None):
     few = n * m * p <= _FEW_PRODUCTS or p <= _FEW_FEATURES or min(n, m) <= _FEW_ROWS
     exponent = None if few else _products_of_rows(U, V, finish)
     if exponent is None and V is U and n > 1:
-        half = pdist(U, "sqeuclidean")  # half as many numbers to finish
-        half *= -0.5
-        zero = np.zeros(1)
-        if finish is not None:
-            finish(half, out=half)
-            finish(zero, out=zero)
-        exponent = squareform(half, checks=False)
-        exponent.reshape(-1)[:: n + 1] = zero
+        exponent = _differences_of_rows(U, finish)
     elif exponent is None:
-        exponent = cdist(U, V, "sqeuclidean")
+        exponent = cdist(U, V, "sqeuclidean", out=room((n, m)))
         exponent *= -0.5
         if finish is not None:
             finish(exponent, out=exponent)
+    return exponent
+
+
+def _differences_of_rows(U, finish):
+    """The same from differences, for one set of rows: half of the numbers are worked on, then copied."""
+    n = len(U)
+    exponent = room((n, n))
+    for start in range(0, n, _STRIP):
+        rows, right = slice(start, start + _STRIP), slice(start, None)
+        block = cdist(U[rows], U[right], "sqeuclidean")
+        block *= -0.5
+        if finish is not None:
+            finish(block, out=block)
+        exponent[rows, right] = block
+        exponent[right, rows] = block.T
     return exponent
 
 
@@ -212,7 +222,7 @@ def _products_of_rows(U, V, finish):
     v = u if square else 0.5 * np.einsum("ik,ik->i", V, V)
     if max(u.max(), v.max()) > 0.5 * _LARGEST_SQUARE:
         return None
-    exponent = U @ V.T
+    exponent = np.matmul(U, V.T, out=room((len(U), len(V))))
     for rows in _row_blocks(exponent):
         block = exponent[rows]
         block -= u[rows, None] + v  # their sum first, so that the matrix is symmetric
