@@ -103,6 +103,8 @@ def solve_lower(chol: FloatArray, rhs: FloatArray, *, transposed: bool = False) 
         # Solved from the right on the transpose, which is what BLAS sees of rows stored one by one: no
         # copy into columns, and the answer is stored by rows again.
         return blas.dtrsm(1.0, chol, rhs.T, side=1, lower=1, trans_a=0 if transposed else 1).T
+    if rhs.ndim == 2 and rhs.flags.f_contiguous:
+        return blas.dtrsm(1.0, chol, rhs, lower=1, trans_a=1 if transposed else 0)
     return solve_triangular(chol, rhs, lower=True, trans=1 if transposed else 0, check_finite=False)
 
 

@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 from gleangp.inference import coupled, coupled_posterior
 from gleangp.inference.block import Block
+from gleangp.inference.conditioning import condition, posterior_var
 from gleangp.inference.coupled import CoupledPrior, Term, evidence_gradient, settle, stack_rows
 from gleangp.inference.coupled_posterior import (
     add_block,
@@ -15,6 +16,7 @@ from gleangp.inference.coupled_posterior import (
     predict_coupled,
     predict_coupled_cov,
 )
+from gleangp.inference.row_ep import RowSites
 from gleangp.noise import Gaussian, Probit
 
 SIZES = (3, 6, 5, 0, 11)
@@ -196,3 +198,22 @@ def test_stacks_that_are_made_again_change_nothing(noise, monkeypatch):
     monkeypatch.setattr(coupled_posterior, "_KEPT_FEATURES", 0)
     for got, expected in zip(everything(), kept, strict=True):
         assert_allclose(got, expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["function", "coregion"])
+def test_variance_of_rows_whatever_their_sites_say(name):
+    """Means and variances given sites are those of the dense posterior, from silent rows to sure ones."""
+    rng = np.random.default_rng(3)
+    blocks, terms = problem(rng), make(name, len(SIZES), rng)
+    X, _, codes = all_rows(blocks)
+    filled = [t for t, n in enumerate(SIZES) if n]
+    prior = CoupledPrior(terms, stack_rows([blocks[t] for t in filled], np.array(filled)), X)
+    precision = np.resize([0.0, 1e-13, 1e-8, 1e-6, 1e-3, 1.0, 1e4], len(X))
+    shift = precision * rng.normal(size=len(X))
+    q = condition(prior, RowSites(precision, shift))
+    K = dense_cov(terms, X, codes)
+    cov = np.linalg.solve(np.eye(len(X)) + K * precision, K)
+    assert_allclose(q.mean, cov @ shift, rtol=1e-5, atol=1e-5)
+    assert_allclose(posterior_var(prior, q), np.diagonal(cov), rtol=2e-5)
+    silent = condition(prior, RowSites(np.zeros(len(X)), np.zeros(len(X))))
+    assert_allclose(posterior_var(prior, silent), np.diagonal(K), rtol=2e-5)

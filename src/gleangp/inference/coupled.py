@@ -30,21 +30,27 @@ of h. Tasks of nearly equal size stand in one array; a padded row has a site of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
+from gleangp.inference.conditioning import (
+    Conditioned,
+    Knowledge,
+    condition,
+    inverse_of,
+    posterior_var,
+    seen_through,
+)
 from gleangp.inference.projected import NUGGET
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.kernels import linearize
 from gleangp.kernels.stacked import linearize_tasks
-from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+from gleangp.linalg import cholesky, inverse_from_cholesky, solve_lower
 
 _STACK_ENTRIES = 2_000_000  # of one array of matrices
 _STACK_ROWS = 10_000  # of one stack: their features are some hundred numbers each
@@ -118,10 +124,10 @@ class Basis:
         self.chol, self.jitter = cholesky(C)
 
     def theta_grad(self, inside: FloatArray, parts: list[tuple[Any, FloatArray]]) -> FloatArray:
-        """dE/dtheta from `inside` = dE/dPhi Phi^T (d, d) and (K_dn, dE/dPhi) of each stack."""
+        """dE/dtheta from `inside` = dE/dPhi Phi^T (d, d) and (K_nd, dE/dPhi^T) of each stack."""
         gradient: Any = 0.0
-        for K_dn, d_phi in parts:
-            gradient = gradient + K_dn.theta_vjp(solve_lower(self.chol, d_phi, transposed=True))
+        for K_nd, d_phi in parts:
+            gradient = gradient + K_nd.theta_vjp(solve_lower(self.chol, d_phi.T, transposed=True).T)
         inside = 0.5 * (inside + inside.T)
         half = solve_lower(self.chol, np.ascontiguousarray(inside), transposed=True)
         d_Kdd = -0.5 * solve_lower(self.chol, np.ascontiguousarray(half.T), transposed=True)
@@ -145,7 +151,7 @@ class CoupledPrior:
         self._kept = [self._stack(*stack) for stack in rows.stacks] if self.keeps else []
 
     @property
-    def stacks(self) -> Iterable[_Stack]:
+    def stacks(self) -> Iterable[Stack]:
         """The stacks in their order."""
         return self._kept if self.keeps else (self._stack(*stack) for stack in self.rows.stacks)
 
@@ -160,14 +166,15 @@ class CoupledPrior:
             if basis is None:
                 cross.append(None)
                 continue
-            K_dn = linearize(term.kernel, basis.Z, X.reshape(T * n, p))
-            d = len(basis.Z)
-            Phi = solve_lower(basis.chol, K_dn.value).reshape(d, T, n).transpose(1, 0, 2)
-            cross.append((K_dn, Phi) if self._gradients else None)
-            F.append((term.loadings[tasks][:, :, None, None] * Phi[:, None]).reshape(T, -1, n))
-        F = np.concatenate(F, axis=1) if F else np.zeros((T, 0, n))
-        H -= F.transpose(0, 2, 1) @ F
-        return _Stack(tasks, row_numbers, H, F, kernels, cross)
+            K_nd = linearize(term.kernel, X.reshape(T * n, p), basis.Z)
+            Phi = solve_lower(basis.chol, K_nd.value.T).T.reshape(T, n, len(basis.Z))
+            cross.append((K_nd, Phi) if self._gradients else None)
+            F.append((term.loadings[tasks][:, None, :, None] * Phi[:, :, None]).reshape(T, n, -1))
+        F = np.concatenate([np.zeros((T, n, 0)), *F], axis=2) if len(F) != 1 else F[0]
+        if F.shape[2]:
+            for of_task, covariance in zip(F, H, strict=True):
+                covariance -= of_task @ of_task.T
+        return Stack(tasks, row_numbers, H, F, kernels, cross)
 
     @property
     def jitter(self) -> float:
@@ -176,95 +183,15 @@ class CoupledPrior:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stack:
+class Stack:
+    """Covariance of tasks of nearly equal size."""
+
     tasks: IntArray  # (T,)
-    rows: IntArray  # (T, n)
+    rows: IntArray  # (T, n) flat numbers
     H: FloatArray  # (T, n, n)
-    F: FloatArray  # (T, D, n)
+    F: FloatArray  # (T, n, D) the features F^T, row by row
     kernels: list  # per term, the linearization of K(X_t)
-    cross: list  # per term, (K_dn, Phi) or None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Knowledge:
-    """Of the shared functions: v ~ N(m, P^-1)."""
-
-    m: FloatArray  # (D,)
-    inner: FloatArray  # (D, D) lower factor of P
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Conditioned:
-    """Posterior given Gaussian sites."""
-
-    m: FloatArray  # (D,)
-    inner: FloatArray  # (D, D) lower factor of P
-    cost: float  # log |I + K S| + misfit of the site means, in units of half a nat
-    site_square: float  # sum of precision * site mean^2
-    alpha: FloatArray  # (n,)
-    mean: FloatArray  # (n,)
-    inverses: list[FloatArray]  # D_t^-1 of every stack (T, n, n)
-    A: list[FloatArray]  # F_t D_t^-1 of every stack (T, D, n), if the prior keeps its stacks
-
-    @property
-    def log_z(self) -> float:
-        """log of the integral of the prior and the sites, as they are."""
-        return 0.5 * (self.site_square - self.cost)
-
-    def over(self, prior: CoupledPrior) -> Iterator[tuple[_Stack, FloatArray, FloatArray]]:
-        """Every stack with its D_t^-1 and F_t D_t^-1."""
-        for k, (stack, inverse) in enumerate(zip(prior.stacks, self.inverses, strict=True)):
-            yield stack, inverse, self.A[k] if self.A else stack.F @ inverse
-
-
-def condition(prior: CoupledPrior, sites: RowSites, known: Knowledge | None = None) -> Conditioned:
-    """Absorb the sites of all rows, starting from what is known of v (None: v ~ N(0, I))."""
-    n, D = len(prior.rows), prior.n_shared
-    root = _with_padding(np.sqrt(sites.precision))
-    # Scaled site means; a row that says nothing has none.
-    z = np.divide(sites.shift, root[:-1], out=np.zeros(n), where=root[:-1] > 0.0)
-    z = _with_padding(z)
-    if known is None:
-        known = Knowledge(np.zeros(D), np.eye(D))
-    P_before = known.inner @ known.inner.T
-    P, rhs, log_det = P_before.copy(), P_before @ known.m, -log_determinant(known.inner)
-    factors, inverses, A_all = [], [], []
-    for stack in prior.stacks:
-        r = root[stack.rows]
-        scaled, log_b = _inverse_and_log_det(stack.H * (r[:, :, None] * r[:, None, :]))
-        inverse = scaled * (r[:, :, None] * r[:, None, :])
-        A = stack.F @ inverse
-        P += _flat(A) @ _flat(stack.F).T
-        rhs += np.einsum("tdn,tn->d", stack.F, r * _times(scaled, z[stack.rows]))
-        log_det += log_b
-        factors.append(scaled)
-        inverses.append(inverse)
-        if prior.keeps:
-            A_all.append(A)
-    inner = cholesky(P)[0] if D else P
-    m = solve_cholesky(inner, rhs)
-    alpha, mean = np.zeros(n + 1), np.zeros(n + 1)
-    # Smallest over v of |site mean - F^T v|^2 in D^-1 and of v in its prior: errors of m enter squared.
-    misfit = float((m - known.m) @ P_before @ (m - known.m))
-    for stack, scaled in zip(prior.stacks, factors, strict=True):
-        r, shared = root[stack.rows], m @ stack.F
-        residual = z[stack.rows] - r * shared
-        weighted = _times(scaled, residual)
-        misfit += float(np.sum(residual * weighted))
-        alpha[stack.rows] = r * weighted
-        mean[stack.rows] = shared + _times(stack.H, r * weighted)
-    log_det += log_determinant(inner)
-    return Conditioned(m, inner, log_det + misfit, z[:-1] @ z[:-1], alpha[:n], mean[:n], inverses, A_all)
-
-
-def posterior_var(prior: CoupledPrior, q: Conditioned) -> FloatArray:
-    """Variance (n,) of f at the training rows."""
-    var = np.zeros(len(prior.rows) + 1)
-    for stack, inverse, A in q.over(prior):
-        var[stack.rows] = np.einsum("tii->ti", stack.H) - np.einsum("tij,tij->ti", stack.H @ inverse, stack.H)
-        J = solve_lower(q.inner, np.ascontiguousarray(_flat(stack.F - A @ stack.H)))
-        var[stack.rows] += np.einsum("dn,dn->n", J, J).reshape(stack.rows.shape)
-    return np.maximum(var[:-1], 1e-300)
+    cross: list  # per term, (K_nd, Phi^T) or None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -358,16 +285,18 @@ def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
     own = [np.zeros_like(t.own) for t in terms]
     inside = [None if b is None else np.zeros((len(b.Z), len(b.Z))) for b in prior.bases]
     parts: list[list] = [[] for _ in terms]
-    alpha, d_variance = _with_padding(q.alpha), np.zeros(len(prior.rows) + 1)
+    alpha, d_variance = np.append(q.alpha, 0.0), np.zeros(len(prior.rows) + 1)
     P_inv = inverse_from_cholesky(q.inner) if len(q.inner) else q.inner
-    for stack, inverse, A in q.over(prior):
-        a = alpha[stack.rows]
-        shared = P_inv @ A
-        G = a[:, :, None] * a[:, None, :] - inverse
-        G += A.transpose(0, 2, 1) @ shared
+    for stack, r, half, V in q.over(prior):
+        a, A = alpha[stack.rows], seen_through(r, half, V)
+        shared = (A.reshape(r.size, len(P_inv)) @ P_inv).reshape(A.shape)
+        G = a[:, :, None] * a[:, None, :] - inverse_of(half, r)
+        G += shared @ A.transpose(0, 2, 1)
         G *= 0.5
         d_variance[stack.rows] = np.einsum("tii->ti", G)
-        dF = q.m[None, :, None] * a[:, None, :] - shared - 2.0 * (stack.F @ G)
+        dF = (-2.0 * G) @ stack.F
+        dF += a[:, :, None] * q.m
+        dF -= shared
         at = 0
         for k, term in enumerate(terms):
             T, n = stack.rows.shape
@@ -378,14 +307,18 @@ def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
             own[k][stack.tasks] += d_within
             if prior.bases[k] is None:
                 continue
-            K_dn, Phi = stack.cross[k]
-            W, R, d = term.loadings[stack.tasks], term.loadings.shape[1], Phi.shape[1]
-            dF_k = dF[:, at : at + R * d].reshape(T, R, d, n)
+            K_nd, Phi = stack.cross[k]
+            W, R, d = term.loadings[stack.tasks], term.loadings.shape[1], Phi.shape[2]
+            dF_k = dF[:, :, at : at + R * d].reshape(T, n, R, d)
             at += R * d
-            loadings[k][stack.tasks] += 2.0 * W * d_within[:, None] + np.einsum("trdn,tdn->tr", dF_k, Phi)
-            d_phi = _flat(np.einsum("tr,trdn->tdn", W, dF_k))
-            inside[k] += d_phi @ _flat(Phi).T
-            parts[k].append((K_dn, np.ascontiguousarray(d_phi)))
+            d_phi = np.zeros((T, n, d))
+            for g in range(R):
+                loadings[k][stack.tasks, g] += np.einsum("tnd,tnd->t", dF_k[:, :, g], Phi)
+                d_phi += W[:, g, None, None] * dF_k[:, :, g]
+            loadings[k][stack.tasks] += 2.0 * W * d_within[:, None]
+            d_phi = d_phi.reshape(T * n, d)
+            inside[k] += d_phi.T @ Phi.reshape(T * n, d)
+            parts[k].append((K_nd, d_phi))
     for k, basis in enumerate(prior.bases):
         if basis is not None:
             theta[k] = theta[k] + basis.theta_grad(inside[k], parts[k])
@@ -393,33 +326,3 @@ def evidence_gradient(prior: CoupledPrior, settled: Settled) -> CoupledGradient:
     if noise is None:
         noise = {"variance": d_variance[:-1], "bias": q.alpha}
     return CoupledGradient(theta, loadings, own, noise)
-
-
-def _with_padding(values: FloatArray) -> FloatArray:
-    return np.append(values, 0.0)
-
-
-def _flat(F: FloatArray) -> FloatArray:
-    """(T, D, n) as (D, T n)."""
-    T, D, n = F.shape
-    return F.transpose(1, 0, 2).reshape(D, T * n)
-
-
-def _times(M: FloatArray, v: FloatArray) -> FloatArray:
-    return (M @ v[:, :, None])[:, :, 0]
-
-
-def _inverse_and_log_det(M: FloatArray) -> tuple[FloatArray, float]:
-    """(I + M)^-1 of every matrix of the stack, in place, and the sum of log |I + M|."""
-    log_det = 0.0
-    np.einsum("tii->ti", M)[...] += 1.0
-    for t in range(len(M)):
-        # The symmetric matrix is its own transpose: LAPACK's columns are our rows.
-        chol, info = lapack.dpotrf(M[t].T, lower=1, clean=0, overwrite_a=1)
-        if info:
-            raise NotPositiveDefiniteError(f"the covariance of a task of {M.shape[1]} rows has no factor")
-        log_det += 2.0 * float(np.log(chol.diagonal()).sum())
-        lapack.dpotri(chol, lower=1, overwrite_c=1)
-    inverse = np.triu(M)
-    inverse += np.triu(M, 1).transpose(0, 2, 1)
-    return inverse, log_det

@@ -19,9 +19,9 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
+from gleangp.inference.conditioning import Knowledge
 from gleangp.inference.coupled import (
     CoupledPrior,
-    Knowledge,
     Settled,
     Term,
     settle,
@@ -242,11 +242,12 @@ def _own_rows(prior: CoupledPrior, settled: Settled) -> list[OwnRows]:
     first = np.concatenate([[0], np.cumsum([len(b) for b in blocks])])
     own: list[OwnRows | None] = [None] * len(blocks)
     keep = first[-1] * prior.n_shared <= _KEPT_FEATURES
-    for (members, _, _), stack, inverse in zip(prior.rows.stacks, prior.stacks, q.inverses, strict=True):
+    inverses = q.inverses(prior)
+    for (members, _, _), stack, inverse in zip(prior.rows.stacks, prior.stacks, inverses, strict=True):
         for k, t in enumerate(members):
             n, rows = len(blocks[t]), slice(first[t], first[t + 1])
             sites = RowSites(settled.sites.precision[rows], settled.sites.shift[rows])
-            F, alpha = stack.F[k, :, :n], q.alpha[rows]
-            D_inv, kept = np.array(inverse[k, :n, :n]), np.array(F) if keep else None
+            F, alpha = stack.F[k, :n].T, q.alpha[rows]
+            D_inv, kept = np.array(inverse[k, :n, :n]), np.array(F, order="C") if keep else None
             own[t] = OwnRows(blocks[t].X, alpha, D_inv, kept, q.m - F @ alpha, sites)
     return own

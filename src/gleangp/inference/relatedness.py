@@ -53,7 +53,7 @@ def relatedness(prior: CoupledPrior, q: Conditioned) -> Relatedness:
 def _inverses(prior: CoupledPrior, q: Conditioned) -> list[FloatArray]:
     """C_t^-1 of every block."""
     inverses = [np.zeros((0, 0)) for _ in prior.rows.blocks]
-    for (members, _, _), stack in zip(prior.rows.stacks, q.inverses, strict=True):
+    for (members, _, _), stack in zip(prior.rows.stacks, q.inverses(prior), strict=True):
         for k, t in enumerate(members):
             n = len(prior.rows.blocks[t])
             inverses[t] = stack[k, :n, :n]
