@@ -15,6 +15,8 @@ from threading import Lock
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
+from gleangp._allocator import reuse_freed_memory
+
 _SMALL = 1000  # rows of a block up to which one thread does the work
 
 _limiting = Lock()  # held by the one call that limits threads and will restore them
@@ -76,6 +78,17 @@ def one_thread(function: Callable) -> Callable:
     return limited
 
 
+def in_worker(function: Callable) -> Callable:
+    """The function as a worker process runs it: one BLAS thread, and freed memory used again."""
+
+    @wraps(function)
+    def working(*arguments, **options):
+        with on_one_thread(), reuse_freed_memory():
+            return function(*arguments, **options)
+
+    return working
+
+
 def in_parallel(function: Callable, arguments: Sequence[tuple], n_jobs: int | None) -> list:
     """`[function(*a) for a in arguments]` over joblib, in a few chunks per worker.
 
@@ -93,7 +106,7 @@ def in_parallel(function: Callable, arguments: Sequence[tuple], n_jobs: int | No
     return out
 
 
-@one_thread
+@in_worker
 def _run_chunk(function: Callable, boxed: tuple[Sequence[tuple]]) -> list:
     # The arguments travel inside a tuple: Dask's joblib backend scatters bare arrays without a
     # replica, and they would die with their worker.

@@ -17,7 +17,7 @@ from gleangp.estimators._targets import TargetMoments, target_moments
 from gleangp.inference.block import Block
 from gleangp.learning.fit_blocks import evidence_of_blocks, fit_blocks
 from gleangp.learning.task_store import NoiseTerm, evidence_sums
-from gleangp.parallel import one_thread
+from gleangp.parallel import in_worker
 from gleangp.selection.base import Selection, TaskChoice
 from gleangp.selection.everything import keep_block
 from gleangp.selection.merge import extend_all
@@ -57,7 +57,7 @@ def _edges(rows: Piece) -> IntArray:
     return np.flatnonzero(np.diff(rows.task, prepend=-1, append=-1))
 
 
-@one_thread
+@in_worker
 def moments_of(rows: Piece) -> TargetMoments:
     """Of the targets of every task of a group."""
     return target_moments(np.split(rows.y, _edges(rows)[1:-1]))
@@ -82,19 +82,19 @@ def numbers_at(group: Group, active: list[IntArray]) -> list[IntArray]:
     return [numbers[a] for numbers, a in zip(group.numbers, active, strict=True)]
 
 
-@one_thread
+@in_worker
 def choose_all(group: Group, kernel: Any, noise: Any) -> list[TaskChoice]:
     """All rows of every task, in greedy order."""
     return [keep_block(kernel, block) for block in group.blocks(noise)]
 
 
-@one_thread
+@in_worker
 def choose_drawn(group: Group, kernel: Any, noise: Any, drawn: list[IntArray]) -> list[TaskChoice]:
     """Rows that the client drew."""
     return [uniform_choice(kernel, b, rows) for b, rows in zip(group.blocks(noise), drawn, strict=True)]
 
 
-@one_thread
+@in_worker
 def start_runs(
     group: Group, kernel: Any, noise: Any, selector: Any, seed: int, span: tuple[int, int]
 ) -> list[Any]:
@@ -103,7 +103,7 @@ def start_runs(
     return selector.start_runs(kernel, group.blocks(noise), Streams(streams))
 
 
-@one_thread
+@in_worker
 def extend_runs(runs: list[Any], have: list[int], want: list[int]) -> list[Any]:
     """The runs taken from `have` to `want` picks."""
     fresh = [len(run.picks) == n for run, n in zip(runs, have, strict=True)]
@@ -116,13 +116,13 @@ def heads_of(runs: list[Any], have: list[int]) -> list[tuple[list[float], float]
     return [(run.keys[n:], run.head[0]) for run, n in zip(runs, have, strict=True)]
 
 
-@one_thread
+@in_worker
 def choices_of(runs: list[Any], counts: list[int], group: Group, noise: Any) -> list[TaskChoice]:
     """The first picks of every run."""
     return [run.choice(n, b) for run, n, b in zip(runs, counts, group.blocks(noise), strict=True)]
 
 
-@one_thread
+@in_worker
 def make_evidence(
     group: Group, kernel: Any, noise: Any, selection: Selection, settings: Any, exact: bool
 ) -> list[Any]:
@@ -134,13 +134,13 @@ def make_evidence(
     ]
 
 
-@one_thread
+@in_worker
 def evaluate(evidence: list[Any], kernel: Any, values: Any) -> list[Any]:
     """Value and gradients of every chunk."""
     return [evidence_sums(part, kernel, values) for part in evidence]
 
 
-@one_thread
+@in_worker
 def evaluate_from(evidence: list[Any], sites: list[Any] | None, kernel: Any, values: Any) -> tuple[Any, Any]:
     """The same where sites warm-start from call to call: these are handed on, not left behind."""
     for k, part in enumerate(evidence):
@@ -149,20 +149,20 @@ def evaluate_from(evidence: list[Any], sites: list[Any] | None, kernel: Any, val
     return sums, [part.sites for part in evidence]
 
 
-@one_thread
+@in_worker
 def slack_of(evidence: list[Any], kernel: Any) -> list[float]:
     """Nats by which every chunk may fall short."""
     return [part.slack(kernel) for part in evidence]
 
 
-@one_thread
+@in_worker
 def fit_group(group: Group, kernel: Any, noise: Any, selection: Selection, settings: Any) -> list[Any]:
     """Posteriors, sites and log evidence of every chunk."""
     blocks = group.blocks(noise)
     return [fit_blocks(kernel, blocks[a:b], selection.of_tasks(a, b), settings) for a, b in group.chunks]
 
 
-@one_thread
+@in_worker
 def make_noise_terms(
     group: Group, kernel: Any, noise: Any, posteriors: list[Any], active: list[IntArray]
 ) -> list[NoiseTerm]:
@@ -171,7 +171,7 @@ def make_noise_terms(
     return [NoiseTerm(kernel, blocks[a:b], posteriors[a:b], active[a:b]) for a, b in group.chunks]
 
 
-@one_thread
+@in_worker
 def evaluate_noise(terms: list[NoiseTerm], values: Any) -> list[Any]:
     """Value and gradients of every chunk."""
     return [term(values) for term in terms]

@@ -30,7 +30,7 @@ from gleangp.kernels import has_white, white_diag
 from gleangp.learning.shared_kernel import MOST_LEARNT_ON
 from gleangp.learning.task_store import LocalTasks
 from gleangp.linalg import solve_lower
-from gleangp.parallel import one_thread
+from gleangp.parallel import in_worker
 from gleangp.selection.base import Selection
 from gleangp.selection.two_rounds import (
     choose_from_part,
@@ -200,7 +200,7 @@ def numbers_at_positions(group: Group, part: IntArray, positions: IntArray) -> I
     return np.array([group.numbers[k][i] for k, i in _found(group, part, positions)])
 
 
-@one_thread
+@in_worker
 def choose_in_parts(group: Group, kernel, noise, selector, n_active: int, streams) -> list[tuple]:
     """Inputs, targets and positions of what every part chooses."""
     out = []
@@ -216,14 +216,14 @@ def choose_again(chosen: list[tuple], kernel, noise, selector, n_active: int, rn
     return second_round(selector, kernel, Block(X, y, noise), positions, n_active, rng)
 
 
-@one_thread
+@in_worker
 def choose_with_first_part(group: Group, others: list[tuple], kernel, noise, *more) -> Selection:
     """The second round, from all of the first part and what was chosen of the others."""
     first = (group.X[0], group.y[0], group.positions[0])
     return choose_again([first, *others], kernel, noise, *more)
 
 
-@one_thread
+@in_worker
 def sums_of_parts(group: Group, kernel, noise, Z: FloatArray, chol: FloatArray) -> list[CollapseSums]:
     """The sums of the collapsed bound over all parts of the group."""
     sums = []

@@ -9,7 +9,7 @@ import pandas as pd
 from dask.delayed import delayed
 from sklearn.utils.validation import check_is_fitted
 
-from gleangp.parallel import one_thread
+from gleangp.parallel import in_worker
 
 
 def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predict", **options: Any) -> Any:
@@ -69,7 +69,7 @@ def _columns(estimator: Any, method: str, options: dict) -> list[str]:
     return ["prediction", "std"] if options.get("return_std") else ["prediction"]
 
 
-@one_thread
+@in_worker
 def _predict_part(part: Any, estimator: Any, features: list, task: Any, method: str, columns, options) -> Any:
     if len(part) == 0:
         return pd.DataFrame({c: np.zeros(0) for c in columns}, index=part.index)

@@ -1,0 +1,63 @@
+"""A process with fixed allocator thresholds, as Dask's workers have them, reuses memory while it works."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gleangp._allocator import _glibc
+
+COUNT_FAULTS = """
+import resource
+import threading
+import numpy as np
+from gleangp._allocator import reuse_freed_memory
+
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        np.ones(100_000)  # 0.8 MB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def main():
+    outside = faults()
+    with reuse_freed_memory():
+        with reuse_freed_memory():
+            inside = faults()
+        still = faults()
+    print(outside, inside, still, faults())
+
+
+{call}
+"""
+PAGES = 200 * 800_000 // 4096  # of 200 arrays, each mapped afresh
+
+
+def count_faults(call, **environment):
+    """Page faults of 200 arrays: before, in two nested calls, in the outer one, and after."""
+    command = [sys.executable, "-c", COUNT_FAULTS.format(call=call)]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    return [int(n) for n in subprocess.check_output(command, env=inherited | environment).split()]
+
+
+@pytest.mark.skipif(_glibc() is None, reason="thresholds are glibc's")
+@pytest.mark.parametrize("call", ["main()", "t = threading.Thread(target=main); t.start(); t.join()"])
+def test_reused_while_working_and_given_back(call):
+    """Under a fixed threshold every page of every array is a fault; inside hardly any; after it as before.
+
+    Tasks of Dask run in a thread, which allocates from a part of memory of its own.
+    """
+    outside, inside, still, after = count_faults(call, MALLOC_TRIM_THRESHOLD_="65536")
+    assert outside > 0.9 * PAGES
+    assert after > 0.9 * PAGES
+    assert max(inside, still) < 0.1 * PAGES
+
+
+@pytest.mark.skipif(_glibc() is None, reason="thresholds are glibc's")
+def test_thresholds_of_the_user_stay():
+    """With both thresholds in the environment nothing is changed."""
+    own = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "100000"}
+    assert min(count_faults("main()", **own)) > 0.9 * PAGES
