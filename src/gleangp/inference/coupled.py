@@ -209,8 +209,12 @@ def settle(
     start: RowSites | None = None,
     known: Knowledge | None = None,
     tol: float = _TOLERANCE,
+    nats: float = 0.0,
 ) -> Settled:
-    """The posterior of all rows: at once for Gaussian noise, by expectation propagation for other models."""
+    """The posterior of all rows: at once for Gaussian noise, by expectation propagation for other models.
+
+    Propagation ends where the evidence changes by less than `tol` of itself, or less than `nats`.
+    """
     blocks = prior.rows.blocks
     if not blocks[0].noise.precision_depends_on_mean:
         residual = np.concatenate([b.y - b.noise.bias for b in blocks])
@@ -219,10 +223,12 @@ def settle(
         q = condition(prior, sites, known)
         # The squares of the sites cancel against those of the noise: left out on both sides.
         return Settled(sites, q, float(0.5 * (np.sum(np.log(precision) - _LOG_TWO_PI) - q.cost)), None)
-    return _propagate(prior, start, known, tol)
+    return _propagate(prior, start, known, tol, nats)
 
 
-def _propagate(prior: CoupledPrior, start: RowSites | None, known: Knowledge | None, tol) -> Settled:
+def _propagate(
+    prior: CoupledPrior, start: RowSites | None, known: Knowledge | None, tol: float, nats: float
+) -> Settled:
     """Expectation propagation over the rows of all tasks."""
 
     def marginals(sites: RowSites) -> Marginals:
@@ -231,7 +237,7 @@ def _propagate(prior: CoupledPrior, start: RowSites | None, known: Knowledge | N
         return Marginals(q.mean, posterior_var(prior, q), sites.shift @ q.mean - 2.0 * q.log_z, q)
 
     joined = _JoinedBlocks(prior.rows.blocks)
-    swept = sweep_rows(joined, marginals, start=start, tol=tol)
+    swept = sweep_rows(joined, marginals, start=start, tol=tol, nats=nats)
     noise_grad = joined.log_partition_grad(swept.cavity_mean, swept.cavity_var)
     return Settled(swept.sites, swept.marginals.state, swept.evidence, noise_grad)
 
@@ -240,10 +246,12 @@ class _JoinedBlocks:
     """All blocks as one, for the sweeps: noise models stay those of their blocks."""
 
     def __init__(self, blocks: list[Block]):
-        self.blocks = blocks
         self.y = np.concatenate([b.y for b in blocks])
-        ends = np.cumsum([len(b) for b in blocks])
-        self.parts = [slice(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
+        ends, first = np.cumsum([len(b) for b in blocks]), blocks[0].noise
+        self.parts = [(b.noise, slice(end - len(b), end)) for b, end in zip(blocks, ends, strict=True)]
+        if len(blocks) > 1 and all(b.noise is first for b in blocks) and first.at(slice(0, 1)) is first:
+            # One model without anything that differs from row to row: one call instead of many.
+            self.parts = [(first, slice(0, len(self.y)))]
         self.noise = self
         self.log_concave = all(b.noise.log_concave for b in blocks)
 
@@ -253,17 +261,14 @@ class _JoinedBlocks:
     def log_partition(self, y, mean, var):
         """log_z, g and nu of all rows, each (n,)."""
         values = [
-            np.array(np.broadcast_arrays(*b.noise.log_partition(b.y, mean[part], var[part])))
-            for b, part in zip(self.blocks, self.parts, strict=True)
+            np.array(np.broadcast_arrays(*noise.log_partition(y[part], mean[part], var[part])))
+            for noise, part in self.parts
         ]
         return np.concatenate(values, axis=1)
 
     def log_partition_grad(self, mean, var) -> dict[str, FloatArray]:
         """Parameter name -> derivative of log_z per row."""
-        values = [
-            b.noise.log_partition_grad(b.y, mean[part], var[part])
-            for b, part in zip(self.blocks, self.parts, strict=True)
-        ]
+        values = [noise.log_partition_grad(self.y[part], mean[part], var[part]) for noise, part in self.parts]
         return {name: np.concatenate([np.atleast_1d(v[name]) for v in values]) for name in values[0]}
 
 

@@ -69,9 +69,12 @@ def sweep_rows(
     start: RowSites | None = None,
     *,
     tol: float = TOLERANCE,
+    nats: float = 0.0,
     max_sweeps: int = MAX_SWEEPS,
 ) -> Swept:
     """Move all sites until the evidence settles; `spread` is variance of a row that no other row shares.
+
+    It has where it changes by less than `tol` of itself, or less than `nats`.
 
     A full step to the sites that the cavities ask for can overshoot: where the precisions swing, the
     length of the swings gives the step that damps them. Marginalising the spread widens the cavity by it.
@@ -88,7 +91,7 @@ def sweep_rows(
         log_z, g, nu = block.noise.log_partition(block.y, cavity_mean, cavity_var + spread)
         evidence = _log_evidence(sites, now, cavity_mean, cavity_var, log_z)
         change, last_evidence = evidence - last_evidence, evidence
-        if abs(change) <= tol * (1.0 + abs(evidence)):
+        if abs(change) <= max(nats, tol * (1.0 + abs(evidence))):
             break
         target = _wanted_sites(g, nu, cavity_mean, cavity_var)
         move = target.precision - sites.precision

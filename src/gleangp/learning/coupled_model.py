@@ -148,7 +148,7 @@ def fit_tasks(
     pooled, basis = pool_blocks(blocks), fit.basis.active[0]
     stage = Stage("posterior", 1, len(blocks), len(basis))
     settings.progress(stage, 0, None)
-    posterior = fit_coupled(learnt.terms(), blocks, pooled.X[basis])
+    posterior = fit_coupled(learnt.terms(), blocks, pooled.X[basis], fit.sites)
     settings.progress(stage, 1, posterior.log_evidence)
     precision, mean = _sites_at(posterior, basis)
     return CoupledModel(

@@ -15,9 +15,11 @@ from sklearn.gaussian_process.kernels import Sum
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.coupled import CoupledPrior, evidence_gradient, settle, stack_rows
+from gleangp.inference.row_ep import RowSites
 from gleangp.learning.couplings import CoupledParameters
 from gleangp.learning.parameters import MovingKernel
 from gleangp.learning.settings import Settings
+from gleangp.learning.shared_kernel import FIRST_STEP
 from gleangp.optimize import Optimum, minimize
 from gleangp.progress import Stage, report_to
 from gleangp.selection.base import Selection
@@ -26,6 +28,7 @@ from gleangp.selection.base import Selection
 _PARTS = (800, 6000)
 _LITTLE = 10.0
 _MOST_ROWS_OF_TASK = 50  # in a part, so that it has enough tasks to tell common from own
+_SETTLED = 0.1  # of what a search can tell: change of the evidence at which the sites have settled
 _LEARNING_FEATURES = 200  # basis points times shared functions while learning: steps cost their square
 
 
@@ -39,23 +42,35 @@ class CoupledFit:
     n_rounds: int
     converged: bool
     last_change: float
+    sites: RowSites | None = None  # of the rows learnt on, at the end; None with Gaussian noise
 
 
 class CoupledEvidence:
-    """Log evidence and log prior of all rows, and their gradient; EP sites warm-start from call to call."""
+    """Log evidence and log prior of all rows, and their gradient; EP sites warm-start from call to call.
 
-    def __init__(self, parameters: CoupledParameters, blocks: list[Block], Z: FloatArray):
+    Sites have settled where the evidence changes by less than `nats`. They belong to the rows and hardly
+    depend on the basis, so that those of one may be the start of another.
+    """
+
+    def __init__(
+        self,
+        parameters: CoupledParameters,
+        blocks: list[Block],
+        Z: FloatArray,
+        nats: float = 0.0,
+        sites: RowSites | None = None,
+    ):
         filled = [t for t, b in enumerate(blocks) if len(b)]
-        self.parameters, self.Z = parameters, Z
+        self.parameters, self.Z, self.nats = parameters, Z, nats
         self.rows = stack_rows([blocks[t] for t in filled], np.array(filled))
         self._kernel = MovingKernel(parameters.base.kernel)
-        self._sites = None
+        self.sites = sites
 
     def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
         prior, parameters = self._prior_at(z)
-        settled = settle(prior, self._sites)
+        settled = settle(prior, self.sites, nats=self.nats)
         if prior.rows.blocks[0].noise.precision_depends_on_mean:
-            self._sites = settled.sites
+            self.sites = settled.sites
         grad = parameters.gradient(z, evidence_gradient(prior, settled))
         log_prior, prior_grad = parameters.log_prior(z)
         return settled.evidence + log_prior, grad + prior_grad
@@ -63,7 +78,7 @@ class CoupledEvidence:
     def value(self, z: FloatArray) -> float:
         """Without the gradient."""
         prior, parameters = self._prior_at(z)
-        return settle(prior, self._sites).evidence + parameters.log_prior(z)[0]
+        return settle(prior, self.sites, nats=self.nats).evidence + parameters.log_prior(z)[0]
 
     def _prior_at(self, z):
         base = self.parameters.base
@@ -113,7 +128,8 @@ def learn_coupled(
             fit = climb(parameters.at_tasks(tasks), part, once, seed, rng, f"{n_part} rows")
             parameters = learnt_on(parameters, fit.parameters, tasks)
     if n_rows > 1.5 * _PARTS[-1]:  # so many rows that more of them would not change the parameters
-        return replace(fit, parameters=parameters, basis=choose_basis(parameters, blocks, settings, seed))
+        basis = choose_basis(parameters, blocks, settings, seed)
+        return replace(fit, parameters=parameters, basis=basis, sites=None)
     fit = climb(parameters, blocks, settings, seed, rng)
     empty = [t for t, b in enumerate(blocks) if not len(b)]
     return replace(fit, parameters=fit.parameters.average_at(empty))
@@ -125,13 +141,14 @@ def climb(parameters, blocks, settings, seed, rng, name=None) -> CoupledFit:
     `name` is what progress calls them, if not by their number.
     """
     n_rows = sum(len(b) for b in blocks)
-    value, change, n_rounds, settled, basis = -np.inf, np.inf, 0, False, None
+    value, change, n_rounds, settled, basis, sites = -np.inf, np.inf, 0, False, None, None
     X = np.vstack([b.X for b in blocks])
     while n_rounds < settings.n_rounds and not settled:
         blocks = with_noise(blocks, parameters.base.noise_values(parameters.start()))
         candidate = choose_basis(parameters, blocks, settings, seed)
         Z = X[candidate.active[0][: _learning_basis(parameters)]]
-        evidence = CoupledEvidence(parameters, blocks, Z)
+        nats = _SETTLED * settings.precision * n_rows
+        evidence = CoupledEvidence(parameters, blocks, Z, nats, sites)
         if n_rounds and evidence.value(parameters.start()) <= value + settings.tol * n_rows:
             settled = True
             break
@@ -143,13 +160,13 @@ def climb(parameters, blocks, settings, seed, rng, name=None) -> CoupledFit:
             break
         n_rounds += 1
         basis = candidate
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage)
-        parameters = parameters.with_values(optimum.theta)
+        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows)
+        parameters, sites = parameters.with_values(optimum.theta), evidence.sites
         change, value = -optimum.value - value, -optimum.value
         settled = optimum.converged and len(Z) == len(X)
     # Rounds that ran out while each still gained a little are not worth a warning.
     settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
-    return CoupledFit(parameters, basis, value, n_rounds, settled and optimum.converged, change)
+    return CoupledFit(parameters, basis, value, n_rounds, settled and optimum.converged, change, sites)
 
 
 def _learning_basis(parameters: CoupledParameters) -> int:
@@ -158,12 +175,17 @@ def _learning_basis(parameters: CoupledParameters) -> int:
 
 
 def _maximize(
-    parameters: CoupledParameters, evidence: CoupledEvidence, settings, rng, n_restarts, stage
+    parameters: CoupledParameters, evidence: CoupledEvidence, settings, rng, n_restarts, stage, n_rows
 ) -> Optimum:
     def objective(z):
         value, gradient = evidence(z)
         return -value, -gradient
 
+    # What labels say of the parameters is counted per row: the log evidence of an easy class is near zero,
+    # and a part of it more than the data know. Measurements have about a nat a row, where it is the same.
+    counted = {}
+    if parameters.base.noise.precision_depends_on_mean:
+        counted = {"scale": n_rows, "units": np.full(len(parameters.start()), FIRST_STEP)}
     return minimize(
         objective,
         parameters.start(),
@@ -173,6 +195,7 @@ def _maximize(
         n_restarts=n_restarts,
         rng=rng,
         report=report_to(settings.progress, stage),
+        **counted,
     )
 
 
@@ -236,5 +259,9 @@ def learnt_on(parameters, learnt, tasks) -> CoupledParameters:
 
 
 def with_noise(blocks: list[Block], values: dict) -> list[Block]:
-    """The blocks under other noise parameters."""
-    return [replace(b, noise=replace(b.noise, **values)) for b in blocks] if values else blocks
+    """The blocks under other noise parameters; those that shared a model still do."""
+    if not values:
+        return blocks
+    models = {id(b.noise): b.noise for b in blocks}
+    models = {key: replace(noise, **values) for key, noise in models.items()}
+    return [replace(b, noise=models[id(b.noise)]) for b in blocks]
