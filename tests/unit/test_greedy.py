@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.noise import Gaussian, Probit
+from gleangp.noise import Gaussian, NullCategory, Probit
 from gleangp.selection import greedy
 from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.greedy import GreedyRun
@@ -87,6 +87,21 @@ def test_speculative_blocks(eager_blocks, kernel, noise, seed):
     counts, held = np.array(eager_blocks).T
     assert held.sum() > 40  # blocks did most of the work,
     assert np.any(held == counts)  # some held to their end,
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_speculative_blocks_of_null_category(eager_blocks, kernel, seed):
+    """The same with unlabelled rows, whose precision may be negative and need not fall with the margin."""
+    block = make_block(NOISES["probit"], 300, seed)
+    y = np.where(np.random.default_rng(seed).random(300) < 0.8, 0.0, block.y)
+    block = Block(block.X, y, NullCategory(0.1, 0.7, 0.8, width=0.5))
+    run, plain = new_run(KERNELS[kernel], block).extend(80), new_run(KERNELS[kernel], block)
+    for _ in range(80):
+        plain._step()
+    assert run.picks == plain.picks
+    assert_allclose(run.gains(), plain.gains(), rtol=1e-7)
+    assert sum(held for _, held in eager_blocks) > 40
 
 
 def test_blocks_that_fail(eager_blocks):

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import expit, log_ndtr
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
 from gleangp.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
+_SLACK = 1e-9  # of bounds, relative: more than rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +115,36 @@ class NullCategory:
         """nu of `log_partition`."""
         return self.log_partition(y, mean, var)[2]
 
+    def precision_bound(
+        self,
+        y: Floats,
+        mean_low: Floats,
+        mean_high: Floats,
+        var_low: Floats,
+        var_high: Floats,
+    ) -> FloatArray:
+        """Bound of nu var / var_high in a box; never negative.
+
+        Shares, slopes h and curvatures of the two sides are monotone in their arguments, and nu is the mean
+        curvature less the variance of the slopes (`log_partition`): each part is taken at its best corner.
+        """
+        narrow, wide = np.maximum(var_low, 0.0) + self.variance, var_high + self.variance
+        below, above = self._arguments_in_units(mean_high)[0], self._arguments_in_units(mean_low)[1]
+        far_below, far_above = self._arguments_in_units(mean_low)[0], self._arguments_in_units(mean_high)[1]
+        log_minus, _, curvature_minus = log_ndtr_derivatives(_least_ratio(below, narrow, wide))
+        log_plus, _, curvature_plus = log_ndtr_derivatives(_least_ratio(above, narrow, wide))
+        most_minus, h_minus, _ = log_ndtr_derivatives(_least_ratio(far_below, wide, narrow))
+        most_plus, h_plus, _ = log_ndtr_derivatives(_least_ratio(far_above, wide, narrow))
+        log_weight_minus, log_weight_plus = self._log_weights(y)
+        log_odds = log_weight_plus - log_weight_minus
+        low, high = expit(log_odds + log_plus - most_minus), expit(log_odds + most_plus - log_minus)
+        within = np.maximum(
+            low * curvature_plus + (1.0 - low) * curvature_minus,
+            high * curvature_plus + (1.0 - high) * curvature_minus,
+        )
+        between = np.minimum(low * (1.0 - low), high * (1.0 - high)) * (h_minus + h_plus) ** 2
+        return np.maximum(within - between, 0.0) * (1.0 + _SLACK) / wide
+
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d parameter, per row."""
         log_z, minus, plus = self._sides(y, mean, var)
@@ -156,17 +187,27 @@ class NullCategory:
 
     def _arguments(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
         c = 1.0 / np.sqrt(var + self.variance)
+        minus, plus = self._arguments_in_units(mean)
+        return minus * c, plus * c
+
+    def _arguments_in_units(self, mean: Floats) -> tuple[FloatArray, FloatArray]:
+        """How far the mean is inside the half-lines of either class."""
         centred = mean + self.bias
-        return -(centred + 0.5 * self.width) * c, (centred - 0.5 * self.width) * c
+        return -(centred + 0.5 * self.width), centred - 0.5 * self.width
+
+    def _log_weights(self, y: Floats) -> tuple[FloatArray, FloatArray]:
+        """Logarithms of what the label leaves of either class."""
+        with np.errstate(divide="ignore"):  # an excluded class has weight 0, hence log -inf
+            minus, plus = (
+                np.log(np.where(np.equal(y, 0), gamma, np.where(np.equal(y, label), 1 - gamma, 0)))
+                for gamma, label in ((self.gamma_minus, -1), (self.gamma_plus, 1))
+            )
+        return minus, plus
 
     def _sides(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, "_Side", "_Side"]:
         """log_z, and what each class contributes to it given what is known of the label."""
         u_minus, u_plus = self._arguments(mean, var)
-        with np.errstate(divide="ignore"):  # an excluded class has weight 0, hence log -inf
-            log_weight_minus, log_weight_plus = (
-                np.log(np.where(np.equal(y, 0), gamma, np.where(np.equal(y, label), 1 - gamma, 0)))
-                for gamma, label in ((self.gamma_minus, -1), (self.gamma_plus, 1))
-            )
+        log_weight_minus, log_weight_plus = self._log_weights(y)
         log_minus, h_minus, curvature_minus = log_ndtr_derivatives(u_minus)
         log_plus, h_plus, curvature_plus = log_ndtr_derivatives(u_plus)
         log_z = np.logaddexp(log_weight_minus + log_minus, log_weight_plus + log_plus)
@@ -183,6 +224,11 @@ class NullCategory:
         missing, is_label = np.equal(y, 0), np.equal(y, label)
         if_missing = np.exp(np.where(missing, side.log_phi - log_z, -np.inf))
         return np.where(is_label, -1.0 / (1.0 - gamma), if_missing)
+
+
+def _least_ratio(numerator: FloatArray, narrow: Floats, wide: Floats) -> FloatArray:
+    """The least of numerator / deviation between two variances; the largest with them exchanged."""
+    return numerator / np.sqrt(np.where(numerator > 0, wide, narrow))
 
 
 class _Side(NamedTuple):
