@@ -14,7 +14,7 @@ import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.inference.filtering import PRECISION_FLOOR, Sites
-from gleangp.inference.posterior import TaskPosterior, posterior_from_sites, site_log_evidence
+from gleangp.inference.posterior import TaskPosterior, posterior_from_sites
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.priors import Gamma
 from gleangp.noise import NoiseModel
@@ -24,6 +24,7 @@ from gleangp.selection.greedy import GreedyRun
 from tests.reference.kernels_from_reference import ReferenceKernel, kernel_from_reference
 from tests.reference.noise_from_reference import noise_from_reference, targets_from_reference
 from tests.reference.reference_data import load
+from tests.unit.gp_twins import site_log_evidence
 
 # Reference README, "Comparing a selection order": suggested tolerances.
 RTOL, ATOL = 1e-8, 1e-9

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import posterior_from_sites, predict_latent, site_log_evidence
+from gleangp.inference.posterior import posterior_from_sites, predict_latent
 from gleangp.selection.criteria import EntropyReduction
 from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.selectors import EntropySelector
@@ -27,6 +27,7 @@ from tests.reference.ivm_cases import (
 from tests.reference.kernels_from_reference import ReferenceKernel, kernel_from_reference
 from tests.reference.noise_from_reference import noise_from_reference, targets_from_reference
 from tests.reference.reference_data import entry_names, entry_names_with, load
+from tests.unit.gp_twins import site_log_evidence
 
 FILE = "mtivm.json"
 CASES = entry_names(FILE)

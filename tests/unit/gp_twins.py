@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp.inference.block import Block
+from gleangp.learning.evidence import ActiveSiteEvidence
 from gleangp.noise import Gaussian, Probit
 
 KERNELS = {
@@ -80,3 +81,9 @@ def greedy_twin(kernel, blocks: list[Block], n_active: int):
         left[task].discard(row)
         picks.append((task, row, gain))
     return picks
+
+
+def site_log_evidence(kernel, X, sites):
+    """The library's evidence of one task's active points, and its gradient in theta (LPJ05 eq. 26)."""
+    value, theta_grad, _ = ActiveSiteEvidence(kernel, [X], [sites])(kernel, {})
+    return value, theta_grad

@@ -18,11 +18,10 @@ from gleangp.inference.posterior import (
     predict_mean,
     prior_only,
     remove_points,
-    site_log_evidence,
 )
 from gleangp.inference.projected import fit_projection
 from gleangp.noise import Gaussian, Probit
-from tests.unit.gp_twins import KERNELS, make_block
+from tests.unit.gp_twins import KERNELS, make_block, site_log_evidence
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 

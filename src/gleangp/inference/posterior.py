@@ -118,15 +118,6 @@ def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
     return TaskPosterior(X, solve_cholesky(chol, sites.mean), chol, None, jitter)
 
 
-def site_log_evidence(kernel, X: FloatArray, sites: Sites) -> tuple[float, FloatArray]:
-    """log N(site_mean | 0, K_dd + 1 / site_precision) and its gradient in theta (LPJ05 eq. 26).
-
-    For Gaussian noise this is the exact log evidence of the active points.
-    """
-    value, theta_grad, _ = gaussian_log_evidence(kernel, X, sites.mean, 1.0 / sites.precision)
-    return value, theta_grad
-
-
 def log_evidence_of_sites(posterior: TaskPosterior, sites: Sites) -> float:
     """The same value from a posterior that was formed already."""
     if len(sites) == 0:

@@ -107,12 +107,22 @@ class ProjectedStack:
         self.precision, self.shift = np.zeros((T, n)), np.zeros((T, n))
 
     def log_evidence(
-        self, K: StackLinearization, noise: NoiseModel
-    ) -> tuple[float, FloatArray, dict[str, FloatArray]]:
+        self, kernel, noise: NoiseModel
+    ) -> tuple[float, FloatArray, dict[str, FloatArray]] | None:
         """Sum of the evidences, its gradient in theta, and in the noise parameters for every row.
 
-        Raises `LinAlgError` where a basis is singular.
+        None where tasks must be taken one by one: length scales are so short that distances need to be, or
+        a basis is singular, which its own task may mend by jitter.
         """
+        K = linearize_stack(kernel, self.X)
+        if K is None:
+            return None
+        try:
+            return self._log_evidence(K, noise)
+        except np.linalg.LinAlgError:
+            return None
+
+    def _log_evidence(self, K: StackLinearization, noise: NoiseModel):
         T, n = self.y.shape
         d = self.in_basis.shape[1]
         prior = np.broadcast_to(K.value, (T, n, n))

@@ -156,13 +156,8 @@ class SmallTasksEvidence:
         noise = replace(self.blocks[0].noise, **noise_values)
         parts = [] if self.others is None else [self.others(kernel, noise_values)]
         for group, stack in zip(self.groups, self.stacks, strict=True):
-            K = linearize_stack(kernel, stack.X)
-            try:
-                if K is None:  # length scales so short that distances must be taken one by one
-                    raise np.linalg.LinAlgError
-                parts.append(stack.log_evidence(K, noise))
-            except np.linalg.LinAlgError:
-                parts.append(self._one_by_one(group)(kernel, noise_values))
+            part = stack.log_evidence(kernel, noise)
+            parts.append(self._one_by_one(group)(kernel, noise_values) if part is None else part)
         values, theta_grads, noise_grads = zip(*parts, strict=True)
         grads = {name: _stack([g[name] for g in noise_grads]) for name in noise_grads[0]}
         return sum(values), np.sum(theta_grads, axis=0), grads
