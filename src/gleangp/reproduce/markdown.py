@@ -9,6 +9,7 @@ from gleangp.reproduce.summary import (
     format_cell,
     format_lead,
     format_printed,
+    format_seconds,
     leads,
 )
 
@@ -82,7 +83,7 @@ def _everything(results: Results) -> list[str]:
         first = next(iter(group.values()))
         row = [setting] * several + [method, str(first.n)]
         row += [format_cell(group[c], digits[c]) if c in group else "" for c in columns]
-        lines.append(_row([*row, f"{first.seconds:.2g}"]))
+        lines.append(_row([*row, format_seconds(first.seconds)]))
     return [*lines, ""]
 
 

@@ -16,6 +16,7 @@ from gleangp.reproduce.summary import (
     format_cell,
     format_lead,
     format_printed,
+    format_seconds,
     leads,
 )
 
@@ -136,7 +137,7 @@ def _compared(results: Results) -> str:
         if with_default:
             shown = "" if c.default is None else format_cell(c.default, d)
             cells_.append(f"<td>{shown}</td><td>{_said(c.default_verdict)}</td>")
-        cells_.append(f"<td>{c.ours.seconds:.2g}</td>")
+        cells_.append(f"<td>{format_seconds(c.ours.seconds)}</td>")
         lines.append(f"<tr>{''.join(cells_)}</tr>")
     return (
         f'<h3>Against the paper</h3><div class="wide"><table><thead><tr>{"".join(head)}</tr></thead>'
@@ -157,7 +158,7 @@ def _everything(results: Results) -> str:
         row = f'<td class="name">{escape(setting)}</td>' if with_setting else ""
         row += f'<td class="name">{escape(method)}</td><td>{first.n}</td>'
         row += "".join(f"<td>{format_cell(group[c], digits[c]) if c in group else ''}</td>" for c in columns)
-        lines.append(f"<tr>{row}<td>{first.seconds:.2g}</td></tr>")
+        lines.append(f"<tr>{row}<td>{format_seconds(first.seconds)}</td></tr>")
     leading = "".join(f"<li>{escape(format_lead(x, digits[x.column] + 1))}</li>" for x in leads(results))
     return (
         f'<h3>All methods</h3><div class="wide"><table><thead><tr>{head}<th>seconds</th></tr></thead>'

@@ -194,6 +194,11 @@ def format_cell(cell: Cell, digits: int) -> str:
     return f"{cell.mean:.{digits}f}{spread}"
 
 
+def format_seconds(seconds: float) -> str:
+    """Two digits, written out: 97, 0.25, 210."""
+    return f"{seconds:.0f}" if seconds >= 10.0 else f"{seconds:.2g}"
+
+
 def format_printed(printed: Printed, digits: int) -> str:
     """A number of the paper, for readers."""
     spread = "" if printed.spread is None else f" ± {printed.spread:.{digits}f}"
