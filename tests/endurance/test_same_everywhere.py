@@ -9,6 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.learning import task_store
 from gleangp.learning.task_store import chunks_of_tasks
 from gleangp.parallel import in_parallel
 from tests.endurance.every_estimator import every, make_rows
@@ -35,6 +37,20 @@ def test_any_number_of_jobs(case):
     one = case.new().fit(X, case.target(y), codes)
     two = case.new(n_jobs=2).fit(X, case.target(y), codes)
     assert_array_equal(case.outputs(one, X, codes), case.outputs(two, X, codes))
+
+
+@pytest.mark.parametrize("model", [SparseGPRegressor, SparseGPClassifier])
+@quiet
+def test_posteriors_in_several_processes(monkeypatch, model):
+    """Chunks of tasks whose posteriors are formed in other processes give the same model, bit for bit."""
+    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 20)
+    X, y, codes, _ = make_rows(60, 0)
+    y = y if model is SparseGPRegressor else y > 0
+    how = {"coupling": "kernel", "n_active": 20, "n_rounds": 1, "random_state": 0}
+    one, two = (model(n_jobs=n_jobs, **how).fit(X, y, tasks=codes) for n_jobs in (None, 2))
+    assert_array_equal(two.site_mean_, one.site_mean_)
+    assert_array_equal(two.predict(X, tasks=codes), one.predict(X, tasks=codes))
+    assert two.log_evidence_ == one.log_evidence_
 
 
 @every()

@@ -23,7 +23,6 @@ from gleangp.learning.task_store import (
     sum_evidence,
     sum_noise_terms,
 )
-from gleangp.progress import no_step, silent
 from gleangp.selection.base import Selection, in_order, join_choices
 from gleangp.selection.merge import merge_order, merge_runs
 from gleangp.selection.selectors import RandomSelector, draw_uniformly
@@ -119,7 +118,7 @@ class ClusterTasks:
         if settings.posterior == "active" and not exact:
             kept, at_home = self._bring_active(selection)
             return kept.evidence(kernel, at_home, replace(settings, n_active=0))
-        return ClusterEvidence(self, kernel, selection, _portable(settings), exact)
+        return ClusterEvidence(self, kernel, selection, settings.portable(), exact)
 
     def fit(self, kernel, selection, settings, start=None):
         """Posterior and sites of every task, and the log evidence."""
@@ -127,7 +126,7 @@ class ClusterTasks:
             kept, at_home = self._bring_active(selection)
             return kept.fit(kernel, at_home, settings)
         posteriors, sites, values = [], [], []
-        parts = [(kernel, self.noise, selection.of_tasks(a, b), _portable(settings)) for a, b in self.spans]
+        parts = [(kernel, self.noise, selection.of_tasks(a, b), settings.portable()) for a, b in self.spans]
         for chunk in self._map_flat(_groups.fit_group, parts):
             posteriors += chunk[0]
             sites += chunk[1]
@@ -169,11 +168,6 @@ class ClusterTasks:
 
     def _map_flat(self, function, parts: list[tuple]) -> list[Any]:
         return [item for part in self._map(function, parts) for item in part]
-
-
-def _portable(settings: Settings) -> Settings:
-    """Without what belongs to the client alone."""
-    return replace(settings, progress=silent, task_done=no_step, couplings=(), n_jobs=None)
 
 
 class ClusterEvidence:

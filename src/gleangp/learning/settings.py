@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gleangp.progress import Progress, no_step, silent
@@ -33,6 +33,10 @@ class Settings:
     couplings: tuple[Any, ...] = ()  # to choose from (`couplings`); none: tasks share the kernel alone
     uncoupled: str = "as asked"  # why, if there are none
     n_basis: int = 300  # points of the common basis of coupled tasks
+
+    def portable(self) -> Settings:
+        """Without what belongs to this process alone."""
+        return replace(self, progress=silent, task_done=no_step, couplings=(), n_jobs=None)
 
 
 def most_stages(settings: Settings) -> int:

@@ -158,14 +158,21 @@ class LocalTasks:
         return SummedEvidence(parts, settings.n_jobs)
 
     def fit(self, kernel, selection, settings, start=None):
-        """Posterior and sites of every task, and the log evidence."""
+        """Posterior and sites of every task, and the log evidence; with `n_jobs`, chunks in processes."""
+        apart = settings.n_jobs not in (None, 1) and len(self.chunks) > 1
+        how = settings.portable() if apart else settings
+        calls = [
+            (kernel, self.blocks[a:b], selection.of_tasks(a, b), how, None if start is None else start[a:b])
+            for a, b in self.chunks
+        ]
         posteriors, sites, values = [], [], []
-        for a, b in self.chunks:
-            first = None if start is None else start[a:b]
-            part = fit_blocks(kernel, self.blocks[a:b], selection.of_tasks(a, b), settings, first)
+        for part in in_parallel(fit_blocks, calls, settings.n_jobs):
             posteriors += part[0]
             sites += part[1]
             values.append(part[2])
+        if apart:  # other processes cannot tell
+            for _ in posteriors:
+                settings.task_done()
         return posteriors, sites, sum(values)
 
     def noise_objective(self, kernel, posteriors, selection):
