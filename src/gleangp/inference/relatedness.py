@@ -38,8 +38,8 @@ def relatedness(prior: CoupledPrior, q: Conditioned) -> Relatedness:
     K = kernel_columns(prior.terms[0].kernel, X, X)
     slopes = _by_pairs(q.alpha[:, None] * K * q.alpha, first)
     inverses = _inverses(prior, q)
-    half = _times_blocks(inverses, K, first)
-    variances = _by_pairs(_times_blocks(inverses, half.T, first) * K, first)
+    half = _times_blocks(inverses, K, first)  # C_s^-1 K_st: V_st = tr(half_st half_ts)
+    variances = _by_pairs(half * half.T, first)
     upper = np.triu_indices(len(blocks), 1)
     slope, variance = slopes[upper], variances[upper]
     known = variance > 1e-12 * np.max(variance, initial=0.0)

@@ -3,7 +3,8 @@
 Tasks are put into stacks of nearly equal size and padded with rows that are independent of everything:
 a padded row has covariance zero with all others, variance one and target zero, so it adds nothing to
 the log evidence but a known constant. Kernel matrices and contractions are then array operations over
-the whole stack, and only LAPACK is called task by task.
+the whole stack (over every pair of rows once, where the kernel has a rule for that), and only LAPACK is
+called task by task.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from scipy.linalg import lapack
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
+from gleangp.kernels.pairs import Pairs, pair_rule
 from gleangp.kernels.stacked import StackLinearization, linearize_stack
 
 _LARGEST_TASK = 256  # rows; larger tasks keep LAPACK busy on their own
@@ -24,7 +26,7 @@ _LOG_TWO_PI = np.log(2.0 * np.pi)
 class Stack:
     """Blocks of nearly equal size with Gaussian noise, padded to one array."""
 
-    def __init__(self, blocks: list[Block]):
+    def __init__(self, kernel, blocks: list[Block]):
         n = max(len(b) for b in blocks)
         T, p = len(blocks), blocks[0].X.shape[1]
         self.blocks = blocks
@@ -38,47 +40,111 @@ class Stack:
             self.y[t, : len(block)] = block.y - block.noise.bias
             self.real[t, : len(block)] = True
             self.variance[t, : len(block)] = block.noise.variance
-        self.padding = None if self.real.all() else ~(self.real[:, :, None] & self.real[:, None, :])
         # Reused by every evaluation: asking the system for fresh memory costs as much as the arithmetic.
         self._C = np.empty((T, n, n))
-        self._dL_dK = np.empty((T, n, n))
-        self._upper = np.triu(np.ones((n, n)), 1) + 0.5 * np.eye(n)
+        pairs = Pairs(self.X)
+        self._rule = pair_rule(kernel, pairs)
+        self._reduce = _OverMatrices(self) if self._rule is None else _OverPairs(self, pairs)
 
-    def log_evidence(
-        self, K: StackLinearization, variance: float | None = None
-    ) -> tuple[float, FloatArray, FloatArray]:
+    def log_evidence(self, kernel, variance=None) -> tuple[float, FloatArray, FloatArray] | None:
         """Sum of log N(y | 0, K + variance), its gradient in theta, and in every row's variance.
 
-        None: the variances of the blocks' own noise.
+        `kernel` is the one that the stack was made for, at any theta; `variance` None means the blocks' own.
+        None is given back where length scales are so short that distances must be taken one by one.
         """
-        T, n = self.y.shape
-        C = K.value if K.spare and K.value.shape == self._C.shape else self._C
-        if C is self._C:
+        if self._rule is not None:
+            value, theta_vjp = self._rule(kernel)
+            C = self._reduce.fill(self._C, value)
+        else:
+            K = linearize_stack(kernel, self.X)
+            if K is None:
+                return None
+            theta_vjp = K.theta_vjp
+            C = self._reduce.fill(self._C, K)
+        diagonal = np.einsum("tii->ti", C)  # a view that can be written to
+        diagonal += self.variance if variance is None else variance
+        if self._reduce.padding is not None:
+            diagonal[~self.real] = 1.0
+        weights, log_det = _invert(C, self.y)
+        value = -0.5 * (float(np.sum(weights * self.y)) + log_det + self.real.sum() * _LOG_TWO_PI)
+        # dL/dK = (w w^T - C^-1) / 2, folded onto the upper triangle, where LAPACK left the inverse.
+        dL_dK, d_variance = self._reduce.sensitivity(C, weights)
+        return value, theta_vjp(dL_dK), d_variance[self.real]
+
+
+def _invert(C: FloatArray, y: FloatArray) -> tuple[FloatArray, float]:
+    """C^-1 y (T, n) and the sum of the log determinants; leaves C^-1 in the upper triangles of C."""
+    weights = np.empty_like(y)
+    for t in range(len(C)):
+        # The symmetric matrix is its own transpose: LAPACK's lower triangle is our upper one.
+        chol, info = lapack.dpotrf(C[t].T, lower=1, clean=0, overwrite_a=1)
+        if info:
+            raise NotPositiveDefiniteError(
+                f"the covariance of a task of {len(C[t])} rows has no Cholesky factor"
+            )
+        weights[t] = lapack.dpotrs(chol, y[t], lower=1)[0]
+    log_det = 2.0 * float(np.log(np.einsum("tii->ti", C)).sum())
+    for t in range(len(C)):
+        lapack.dpotri(C[t].T, lower=1, overwrite_c=1)
+    return weights, log_det
+
+
+class _OverPairs:
+    """Kernel values and sensitivities of every pair of rows once."""
+
+    def __init__(self, stack: Stack, pairs: Pairs):
+        self.pairs, self.entries = pairs, pairs.entries
+        both = np.logical_and(*pairs.at(stack.real))
+        self.padding = None if both.all() else ~both
+        self._fold = np.where(pairs.is_row, 0.5, 1.0)
+        self._dL_dK, self._inverse = np.empty(pairs.shape), np.empty(pairs.shape)
+
+    def fill(self, C: FloatArray, value: FloatArray) -> FloatArray:
+        """C with the values in its upper triangles."""
+        C.reshape(len(C), -1)[:, self.entries] = value
+        if self.padding is not None:
+            C.reshape(len(C), -1)[:, self.entries] *= ~self.padding
+        return C
+
+    def sensitivity(self, C: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """dL/dK of every pair, and of every row with itself."""
+        # With mode="clip" NumPy writes to `out` without a copy; no entry is out of range.
+        np.take(C.reshape(len(C), -1), self.entries, axis=1, out=self._inverse, mode="clip")
+        dL_dK = np.multiply(*self.pairs.at(weights), out=self._dL_dK)
+        dL_dK -= self._inverse
+        dL_dK *= self._fold
+        if self.padding is not None:
+            dL_dK[self.padding] = 0.0
+        return dL_dK, dL_dK[:, self.pairs.is_row]
+
+
+class _OverMatrices:
+    """The same with whole matrices, for any kernel that can be stacked."""
+
+    def __init__(self, stack: Stack):
+        n = stack.y.shape[1]
+        self.padding = None if stack.real.all() else ~(stack.real[:, :, None] & stack.real[:, None, :])
+        self._dL_dK = np.empty_like(stack._C)
+        self._upper = np.triu(np.ones((n, n)), 1) + 0.5 * np.eye(n)
+
+    def fill(self, C: FloatArray, K: StackLinearization) -> FloatArray:
+        """The values of the kernel, in C or where they are if they may be overwritten."""
+        if K.spare and K.value.shape == C.shape:
+            C = K.value
+        else:
             np.copyto(C, K.value)
         if self.padding is not None:
             C[self.padding] = 0.0
-        diagonal = np.einsum("tii->ti", C)  # a view that can be written to
-        diagonal += self.variance if variance is None else variance
-        if self.padding is not None:
-            diagonal[~self.real] = 1.0
-        weights = np.empty((T, n))
-        for t in range(T):
-            # The symmetric matrix is its own transpose: LAPACK's lower triangle is our upper one.
-            chol, info = lapack.dpotrf(C[t].T, lower=1, clean=0, overwrite_a=1)
-            if info:
-                raise NotPositiveDefiniteError(f"the covariance of a task of {n} rows has no Cholesky factor")
-            weights[t] = lapack.dpotrs(chol, self.y[t], lower=1)[0]
-        log_det = 2.0 * float(np.log(diagonal).sum())
-        for t in range(T):
-            lapack.dpotri(C[t].T, lower=1, overwrite_c=1)
-        value = -0.5 * (float(np.sum(weights * self.y)) + log_det + self.real.sum() * _LOG_TWO_PI)
-        # dL/dK = (w w^T - C^-1) / 2, folded onto the upper triangle, where LAPACK left the inverse.
+        return C
+
+    def sensitivity(self, C: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """dL/dK on the upper triangles, and of every row with itself."""
         dL_dK = np.multiply(weights[:, :, None], weights[:, None, :], out=self._dL_dK)
         dL_dK -= C
         dL_dK *= self._upper
         if self.padding is not None:
             dL_dK[self.padding] = 0.0
-        return value, K.theta_vjp(dL_dK), np.einsum("tii->ti", dL_dK)[self.real]
+        return dL_dK, np.einsum("tii->ti", dL_dK)
 
 
 def stack_blocks(kernel, blocks: list[Block]) -> tuple[list[Stack], list[Block]]:
@@ -87,7 +153,7 @@ def stack_blocks(kernel, blocks: list[Block]) -> tuple[list[Stack], list[Block]]
     alone = [b for b in blocks if len(b) > _LARGEST_TASK]
     if len(small) < 4 or linearize_stack(kernel, small[0].X[None]) is None:
         return [], [b for b in blocks if len(b)]
-    return [Stack([small[k] for k in group]) for group in group_sizes([len(b) for b in small])], alone
+    return [Stack(kernel, [small[k] for k in group]) for group in group_sizes([len(b) for b in small])], alone
 
 
 def group_sizes(sizes: list[int]) -> list[range]:

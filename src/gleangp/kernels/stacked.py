@@ -169,7 +169,7 @@ def _added(larger: StackLinearization, other: StackLinearization) -> FloatArray:
 def _(kernel, X):
     if type(kernel.k1) is ConstantKernel and type(kernel.k2) is RBF:
         return _amplified_rbf(kernel.k2, X, kernel.k1)
-    if type(kernel.k1) is ConstantKernel and _is_linear(kernel.k2):
+    if type(kernel.k1) is ConstantKernel and is_linear(kernel.k2):
         return _amplified_slopes(kernel.k2, X, kernel.k1)
     k1, k2 = linearize_stack(kernel.k1, X), linearize_stack(kernel.k2, X)
     if k1 is None or k2 is None:
@@ -197,7 +197,7 @@ def _(kernel, X):
     return StackLinearization(inner.value, theta_vjp, lambda G: inner.input_vjp(G) * scales)
 
 
-def _is_linear(kernel: Kernel) -> bool:
+def is_linear(kernel: Kernel) -> bool:
     """Whether it is a dot product of scaled inputs, without anything to learn."""
     if type(kernel) is not ScaledInputs or type(kernel.kernel) is not DotProduct:
         return False

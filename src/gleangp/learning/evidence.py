@@ -41,11 +41,10 @@ class ActiveGaussianEvidence:
     def __call__(self, kernel, noise_values):
         value, theta_grad, d_variance = 0.0, 0.0, []
         for stack in self.stacks:
-            K = linearize_stack(kernel, stack.X)
-            if K is None:  # length scales so short that distances must be taken one by one
+            together = stack.log_evidence(kernel, noise_values.get("variance"))
+            parts = [together]
+            if together is None:  # length scales so short that distances must be taken one by one
                 parts = [_alone(kernel, b, noise_values) for b in stack.blocks]
-            else:
-                parts = [stack.log_evidence(K, noise_values.get("variance"))]
             for v, g, d in parts:
                 value, theta_grad = value + v, theta_grad + g
                 d_variance.append(d)

@@ -1,0 +1,171 @@
+"""Kernel values of many small tasks at once, of every pair of rows once, while a search moves the kernel.
+
+A search evaluates one kernel on the same rows dozens of times. Squared differences and products of pairs do
+not change meanwhile, so a rule keeps them, and an evaluation is an exponential of half the entries of the
+matrices between two products with a few long rows. For kernels of few features that are made of the parts
+below; `linearize_stack` serves the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Product, Sum, WhiteKernel
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.kernels.gradients import is_free, rule_for
+from gleangp.kernels.stacked import is_linear
+
+_MOST_FEATURES = 8  # with a length scale each: as many squares of every pair are kept
+
+
+class Pairs:
+    """Pairs (i, j >= i) of the n rows of each of T tasks, in the order of the rows of an upper triangle."""
+
+    def __init__(self, X: FloatArray):
+        T, n, _ = X.shape
+        self.X = X
+        self.first, self.second = np.triu_indices(n)
+        self.is_row = self.first == self.second  # (m,): the pair of a row with itself
+        self.shape = (T, len(self.first))
+
+    def at(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Rows of the pairs, (T, m, ...) each, of an array (T, n, ...)."""
+        return X[:, self.first], X[:, self.second]
+
+    @property
+    def entries(self) -> IntArray:
+        """(m,) where the pairs stand in a matrix (n, n) that is flattened."""
+        return self.first * self.X.shape[1] + self.second
+
+
+# Gives the values (T, m) at the present parameters, which may be overwritten, and what turns their
+# sensitivities (T, m) into those of theta, which must be called before the rule is used again.
+PairRule = Callable[[Any], tuple[FloatArray, Callable[[FloatArray], FloatArray]]]
+
+
+@singledispatch
+def pair_rule(kernel: Kernel, pairs: Pairs) -> PairRule | None:
+    """The rule by which to evaluate a kernel on pairs, for a search in which its fixed parts stay.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel.
+    pairs : Pairs
+        Pairs of rows.
+
+    Returns
+    -------
+    PairRule or None
+        To be called with the kernel as it was moved; None if the kernel has no rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> rule = pair_rule(2.0 * RBF(), Pairs(np.arange(6.0).reshape(3, 2, 1)))
+    >>> value, theta_vjp = rule(3.0 * RBF())
+    >>> value.shape
+    (3, 3)
+    """
+    return None
+
+
+@rule_for(pair_rule, RBF)
+def _(kernel, pairs):
+    rule = _amplified_rbf(kernel, pairs)
+    return None if rule is None else lambda moved: rule(moved, 1.0, False)
+
+
+def _amplified_rbf(kernel: RBF, pairs: Pairs):
+    """c * RBF with one length scale or one per feature; c is folded into the exponential."""
+    several, p = np.size(kernel.length_scale) > 1, pairs.X.shape[2]
+    if several and p > _MOST_FEATURES:
+        return None
+    squares = np.zeros((p if several else 1, pairs.shape[0] * pairs.shape[1]))
+    for k in range(p):
+        first, second = pairs.at(pairs.X[:, :, k])
+        squares[k if several else 0] += ((first - second) ** 2).reshape(-1)
+    free_scale = is_free(kernel.length_scale_bounds)
+    K, W = np.empty(pairs.shape), np.empty(pairs.shape)
+
+    def rule(moved, amplitude, free_amplitude):
+        precision = np.atleast_1d(moved.length_scale) ** -2.0
+        np.dot(-0.5 * precision, squares, out=K.reshape(-1))
+        np.exp(K, out=K)
+        np.multiply(K, amplitude, out=K)
+
+        def theta_vjp(dL_dK):
+            np.multiply(dL_dK, K, out=W)
+            amplitude_part = [W.sum()] if free_amplitude else []
+            scale_part = precision * (squares @ W.reshape(-1)) if free_scale else []
+            return np.array([*amplitude_part, *scale_part])
+
+        return K, theta_vjp
+
+    return rule
+
+
+@rule_for(pair_rule, ConstantKernel)
+def _(kernel, pairs):
+    free = is_free(kernel.constant_value_bounds)
+
+    def rule(moved):
+        c = moved.constant_value
+        return np.full((1, 1), c), lambda G: np.array([c * G.sum()] if free else [])
+
+    return rule
+
+
+@rule_for(pair_rule, WhiteKernel)
+def _(kernel, pairs):
+    free = is_free(kernel.noise_level_bounds)
+
+    def rule(moved):
+        s = moved.noise_level
+        return s * pairs.is_row[None], lambda G: np.array([s * G[:, pairs.is_row].sum()] if free else [])
+
+    return rule
+
+
+@rule_for(pair_rule, Sum)
+def _(kernel, pairs):
+    rules = [pair_rule(kernel.k1, pairs), pair_rule(kernel.k2, pairs)]
+    if None in rules:
+        return None
+    total = np.empty(pairs.shape)
+
+    def rule(moved):
+        (value, theta_vjp), (other, other_vjp) = rules[0](moved.k1), rules[1](moved.k2)
+        return np.add(value, other, out=total), lambda G: np.concatenate([theta_vjp(G), other_vjp(G)])
+
+    return rule
+
+
+@rule_for(pair_rule, Product)
+def _(kernel, pairs):
+    if type(kernel.k1) is not ConstantKernel:
+        return None
+    free = is_free(kernel.k1.constant_value_bounds)
+    if type(kernel.k2) is RBF:
+        inner = _amplified_rbf(kernel.k2, pairs)
+        return None if inner is None else lambda moved: inner(moved.k2, moved.k1.constant_value, free)
+    return _amplified_slopes(kernel, pairs, free) if is_linear(kernel.k2) else None
+
+
+def _amplified_slopes(kernel: Product, pairs: Pairs, free: bool) -> PairRule:
+    """c * dot product of inputs whose scales are fixed: the products are known once and for all."""
+    first, second = pairs.at(kernel.k2.scale_inputs(pairs.X))
+    products = np.einsum("tmk,tmk->tm", first, second)
+    value = np.empty(pairs.shape)
+
+    def rule(moved):
+        c = moved.k1.constant_value
+        theta_vjp = (lambda G: np.array([c * np.vdot(G, products)])) if free else (lambda G: np.empty(0))
+        return np.multiply(c, products, out=value), theta_vjp
+
+    return rule
