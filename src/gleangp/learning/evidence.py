@@ -24,7 +24,6 @@ from gleangp.inference.posterior import gaussian_log_evidence
 from gleangp.inference.projected import RowSites, projected_evidence, unexplained_nats
 from gleangp.inference.stacked import group_sizes, stack_blocks
 from gleangp.inference.stacked_projection import ProjectedStack, can_stack
-from gleangp.kernels.stacked import linearize_stack
 from gleangp.noise import Gaussian
 
 _MOST_TURNED = 0.01  # share of rows that may change sides while a kernel is learnt
