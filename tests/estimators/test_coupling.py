@@ -1,5 +1,7 @@
 """Coupled tasks at the estimators: their limits, new tasks, choices, and bad input."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -22,7 +24,10 @@ from gleangp.inference.coupled import Term
 from gleangp.inference.coupled_posterior import fit_coupled, predict_coupled
 from gleangp.inference.posterior import predict_latent
 from gleangp.inference.projected import fit_projection
+from gleangp.learning import coupling_choice
 from gleangp.learning.coupling_choice import _decide, part_of_whole_tasks
+from gleangp.learning.couplings import KernelCoupling
+from gleangp.learning.parameters import Parameters
 from gleangp.noise import Probit
 
 NOTHING = ConstantKernel(1e-12, "fixed")
@@ -364,3 +369,43 @@ def test_the_name_of_a_coupling_is_short_for_its_object():
     )
     assert made.kernel_ == named.kernel_
     assert_allclose(made.predict(GRID, tasks=[1] * 9), named.predict(GRID, tasks=[1] * 9), rtol=1e-12)
+
+
+def test_classes_of_a_classifier_have_one_coupling():
+    """It is chosen from the evidence of the first classes together."""
+    rng = np.random.default_rng(4)
+    X, tasks = rng.normal(size=(160, 2)), np.repeat(np.arange(8), 20)
+    y = (np.digitize(X[:, 0] + 0.2 * rng.normal(size=8)[tasks], [-0.8, 0.0, 0.8]) + (X[:, 1] > 0)) % 4
+    one = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
+    assert {choice.name for choice in one.coupling_} == {"function"}
+    assert len({choice.reason for choice in one.coupling_}) == 1
+    assert "of 3 of 4 classes, on 160 rows of 8 tasks" in one.coupling_[0].reason
+    scores = one.coupling_[0].scores
+    assert scores["function"] > scores["kernel"] + 10
+    assert np.mean(one.predict(X, tasks=tasks) == y) > 0.8
+
+
+def test_coupling_of_many_classes_weighs_all_trials(monkeypatch):
+    """Scores of classes add up; a candidate far behind after three of them is not tried any more."""
+    names = ("kernel", "function", "coregion")
+    candidates = [SimpleNamespace(name=n, parameters=lambda base, n_tasks: _start(base)) for n in names]
+    scores = iter([(0.0, 3.0, -9.0), (0.0, -4.0, -9.0), (0.0, 3.0, -9.0), (0.0, 3.5), (5.0, 0.0)])
+    asked = []
+
+    def try_all(left, base, blocks, settings, rng):
+        asked.append([c.name for c in left])
+        values = dict(zip([c.name for c in left], next(scores), strict=True))
+        return coupling_choice._Trials(values, {n: _start(base) for n in values}, None, "here")
+
+    monkeypatch.setattr(coupling_choice, "_try_all", try_all)
+    chosen = coupling_choice.choose_together(candidates, [(float(k), [], None) for k in range(5)], None)
+    assert asked == [list(names)] * 3 + [list(names[:2])] * 2
+    assert chosen[0].choice.scores == {"kernel": 5.0, "function": 5.5}
+    assert {c.choice.name for c in chosen} == {"function"}
+    assert [c.start.base.kernel.theta[0] for c in chosen] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def _start(theta):
+    """Parameters whose kernel has that theta."""
+    base = Parameters(ConstantKernel(np.exp(theta)), Probit())
+    return KernelCoupling().parameters(base, 2)

@@ -21,7 +21,7 @@ from gleangp.inference.coupled_posterior import (
     predict_coupled_cov,
 )
 from gleangp.learning.coupled_tasks import learn_coupled, pool_blocks, with_noise
-from gleangp.learning.coupling_choice import choose_coupling
+from gleangp.learning.coupling_choice import Chosen, choose_coupling
 from gleangp.learning.couplings import Choice, CoupledParameters
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
@@ -125,16 +125,19 @@ def fit_tasks(
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
+    chosen: Chosen | None = None,
 ) -> Any:
     """The `SparseModel` or `CoupledModel` of all tasks, coupled as `settings.couplings` says.
 
     With fewer than two tasks that have rows there is nothing to couple. Coupled ones are in this process.
+    `chosen` is the coupling where it was chosen already, together with other problems.
     """
     choice, start, units = Choice("kernel", {}, settings.uncoupled), None, None
     if len(tasks.filled) < 2:
         choice = Choice("kernel", {}, "fewer than two tasks have labels, so there is nothing to couple")
     elif settings.couplings:
-        chosen = choose_coupling(settings.couplings, parameters, tasks.all_blocks, settings, rng)
+        if chosen is None:
+            chosen = choose_coupling(settings.couplings, parameters, tasks.all_blocks, settings, rng)
         choice, start, units = chosen.choice, chosen.start, chosen.units
         parameters = start.base if choice.name == "kernel" else parameters
     if start is None or choice.name == "kernel":

@@ -24,10 +24,12 @@ from gleangp.optimize import Optimum, minimize
 from gleangp.progress import Stage, report_to
 from gleangp.selection.base import Selection
 
-# Rows on which parameters are learnt, one after the other; with not many more, all are used at the end.
-_PARTS = (800, 6000)
+# Rows on which parameters are learnt, one after the other, and how many of a task at most, so that there are
+# enough tasks to tell common from own; with not many more, all are used at the end. Where sites are to be
+# found a step on many rows costs a second, and one part more saves some of them.
+_PARTS = ((800, 50), (6000, 50))
+_PARTS_WITH_SITES = ((800, 50), (2000, 100), (6000, 50))
 _LITTLE = 10.0
-_MOST_ROWS_OF_TASK = 50  # in a part, so that it has enough tasks to tell common from own
 _SETTLED = 0.1  # of what a search can tell: change of the evidence at which the sites have settled
 _LEARNING_FEATURES = 200  # basis points times shared functions while learning: steps cost their square
 
@@ -121,13 +123,14 @@ def learn_coupled(
     n_rows = sum(len(b) for b in blocks)
     if not (settings.optimize and len(parameters.start())):
         return CoupledFit(parameters, choose_basis(parameters, blocks, settings, seed), np.nan, 0, True, 0.0)
-    for n_part in _PARTS[0 if first_part else 1 :]:
+    parts = _PARTS_WITH_SITES if parameters.base.noise.precision_depends_on_mean else _PARTS
+    for n_part, most in parts[0 if first_part else 1 :]:
         if n_rows > 1.5 * n_part:
-            part, tasks = some_rows(blocks, n_part, parameters.learn_loadings, rng)
+            part, tasks = some_rows(blocks, n_part, most, parameters.learn_loadings, rng)
             once = replace(settings, n_rounds=1)
             fit = climb(parameters.at_tasks(tasks), part, once, seed, rng, f"{n_part} rows")
             parameters = learnt_on(parameters, fit.parameters, tasks)
-    if n_rows > 1.5 * _PARTS[-1]:  # so many rows that more of them would not change the parameters
+    if n_rows > 1.5 * parts[-1][0]:  # so many rows that more of them would not change the parameters
         basis = choose_basis(parameters, blocks, settings, seed)
         return replace(fit, parameters=parameters, basis=basis, sites=None)
     fit = climb(parameters, blocks, settings, seed, rng)
@@ -235,10 +238,15 @@ def pool_blocks(blocks: list[Block]) -> Block:
     return Block(np.vstack([b.X for b in filled]), np.concatenate([b.y for b in filled]), noise)
 
 
-def some_rows(blocks: list[Block], n_part: int, every_task: bool, rng) -> tuple[list[Block], IntArray]:
-    """About `n_part` rows, and the tasks they are of; of every task some, where each has its own weights."""
+def some_rows(
+    blocks: list[Block], n_part: int, most: int, every_task: bool, rng
+) -> tuple[list[Block], IntArray]:
+    """About `n_part` rows, at most `most` of a task, and the tasks they are of.
+
+    Of every task some, where each has its own weights.
+    """
     filled = [t for t, b in enumerate(blocks) if len(b)]
-    most = max(3, n_part // len(filled)) if every_task else _MOST_ROWS_OF_TASK
+    most = max(3, n_part // len(filled)) if every_task else most
     part, tasks, left = [], [], n_part
     for t in rng.permutation(filled):
         take = min(len(blocks[t]), most)

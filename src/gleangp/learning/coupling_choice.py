@@ -38,7 +38,14 @@ _PREFERRED = ("function", "kernel", "coregion")
 # Seen on independent tasks: up to 2.4 and 2.4; on tasks with a correlation of 0.3: from 3.0 and 1.3 upwards.
 _EXPLAINED, _NOTHING_COMMON, _NO_PAIRS = 0.1, 2.5, 3.0
 _SOME_PAIRS = 2.0  # below, loadings of single tasks have never had the most evidence
+# Classes of one classifier have one coupling: candidates are tried on three of them at least, and not on more
+# once they are so far behind that the others would have to contradict.
+_LEAST_PROBLEMS, _FAR_BEHIND = 3, 10.0
 _LOOSE = {"max_iter": 30, "precision": 3e-4, "n_rounds": 1, "n_restarts": 0}
+_LOOSE_LABELS = 1e-4  # precision with labels, which say less of a row than measurements do
+
+
+Problem = tuple[Parameters, list[Block], np.random.Generator]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +72,33 @@ def choose_coupling(
     if len(candidates) == 1:
         only = candidates[0]
         return Chosen(Choice(only.name, {}, "as asked"), only.parameters(base, len(blocks)))
+    trials = _try_all(candidates, base, blocks, settings, rng)
+    if trials.decided:
+        return trials.chosen("kernel", trials.scores, trials.decided)
+    name = _decide(trials.scores)
+    return trials.chosen(name, trials.scores, _in_words(name, trials.scores, trials.where))
+
+
+@dataclass(frozen=True, eq=False)
+class _Trials:
+    """What was tried on a part of the rows of one problem."""
+
+    scores: dict[str, float]
+    learnt: dict[str, CoupledParameters]
+    units: FloatArray | None
+    where: str  # in words
+    decided: str = ""  # why nothing but the kernel was tried
+
+    def chosen(self, name: str, scores: dict[str, float], reason: str) -> Chosen:
+        """That coupling, for that reason."""
+        return Chosen(Choice(name, scores, reason), self.learnt[name], self.units)
+
+
+def _try_all(candidates, base: Parameters, blocks: list[Block], settings: Settings, rng) -> _Trials:
+    """Learn the candidates, of which independent tasks come first, on the same part of the rows."""
     seed = int(rng.integers(2**63))
     part, tasks = part_of_whole_tasks(blocks, np.random.default_rng(seed))
+    where = f"on {sum(len(b) for b in part)} rows of {len(part)} tasks"
     scores, learnt, units, related = {}, {}, None, None
     for candidate in candidates:
         name = candidate.name
@@ -76,14 +108,47 @@ def choose_coupling(
         if name == "kernel":
             on_part, scores[name], units = _try_apart(start.at_tasks(tasks), part, settings, seed)
             related, explained = _look_between(on_part, part)
-            if explained > _EXPLAINED and related.common < _NOTHING_COMMON and related.pairs < _NO_PAIRS:
-                reason = _no_trial(related, explained, part)
-                return Chosen(Choice(name, scores, reason), learnt_on(start, on_part, tasks), units)
         else:
             on_part, scores[name] = _try_out(start.at_tasks(tasks), part, settings, seed, name)
         learnt[name] = learnt_on(start, on_part, tasks)
-    name = _decide(scores)
-    return Chosen(Choice(name, scores, _in_words(name, scores, part)), learnt[name], units)
+        if name == "kernel" and explained > _EXPLAINED and _nothing_between(related):
+            return _Trials(scores, learnt, units, where, _no_trial(related, explained, where))
+    return _Trials(scores, learnt, units, where)
+
+
+def _nothing_between(related: Relatedness) -> bool:
+    return related.common < _NOTHING_COMMON and related.pairs < _NO_PAIRS
+
+
+def choose_together(candidates, problems: list[Problem], settings: Settings) -> list[Chosen]:
+    """One coupling for several problems on the same rows: the classes of a classifier.
+
+    Evidences of the first problems are added up, of three at least; candidates that are then far behind are
+    not tried any further, and with one left it is chosen. Problems in which nothing was tried start from the
+    mean of the (logarithmic) kernel parameters of those in which it was: classes differ in their labels, but
+    hardly in how fast what tells them apart changes with the inputs.
+    """
+    if len(candidates) == 1:
+        return [choose_coupling(candidates, base, blocks, settings, rng) for base, blocks, rng in problems]
+    left, tried, total = list(candidates), [], {}
+    for base, blocks, rng in problems:
+        tried.append(_try_all(left, base, blocks, settings, rng))
+        common = [c.name for c in left if all(c.name in trial.scores for trial in tried)]
+        total = {name: sum(trial.scores[name] for trial in tried) for name in common}
+        behind = _FAR_BEHIND if len(tried) >= _LEAST_PROBLEMS else np.inf
+        left = [c for c in left if total.get(c.name, -np.inf) >= max(total.values()) - behind]
+        if len(left) == 1:
+            break
+    name = _decide(total) if len(total) > 1 else left[0].name
+    words = _in_words(name, total, f"of {len(tried)} of {len(problems)} classes, {tried[0].where}")
+    chosen = [trial.chosen(name, total, words) for trial in tried]
+    theta = np.mean([c.start.base.kernel.theta for c in chosen], axis=0)
+    candidate = next(c for c in candidates if c.name == name)
+    for base, blocks, _ in problems[len(tried) :]:
+        start = candidate.parameters(base, len(blocks))
+        start = replace(start, base=replace(start.base, kernel=start.base.kernel.clone_with_theta(theta)))
+        chosen.append(Chosen(chosen[0].choice, start))
+    return chosen
 
 
 def part_of_whole_tasks(blocks: list[Block], rng: np.random.Generator) -> tuple[list[Block], IntArray]:
@@ -137,6 +202,8 @@ def _look_between(apart: CoupledParameters, part: list[Block]) -> tuple[Relatedn
 def _try_out(start: CoupledParameters, part, settings, seed, name) -> tuple[CoupledParameters, float]:
     """Parameters learnt on the part, and their penalised evidence there."""
     loose = replace(settings, n_active=settings.n_basis, **_LOOSE)
+    if part[0].noise.precision_depends_on_mean:
+        loose = replace(loose, precision=_LOOSE_LABELS)
     fit = climb(start, part, loose, seed, np.random.default_rng(seed), f"coupling {name}")
     learnt = fit.parameters
     evidence = fit.objective - learnt.log_prior(learnt.start())[0]
@@ -149,16 +216,16 @@ def _decide(scores: dict[str, float]) -> str:
     return next(name for name in _PREFERRED if scores.get(name, -np.inf) >= best - _EQUAL)
 
 
-def _in_words(name: str, scores: dict[str, float], part: list[Block]) -> str:
+def _in_words(name: str, scores: dict[str, float], where: str) -> str:
     ahead = scores[name] - max(v for n, v in scores.items() if n != name)
     how = f"most evidence, by {ahead:.1f} nats," if ahead >= 0 else f"within {_EQUAL:.0f} nats of the best"
     words = ", ".join(f"{n} {v:.1f}" for n, v in scores.items())
-    return f"{how} on {sum(len(b) for b in part)} rows of {len(part)} tasks ({words})"
+    return f"{how} {where} ({words})"
 
 
-def _no_trial(related: Relatedness, explained: float, part: list[Block]) -> str:
+def _no_trial(related: Relatedness, explained: float, where: str) -> str:
     return (
         f"their own functions explain the tasks ({explained:.2f} nats a row) and nothing speaks for more in "
         f"common than the kernel ({related.common:.1f} standard deviations for a common function, "
-        f"{related.pairs:.1f} for pairs of tasks) on {sum(len(b) for b in part)} rows of {len(part)} tasks"
+        f"{related.pairs:.1f} for pairs of tasks) {where}"
     )
