@@ -156,10 +156,12 @@ def slack_of(evidence: list[Any], kernel: Any) -> list[float]:
 
 
 @in_worker
-def fit_group(group: Group, kernel: Any, noise: Any, selection: Selection, settings: Any) -> list[Any]:
-    """Posteriors, sites and log evidence of every chunk."""
-    blocks = group.blocks(noise)
-    return [fit_blocks(kernel, blocks[a:b], selection.of_tasks(a, b), settings) for a, b in group.chunks]
+def fit_chunk(
+    group: Group, chunk: tuple[int, int], kernel: Any, noise: Any, selection: Selection, settings: Any
+) -> tuple[list[Any], list[Any], float]:
+    """Posteriors, sites and log evidence of a chunk; `selection` is that of its tasks."""
+    start, stop = chunk
+    return fit_blocks(kernel, group.blocks(noise)[start:stop], selection, settings)
 
 
 @in_worker

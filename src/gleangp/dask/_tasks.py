@@ -126,8 +126,14 @@ class ClusterTasks:
             kept, at_home = self._bring_active(selection)
             return kept.fit(kernel, at_home, settings)
         posteriors, sites, values = [], [], []
-        parts = [(kernel, self.noise, selection.of_tasks(a, b), settings.portable()) for a, b in self.spans]
-        for chunk in self._map_flat(_groups.fit_group, parts):
+        groups, parts = [], []
+        for a, b in chunks_of_tasks(self.sizes):  # by chunks: a worker that is done may take some over
+            groups.append(self._group_of(a))
+            first = self.spans[groups[-1]][0]
+            parts.append(
+                ((a - first, b - first), kernel, self.noise, selection.of_tasks(a, b), settings.portable())
+            )
+        for chunk in self._map(_groups.fit_chunk, parts, groups):
             posteriors += chunk[0]
             sites += chunk[1]
             values.append(chunk[2])

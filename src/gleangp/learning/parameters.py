@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import expit, logit
 from sklearn.base import clone
 
-from gleangp._typing import FloatArray
-from gleangp.learning.priors import Prior
+from gleangp._typing import FloatArray, IntArray
+from gleangp.learning.priors import LogNormal, Prior
 
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 
@@ -113,24 +113,49 @@ class Parameters:
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Log density of the priors, and its gradient on the free scale."""
-        value, gradient, at = 0.0, np.zeros(len(z)), 0
+        gradient = np.zeros(len(z))
         if not self.priors:
-            return value, gradient
-        for name, size in self._layout:
-            prior = self.priors.get(name)
-            part = slice(at, at + size)
-            if prior is not None:
-                x, dx_dz = self._natural(name, z[part])
-                log_p, slope = prior.log_prob(x)
-                value += float(np.sum(log_p))
-                gradient[part] += slope * dx_dz
-            at += size
+            return 0.0, gradient
+        (entries, log_median, spread, constant), others = self._priors_by_kind
+        off = (z[entries] - log_median) / spread
+        value = constant - 0.5 * float(off @ off)
+        gradient[entries] = -off / spread
+        for name, part, prior in others:
+            x, dx_dz = self._natural(name, z[part])
+            log_p, slope = prior.log_prob(x)
+            value += float(np.sum(log_p))
+            gradient[part] += slope * dx_dz
         return value, gradient
 
     def with_values(self, z: FloatArray) -> Parameters:
         """The same, at the values z."""
         kernel, values = self.unpack(z)
         return replace(self, kernel=kernel, noise=replace(self.noise, **values))
+
+    @cached_property
+    def _priors_by_kind(self) -> tuple[tuple[IntArray, FloatArray, FloatArray, float], list[tuple]]:
+        """Normal priors of logarithms (entries, log medians, spreads, log normaliser), and the others.
+
+        The first are most, and one formula for all: a search asks for them at every step.
+        """
+        normal, others, at = [], [], 0
+        for name, size in self._layout:
+            prior, part = self.priors.get(name), slice(at, at + size)
+            at += size
+            if type(prior) is LogNormal and self._is_log(name):
+                log_median = np.broadcast_to(np.log(prior.median), size)
+                normal.append((np.arange(part.start, part.stop), log_median, np.full(size, prior.spread)))
+            elif prior is not None:
+                others.append((name, part, prior))
+        columns = zip(*normal, strict=True) if normal else ([np.zeros(0, dtype=np.intp)], [], [])
+        entries, log_median, spread = (np.concatenate([*parts, []]) for parts in columns)
+        constant = -float(np.sum(np.log(spread))) - 0.5 * len(spread) * np.log(2.0 * np.pi)
+        return (entries.astype(np.intp), log_median, spread, constant), others
+
+    def _is_log(self, name: str) -> bool:
+        """Whether a parameter named as in `priors` is searched by its logarithm, as kernel parameters are."""
+        noise = name.removeprefix("noise__")
+        return noise == name or self.noise.transforms[noise] == "log"
 
     @cached_property
     def _layout(self) -> list[tuple[str, int]]:
