@@ -95,8 +95,7 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
         numbers = is_regressor(estimator)
         unlabeled = None if numbers else estimator.unlabeled
         columns = Columns(tuple(features), target, column, not numbers, unlabeled)
-        partitions = ddf.to_delayed()
-        facts = read_facts(client, list(partitions), columns)
+        read, facts = read_facts(client, list(ddf.to_delayed()), columns)
         estimator.tasks_ = None if column is None else join_names([f.tasks for f in facts], "tasks")
         classes = codes = None
         if not numbers:
@@ -107,9 +106,8 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
         if numbers and column is None:
             n_labeled = sum(f.n_labeled for f in facts)
             n_parts = parts_of_task(n_labeled, estimator._count_active([n_labeled], warn=False))
-        rows: Any = ClusterRows(
-            client, list(partitions), columns, facts, estimator.tasks_, classes, codes, n_parts
-        )
+        rows: Any = ClusterRows(client, read, columns, facts, estimator.tasks_, classes, codes, n_parts)
+        del read  # the partitions are not kept once their rows are with their tasks
         estimator._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
     return estimator
 

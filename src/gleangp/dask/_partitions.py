@@ -46,15 +46,27 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a partition, checked; tasks by name and targets as they came."""
+    """Rows of a partition, checked; targets as they came."""
 
     X: FloatArray  # (n, p)
     y: np.ndarray  # (n,)
     labeled: np.ndarray  # (n,) mask
-    tasks: np.ndarray | None  # (n,)
+    names: np.ndarray | None  # of the tasks that occur; None without tasks
+    codes: IntArray  # (n,) which of them; none without tasks
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def __sizeof__(self) -> int:
+        return sum(a.nbytes for a in (self.X, self.y, self.labeled, self.codes)) + 200
+
+
+@dataclass(frozen=True)
+class BadRows:
+    """A partition that cannot be learnt from."""
+
+    n_rows: int
+    trouble: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,36 +99,40 @@ class Piece:
         return sum(a.nbytes for a in (self.X, self.y, self.task, self.number, self.position)) + 200
 
 
-def state_facts(frame: Any, columns: Columns) -> Facts:
-    """The facts of a partition; what is wrong with it is among them, so that all partitions are heard."""
-    nothing = np.zeros(0, dtype=np.intp)
+def read_rows(frame: Any, columns: Columns) -> Rows | BadRows:
+    """The rows of a partition; what is wrong with it is a result, so that all partitions are heard."""
     try:
-        rows = _checked(frame, columns)
+        return _checked(frame, columns)
     except (GleanError, ValueError) as error:
-        return Facts(len(frame), 0, None, nothing, None, nothing, f"{type(error).__name__}: {error}")
-    names, task_counts = None, nothing
-    if rows.tasks is not None:
-        names, codes = encode_tasks(rows.tasks, len(rows)) if len(rows) else (rows.tasks, nothing)
-        task_counts = np.bincount(codes[rows.labeled], minlength=len(names))
+        return BadRows(len(frame), f"{type(error).__name__}: {error}")
+
+
+def state_facts(rows: Rows | BadRows, columns: Columns) -> Facts:
+    """The facts of a partition."""
+    nothing = np.zeros(0, dtype=np.intp)
+    if isinstance(rows, BadRows):
+        return Facts(rows.n_rows, 0, None, nothing, None, nothing, rows.trouble)
+    task_counts = nothing
+    if rows.names is not None:
+        task_counts = np.bincount(rows.codes[rows.labeled], minlength=len(rows.names))
     classes, class_counts = None, nothing
     if columns.classes:
         classes, class_counts = np.unique(rows.y[rows.labeled], return_counts=True)
-    return Facts(len(rows), int(rows.labeled.sum()), names, task_counts, classes, class_counts)
+    return Facts(len(rows), int(rows.labeled.sum()), rows.names, task_counts, classes, class_counts)
 
 
 def split_rows(
-    frame: Any, columns: Columns, plan: Plan, first_row: int, first_labeled: int
+    rows: Rows, columns: Columns, plan: Plan, first_row: int, first_labeled: int
 ) -> tuple[FloatArray, dict[int, Piece]]:
     """Every `plan.step`-th labelled row, and the labelled rows by the group they go to.
 
     `first_row` and `first_labeled` are the numbers of the partition's first row and labelled row.
     """
-    rows = _checked(frame, columns)
     kept = np.flatnonzero(rows.labeled)
     sample = rows.X[kept[(first_labeled + np.arange(len(kept))) % plan.step == 0]]
     task = np.zeros(len(rows), dtype=np.intp)
-    if rows.tasks is not None and len(rows):
-        task = lookup_tasks(plan.tasks, rows.tasks, len(rows))
+    if rows.names is not None and len(rows):
+        task = lookup_tasks(plan.tasks, rows.names, len(rows.names))[rows.codes]
     y = rows.y[kept]
     if columns.classes:
         y = plan.codes[np.searchsorted(plan.classes, y)]
@@ -152,11 +168,12 @@ def join_pieces(pieces: list[Piece | None]) -> Piece:
 
 
 def _checked(frame: Any, columns: Columns) -> Rows:
-    n = len(frame)
+    n, nothing = len(frame), np.zeros(0)
+    no_codes = np.zeros(0, dtype=np.intp)
     if n == 0:
-        empty = np.zeros(0)
-        tasks = None if columns.task is None else empty
-        return Rows(np.zeros((0, len(columns.features))), empty, np.zeros(0, dtype=bool), tasks)
+        names = None if columns.task is None else nothing
+        X = np.zeros((0, len(columns.features)))
+        return Rows(X, nothing, np.zeros(0, dtype=bool), names, no_codes)
     X = check_array(frame[list(columns.features)], dtype=np.float64, input_name="X")
     y = frame[columns.target]
     if columns.classes:
@@ -165,8 +182,5 @@ def _checked(frame: Any, columns: Columns) -> Rows:
     else:
         labeled = ~missing_entries(as_column(y, "y", LabelError))
         y = check_regression_target(y, n)[0] if labeled.any() else np.full(n, np.nan)
-    tasks = None
-    if columns.task is not None:
-        names, codes = encode_tasks(frame[columns.task], n)
-        tasks = names[codes]
-    return Rows(np.ascontiguousarray(X), y, labeled, tasks)
+    names, codes = (None, no_codes) if columns.task is None else encode_tasks(frame[columns.task], n)
+    return Rows(np.ascontiguousarray(X), y, labeled, names, codes)

@@ -22,6 +22,7 @@ from gleangp.dask._partitions import (
     join_pieces,
     pick,
     pick_sample,
+    read_rows,
     split_rows,
     state_facts,
 )
@@ -34,10 +35,16 @@ from gleangp.learning.task_store import chunks_of_tasks
 _SHOWN = 5  # partitions in an error message
 
 
-def read_facts(client: Client, partitions: list[Any], columns: Columns) -> list[Facts]:
-    """Of every partition; raises if any has rows that cannot be learnt from."""
-    state = delayed(state_facts)
-    facts = gather(client, client.compute([state(p, columns) for p in partitions]))
+def read_facts(
+    client: Client, partitions: list[Any], columns: Columns
+) -> tuple[list[Future], list[Facts]]:
+    """Rows of every partition, which stay with the workers, and facts about them.
+
+    Raises if any has rows that cannot be learnt from.
+    """
+    read = delayed(read_rows)
+    rows = client.compute([read(p, columns) for p in partitions])
+    facts = gather(client, [submit(client, state_facts, r, columns) for r in rows])
     bad = [(k, f.trouble) for k, f in enumerate(facts) if f.trouble]
     if bad:
         listed = "\n".join(f"  partition {k}: {trouble}" for k, trouble in bad[:_SHOWN])
@@ -48,7 +55,7 @@ def read_facts(client: Client, partitions: list[Any], columns: Columns) -> list[
         )
     if not sum(f.n_labeled for f in facts):
         raise LabelError("no row has a target. At least one is needed.")
-    return facts
+    return rows, facts
 
 
 def join_names(parts: list[np.ndarray | None], what: str) -> np.ndarray:
@@ -97,7 +104,7 @@ class ClusterRows:
     def __init__(
         self,
         client: Client,
-        partitions: list[Any],
+        rows: list[Future],
         columns: Columns,
         facts: list[Facts],
         names: np.ndarray | None,
@@ -121,7 +128,7 @@ class ClusterRows:
             group_of_task[self.layout.filled[a:b]] = g
         step = evenly_spaced(int(task_sizes.sum())).step
         plan = Plan(names, classes, codes, group_of_task, n_parts, step)
-        self.samples, self.groups = _move(client, partitions, columns, facts, plan, workers)
+        self.samples, self.groups = _move(client, rows, columns, facts, plan, workers)
 
     @cached_property
     def inputs(self) -> FloatArray:
@@ -168,17 +175,17 @@ def _workers(client: Client) -> dict[str, int]:
 
 
 def _move(
-    client: Client, partitions, columns: Columns, facts: list[Facts], plan: Plan, workers: dict[str, int]
+    client: Client, rows, columns: Columns, facts: list[Facts], plan: Plan, workers: dict[str, int]
 ) -> tuple[list[Future], list[Future]]:
     """The sampled rows of every partition, and all rows of every group, with the workers.
 
     The graph from the partitions stays known to the scheduler, so that what a dead worker had is made again.
     """
-    rows = np.cumsum([0, *(f.n_rows for f in facts)]).tolist()
+    numbers = np.cumsum([0, *(f.n_rows for f in facts)]).tolist()
     labeled = np.cumsum([0, *(f.n_labeled for f in facts)]).tolist()
     split = delayed(split_rows)
     there = [k for k, f in enumerate(facts) if f.n_labeled]
-    splits = [split(partitions[k], columns, plan, rows[k], labeled[k]) for k in there]
+    splits = [split(rows[k], columns, plan, numbers[k], labeled[k]) for k in there]
     places = [address for address, threads in workers.items() for _ in range(threads)]
     groups = []
     for g in range(int(plan.group_of_task.max()) + 1):
