@@ -105,14 +105,16 @@ def predict_latent_cov(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple
     return posterior.weights @ K_star, cov
 
 
-def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
+def posterior_from_sites(
+    kernel, X: FloatArray, sites: Sites, K: FloatArray | None = None
+) -> TaskPosterior:
     """The papers' compression scheme: active points and their sites alone (LPJ05 eq. 22).
 
-    `X` (d, p) are the active points in the order of the sites.
+    `X` (d, p) are the active points in the order of the sites; `K` their covariance, where it is there.
     """
     if len(sites) == 0:
         return prior_only(X.shape[1])
-    K = kernel(X)
+    K = kernel(X) if K is None else np.array(K)
     K.flat[:: len(K) + 1] += 1.0 / sites.precision
     chol, jitter = cholesky(K)
     return TaskPosterior(X, solve_cholesky(chol, sites.mean), chol, None, jitter)
@@ -142,34 +144,38 @@ def gaussian_log_evidence(
 
 
 def training_marginals(
-    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
+    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray, K: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
 
     Unlike `predict_latent`, an active row shares its own white noise with itself, as in the filter.
-    For `posterior="active"` only.
+    For `posterior="active"` only. `K` (n, n) is the covariance of the rows, where it is there.
     """
-    K = kernel_columns(kernel, posterior.X, X)
-    if has_white(kernel):
-        K[np.arange(len(active)), active] += white_diag(kernel, posterior.X)
-    v = solve_lower(posterior.chol, K)
-    var = kernel.diag(X) - np.einsum("dn,dn->n", v, v)
-    return posterior.weights @ K, np.maximum(var, 0.0)
+    if K is not None:
+        K_dn, prior_var = np.take(K, active, axis=0), np.diagonal(K)
+    else:
+        K_dn, prior_var = kernel_columns(kernel, posterior.X, X), kernel.diag(X)
+        if has_white(kernel):
+            K_dn[np.arange(len(active)), active] += white_diag(kernel, posterior.X)
+    v = solve_lower(posterior.chol, K_dn)
+    var = prior_var - np.einsum("dn,dn->n", v, v)
+    return posterior.weights @ K_dn, np.maximum(var, 0.0)
 
 
 def without_own_site(
-    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
+    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray, K: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows as the other rows see them: an active one without its own site.
 
     With C = K + 1 / beta of the active points and C weights = site means, a marginal N(m, v) whose site is
     removed becomes N(m - w weights_i, w), w = v / (1 - beta v) = v beta / (C^-1)_ii (Rasmussen & Williams
-    2006, eq. 5.12, for the latent function). For `posterior="active"` only.
+    2006, eq. 5.12, for the latent function). For `posterior="active"` only. `K` (n, n) is the covariance of
+    the rows, where it is there.
     """
-    mean, var = training_marginals(kernel, posterior, X, active)
+    mean, var = training_marginals(kernel, posterior, X, active, K)
     if len(posterior) == 0:
         return mean, var
-    prior_var = kernel.diag(posterior.X)
+    prior_var = kernel.diag(posterior.X) if K is None else np.diagonal(K)[active]
     site_var = np.einsum("ij,ij->i", posterior.chol, posterior.chol) - prior_var
     site_var = np.maximum(site_var, np.finfo(float).eps * prior_var)  # rounding of nearly exact sites
     share_left = np.diagonal(inverse_from_cholesky(posterior.chol)) * site_var  # 1 - beta v, never above 1

@@ -27,6 +27,7 @@ from gleangp.kernels.scaled_inputs import ScaledInputs
 
 # Beyond this squared norm (in length scales) the matrix product loses digits; see `stationary`.
 _LARGEST_SQUARE = 2.0**20
+_MOST_ENTRIES = 1_000_000  # of the matrices of several tasks at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,6 +228,41 @@ def _nothing(dL_dK):
 
 def _stays(dL_dK):
     return 0.0
+
+
+def covariances_of_tasks(kernel: Kernel, inputs: list[FloatArray]) -> list[FloatArray] | list[None]:
+    """K(X_t), white included, of several small tasks; None for each where they are better made in turn.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel.
+    inputs : list of ndarray of shape (n_t, p)
+        Rows of the tasks.
+
+    Returns
+    -------
+    list
+        The matrices, views of one array; or None for each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> [K.shape for K in covariances_of_tasks(RBF(), [np.zeros((2, 1)), np.zeros((3, 1))])]
+    [(2, 2), (3, 3)]
+    """
+    sizes = [len(rows) for rows in inputs]
+    n, T = max(sizes), len(sizes)
+    if T > 1 and T * n**2 <= _MOST_ENTRIES:
+        X = np.zeros((T, n, inputs[0].shape[1]))
+        for of_task, rows in zip(X, inputs, strict=True):
+            of_task[: len(rows)] = rows
+        K = linearize_stack(kernel, X)
+        if K is not None:
+            value = np.broadcast_to(K.value, (T, n, n))
+            return [value[t, :m, :m] for t, m in enumerate(sizes)]
+    return [None] * T
 
 
 def linearize_tasks(kernel: Kernel, X: FloatArray) -> StackLinearization:

@@ -15,6 +15,7 @@ from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, po
 from gleangp.inference.projected import fit_projection, unexplained_nats
 from gleangp.inference.row_ep import RowSites
 from gleangp.inference.stacked_projection import can_stack
+from gleangp.kernels.stacked import covariances_of_tasks
 from gleangp.learning.evidence import (
     ActiveGaussianEvidence,
     ActiveSiteEvidence,
@@ -87,9 +88,12 @@ def fit_blocks(
     `start` are sites of all rows to begin from, for the projection of noise with several fixed points.
     """
     posteriors, all_sites, log_evidence = [], [], 0.0
-    for t, block in enumerate(blocks):
+    all_kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
+    of_active: list = [None] * len(blocks)
+    if settings.posterior == "active":
+        of_active = covariances_of_tasks(kernel, [kept.X for kept in all_kept])
+    for t, (block, kept) in enumerate(zip(blocks, all_kept, strict=True)):
         active = selection.active[t]
-        kept = block.at(active)
         if settings.posterior == "projected" and not _exact_block(block, active):
             first = None if start is None else start[t]
             basis = _basis(kernel, block, kept.X, settings)
@@ -103,7 +107,7 @@ def fit_blocks(
             sites = Sites(mean, precision, rows_sites.n_silent)
         else:
             sites, value = _active_sites(kernel, kept, selection, t, settings)
-            posterior = posterior_from_sites(kernel, kept.X, sites)
+            posterior = posterior_from_sites(kernel, kept.X, sites, of_active[t])
             if value is None:
                 value = log_evidence_of_sites(posterior, sites)
         posteriors.append(posterior)

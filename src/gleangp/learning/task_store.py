@@ -20,6 +20,7 @@ from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior, without_own_site
 from gleangp.inference.projected import fit_projection
 from gleangp.inference.row_ep import RowSites
+from gleangp.kernels.stacked import covariances_of_tasks
 from gleangp.learning.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
 from gleangp.learning.settings import Settings
 from gleangp.parallel import in_parallel
@@ -107,7 +108,9 @@ class LocalTasks:
             return self
         other = object.__new__(LocalTasks)
         other.__dict__ = dict(self.__dict__)
-        other.blocks = [replace(b, noise=replace(b.noise, **values)) for b in self.blocks]
+        models = {id(b.noise): b.noise for b in self.blocks}
+        models = {key: replace(noise, **values) for key, noise in models.items()}  # shared ones stay so
+        other.blocks = [replace(b, noise=models[id(b.noise)]) for b in self.blocks]
         other.noise = other.blocks[0].noise
         return other
 
@@ -230,17 +233,24 @@ class NoiseTerm:
     """
 
     def __init__(self, kernel, blocks, posteriors, active):
-        self.blocks = blocks
-        self.marginals = [
-            without_own_site(kernel, p, b.X, a) for p, b, a in zip(posteriors, blocks, active, strict=True)
+        all_K = covariances_of_tasks(kernel, [b.X for b in blocks])
+        marginals = [
+            without_own_site(kernel, p, b.X, a, K)
+            for p, b, a, K in zip(posteriors, blocks, active, all_K, strict=True)
         ]
+        self.parts = [(b.noise, b.y, *at) for b, at in zip(blocks, marginals, strict=True)]
+        first = blocks[0].noise
+        if all(b.noise is first for b in blocks) and first.at(slice(0, 1)) is first:
+            # One model without anything that differs from row to row: one call instead of many.
+            _, *rows = zip(*self.parts, strict=True)
+            self.parts = [(first, *(np.concatenate(r) for r in rows))]
 
     def __call__(self, values):
         total, gradients = 0.0, []
-        for block, (mean, var) in zip(self.blocks, self.marginals, strict=True):
-            noise = replace(block.noise, **values)
-            total += float(np.sum(noise.log_partition(block.y, mean, var)[0]))
-            gradients.append(noise.log_partition_grad(block.y, mean, var))
+        for of_block, *rows in self.parts:
+            noise = replace(of_block, **values)
+            total += float(np.sum(noise.log_partition(*rows)[0]))
+            gradients.append(noise.log_partition_grad(*rows))
         return total, {name: sum(np.sum(g[name], axis=0) for g in gradients) for name in values}
 
 
