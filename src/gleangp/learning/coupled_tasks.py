@@ -19,7 +19,6 @@ from gleangp.inference.row_ep import RowSites
 from gleangp.learning.couplings import CoupledParameters
 from gleangp.learning.parameters import MovingKernel
 from gleangp.learning.settings import Settings
-from gleangp.learning.shared_kernel import FIRST_STEP
 from gleangp.optimize import Optimum, minimize
 from gleangp.progress import Stage, report_to
 from gleangp.selection.base import Selection
@@ -31,6 +30,7 @@ _PARTS = ((800, 50), (6000, 50))
 _PARTS_WITH_SITES = ((800, 50), (2000, 100), (6000, 50))
 _LITTLE = 10.0
 _SETTLED = 0.1  # of what a search can tell: change of the evidence at which the sites have settled
+_FIRST_STEP = 0.5  # of a search, in log-parameters
 _LEARNING_FEATURES = 200  # basis points times shared functions while learning: steps cost their square
 
 
@@ -188,7 +188,7 @@ def _maximize(
     # and a part of it more than the data know. Measurements have about a nat a row, where it is the same.
     counted = {}
     if parameters.base.noise.precision_depends_on_mean:
-        counted = {"scale": n_rows, "units": np.full(len(parameters.start()), FIRST_STEP)}
+        counted = {"scale": n_rows, "first_step": _FIRST_STEP}
     return minimize(
         objective,
         parameters.start(),

@@ -39,7 +39,7 @@ _LITTLE = 10.0
 # (the protein data: NLPD 1.106 without it, 1.096 with it).
 _FINE = 0.2
 # The first step of a search, in log-parameters: one as short as the gradient per row looks like the last.
-FIRST_STEP = 3.0
+_FIRST_STEP = 3.0
 _STEP_CUTS = 4  # times that a step of the noise parameters may be halved before it is not taken
 
 
@@ -336,7 +336,7 @@ def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_r
         rng=rng,
         report=report_to(settings.progress, stage),
         scale=n_rows,
-        units=np.full(len(parameters.start()), FIRST_STEP) if units is None else units,
+        units=np.full(len(parameters.start()), _FIRST_STEP) if units is None else units,
     )
 
 
