@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 from sklearn.utils import check_random_state
@@ -135,10 +135,11 @@ class SparseGPMixin(ProgressMixin):
         given = self.kernel is not None or getattr(coupling, "own_kernel", None) is not None
         if given or not isinstance(coupling, FunctionCoupling):
             return coupling
-        own = default_own_kernel(rows.inputs)
+        measured = is_regressor(self)
+        own = default_own_kernel(rows.inputs, measured=measured)
         priors = coupling.own_priors
         if priors is None:
-            priors = default_own_priors(own, rows.inputs.shape[1])
+            priors = default_own_priors(own, rows.inputs.shape[1], measured=measured)
         return FunctionCoupling(own, priors, coupling.outlier_cost)
 
     def _why_apart(self, sizes: list[int], apart: dict[str, bool]) -> str:
