@@ -192,7 +192,7 @@ class NullCategory:
 
     def _arguments_in_units(self, mean: Floats) -> tuple[FloatArray, FloatArray]:
         """How far the mean is inside the half-lines of either class."""
-        centred = mean + self.bias
+        centred = np.add(mean, self.bias)
         return -(centred + 0.5 * self.width), centred - 0.5 * self.width
 
     def _log_weights(self, y: Floats) -> tuple[FloatArray, FloatArray]:
