@@ -354,6 +354,18 @@ def test_a_wild_input(Model):
     assert model.score(X[:-1], y) > 0.8
 
 
+def test_features_that_are_mostly_constant():
+    """Values in one row of five are no outliers: such features do not drown the one that matters.
+
+    Their middle half is nearly constant; in units of that, distances would be theirs alone.
+    """
+    rng = np.random.default_rng(0)
+    x, sparse = rng.normal(size=(120, 1)), rng.normal(size=(120, 5)) * (rng.random((120, 5)) < 0.2)
+    X, y = np.hstack([x, sparse + 1e-3 * rng.normal(size=(120, 5))]), np.sin(2.0 * x[:, 0])
+    model = SparseGPRegressor(random_state=0).fit(X[:60], y[:60])
+    assert model.score(X[60:], y[60:]) > 0.9
+
+
 @both
 def test_compound_kernel(Model):
     """Several kernels side by side are no covariance."""
