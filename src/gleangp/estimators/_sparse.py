@@ -136,7 +136,7 @@ class SparseGPMixin(ProgressMixin):
         if given or not isinstance(coupling, FunctionCoupling):
             return coupling
         measured = is_regressor(self)
-        own = default_own_kernel(rows.inputs, measured=measured)
+        own = default_own_kernel(rows.inputs, rows.n_tasks, measured=measured)
         priors = coupling.own_priors
         if priors is None:
             priors = default_own_priors(own, rows.inputs.shape[1], measured=measured)
