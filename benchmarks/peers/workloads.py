@@ -68,6 +68,24 @@ def usps() -> dict:
     return {**classification(*parts), "ard": False}
 
 
+def school() -> dict:
+    """Exam scores of students, schools pooled: 28 features, mostly indicators; 10 000 train, 5362 test."""
+    from gleangp.datasets import load_school
+
+    X, y, _ = load_school(return_X_y=True)
+    train, test = two_parts(len(y), 10_000, len(y) - 10_000)
+    return regression(X[train], y[train], X[test], y[test])
+
+
+def landmine() -> dict:
+    """Mines in radar images, fields pooled: 9 features, 6 % mines; 6500 rows train, 3174 test."""
+    from gleangp.datasets import load_landmine
+
+    X, y, _ = load_landmine(return_X_y=True)
+    train, test = two_parts(len(y), 6500, len(y) - 6500)
+    return classification(X[train], y[train].astype(float), X[test], y[test].astype(float))
+
+
 def thirty_tasks() -> dict:
     """30 functions from one Gaussian process in two dimensions, 60 rows each; 20 new ones with 10 labels."""
     (X, y, t), (X_test, f_test, t_test) = sibling_tasks(30, 60, 100)
@@ -91,6 +109,8 @@ WORKLOADS = {
     "kin40k": kin40k,
     "protein": protein,
     "sarcos": sarcos,
+    "school": school,
+    "landmine": landmine,
     "classes10000": twenty_features,
     "usps35": usps,
     "tasks30x60": thirty_tasks,
@@ -101,6 +121,8 @@ TITLES = {
     "kin40k": "kin40k, 10 000 rows x 8",
     "protein": "Protein, 10 000 rows x 9",
     "sarcos": "SARCOS, first torque, 3449 rows x 21",
+    "school": "School, all schools pooled, 10 000 rows x 28",
+    "landmine": "Landmine, all fields pooled, 6500 rows x 9",
     "classes10000": "Two classes, 10 000 rows x 20, five features matter (made up)",
     "usps35": "USPS, 3 against 5, 1214 rows x 256",
     "tasks30x60": "30 tasks x 60 rows, shared kernel (made up; RMSE against the functions without noise)",
