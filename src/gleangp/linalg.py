@@ -12,7 +12,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
-_MIRROR_BLOCK = 128
+_MIRROR_BLOCK = 64
 
 # Relative to the mean diagonal. The first is below what float64 kernels are accurate to, the last
 # is where the answer would no longer be about the matrix that was asked for.
@@ -163,10 +163,11 @@ def _mirrored(lower: FloatArray) -> FloatArray:
     Block by block, because a transpose of the whole runs against the grain of the memory; and handed
     back transposed, because kernel matrices are stored by rows.
     """
+    above = ~np.tri(_MIRROR_BLOCK, dtype=bool)
     for start in range(0, len(lower), _MIRROR_BLOCK):
         stop = start + _MIRROR_BLOCK
         corner = lower[start:stop, start:stop]
-        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        np.copyto(corner, corner.T.copy(), where=above[: len(corner), : len(corner)])
         lower[start:stop, stop:] = lower[stop:, start:stop].T
     return lower.T
 

@@ -332,12 +332,11 @@ def _differences(W, U, V):
 def _symmetric_differences(dL_dK, weight, U):
     """`_square_differences` and `_differences` of one set of rows, dL_dK symmetric: one pass for both."""
     U, _ = _centred(U, U)
-    row_sums, WU, ones = np.empty(len(U)), np.empty(U.shape), np.ones(len(U))
+    with_one = np.column_stack([U, np.ones(len(U))])  # W U and the sums of the rows of W in one product
+    W_with_one = np.empty(with_one.shape)
     for rows in _row_blocks(weight):
-        W = dL_dK[rows] * weight[rows]
-        np.matmul(W, ones, out=row_sums[rows])
-        np.matmul(W, U, out=WU[rows])
-    WU -= row_sums[:, None] * U
+        np.matmul(dL_dK[rows] * weight[rows], with_one, out=W_with_one[rows])
+    WU = W_with_one[:, :-1] - W_with_one[:, -1:] * U
     return -2.0 * np.einsum("ik,ik->k", U, WU), 2.0 * WU
 
 
