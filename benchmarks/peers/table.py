@@ -76,7 +76,9 @@ def plot(everything: dict, path: Path) -> None:
                 if "failed" in numbers:
                     continue
                 marker = "*" if peer == "gleangp" else "o"
-                ax.plot(numbers["cpu_s"], numbers[measure], marker, markersize=11 if marker == "*" else 7)
+                color = f"C{list(LABELS).index(peer)}" if peer in LABELS else "black"
+                size = 11 if marker == "*" else 7
+                ax.plot(numbers["cpu_s"], numbers[measure], marker, markersize=size, color=color)
                 ax.annotate(LABELS.get(peer, peer), (numbers["cpu_s"], numbers[measure]), fontsize=7,
                             xytext=(4, 4), textcoords="offset points")  # fmt: skip
             ax.set_xscale("log")
