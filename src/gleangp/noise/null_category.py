@@ -129,8 +129,8 @@ class NullCategory:
         curvature less the variance of the slopes (`log_partition`): each part is taken at its best corner.
         """
         narrow, wide = np.maximum(var_low, 0.0) + self.variance, var_high + self.variance
-        below, above = self._arguments_in_units(mean_high)[0], self._arguments_in_units(mean_low)[1]
-        far_below, far_above = self._arguments_in_units(mean_low)[0], self._arguments_in_units(mean_high)[1]
+        far_below, above = self._arguments_in_units(mean_low)
+        below, far_above = self._arguments_in_units(mean_high)
         log_minus, _, curvature_minus = log_ndtr_derivatives(_least_ratio(below, narrow, wide))
         log_plus, _, curvature_plus = log_ndtr_derivatives(_least_ratio(above, narrow, wide))
         most_minus, h_minus, _ = log_ndtr_derivatives(_least_ratio(far_below, wide, narrow))
