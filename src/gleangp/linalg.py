@@ -12,7 +12,8 @@ from scipy.linalg import blas, lapack, solve_triangular
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
-_MIRROR_BLOCK = 64
+_MIRROR_BLOCK = 32
+_FEW_VECTORS = 4
 
 # Relative to the mean diagonal. The first is below what float64 kernels are accurate to, the last
 # is where the answer would no longer be about the matrix that was asked for.
@@ -148,13 +149,26 @@ def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
 def evidence_sensitivity(
     chol: FloatArray, weights: FloatArray, *, overwrite_chol: bool = False
 ) -> FloatArray:
-    """`(S (chol chol^T)^-1 - weights weights^T) / 2` for weights (n, S).
+    """`(S (chol chol^T)^-1 - weights weights^T) / 2` for weights (n, S): its upper triangle.
 
-    The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T.
+    The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T. Below the diagonal stands
+    anything; `mirror_upper` fills it.
     """
     inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=overwrite_chol)
     half = 0.5 * weights.shape[1]
-    return _mirrored(blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1))
+    return blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1).T
+
+
+def mirror_upper(upper: FloatArray) -> FloatArray:
+    """The symmetric matrix of which the upper triangle is given, in its memory where it is stored by rows."""
+    return _mirrored(np.asfortranarray(upper.T))
+
+
+def symmetric_products(upper: FloatArray, rows: FloatArray) -> FloatArray:
+    """`rows @ matrix` (k, n) for a symmetric matrix of which the upper triangle is read, stored by rows."""
+    if len(rows) <= _FEW_VECTORS:  # one at a time is then faster than a thin matrix
+        return np.array([blas.dsymv(1.0, upper.T, row, lower=1) for row in rows])
+    return blas.dsymm(1.0, upper.T, rows.T, lower=1).T
 
 
 def _mirrored(lower: FloatArray) -> FloatArray:

@@ -8,14 +8,17 @@ from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.linalg import (
     cholesky,
     cholesky_in_place,
+    evidence_sensitivity,
     gram,
     grow_cholesky,
     inverse_from_cholesky,
     log_determinant,
+    mirror_upper,
     rank_one_update,
     shrink_cholesky,
     solve_cholesky,
     solve_lower,
+    symmetric_products,
 )
 
 
@@ -151,3 +154,22 @@ def test_rank_one_update():
     updated = rank_one_update(chol, vector)
     assert_allclose(updated @ updated.T, matrix() + np.outer(vector, vector), rtol=1e-10)
     assert_array_equal(chol, before)
+
+
+@pytest.mark.parametrize("n_rows", [1, 4, 5, 9])
+def test_symmetric_products_read_one_triangle(n_rows):
+    """rows M from the upper triangle of M alone, a few rows or many."""
+    M, rows = matrix(), np.random.default_rng(0).normal(size=(n_rows, 7))
+    upper = np.where(np.tri(7, k=-1, dtype=bool), np.nan, M)
+    assert_allclose(symmetric_products(upper, rows), rows @ M, rtol=1e-12, atol=1e-12)
+    assert_allclose(mirror_upper(upper), M, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("n", [1, 7, 33, 70])
+def test_evidence_sensitivity_is_the_derivative(n):
+    """(S K^-1 - w w') / 2 on and above the diagonal, and below it once mirrored."""
+    M, weights = matrix(n), np.random.default_rng(1).normal(size=(n, 3))
+    expected = 0.5 * (3 * np.linalg.inv(M) - weights @ weights.T)
+    found = evidence_sensitivity(cholesky(M)[0], weights)
+    assert_allclose(np.triu(found), np.triu(expected), rtol=1e-7, atol=1e-9)
+    assert_allclose(mirror_upper(found), expected, rtol=1e-7, atol=1e-9)

@@ -24,6 +24,7 @@ from gleangp.linalg import (
     evidence_sensitivity,
     inverse_from_cholesky,
     log_determinant,
+    mirror_upper,
     shrink_cholesky,
     solve_cholesky,
     solve_lower,
@@ -138,7 +139,7 @@ def gaussian_log_evidence(
     chol, _ = cholesky_in_place(C.T)  # symmetric, and stored the way LAPACK reads it
     weights = solve_cholesky(chol, y)
     value = -0.5 * (y @ weights + log_determinant(chol) + len(y) * np.log(2.0 * np.pi))
-    dL_dK = evidence_sensitivity(chol, weights[:, None], overwrite_chol=True)
+    dL_dK = mirror_upper(evidence_sensitivity(chol, weights[:, None], overwrite_chol=True))
     np.negative(dL_dK, out=dL_dK)
     return float(value), K.theta_vjp(dL_dK), np.diagonal(dL_dK)
 

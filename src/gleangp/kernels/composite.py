@@ -25,6 +25,7 @@ from gleangp.kernels.gradients import (
     rule_for,
 )
 from gleangp.kernels.scaled_inputs import ScaledInputs
+from gleangp.linalg import mirror_upper, symmetric_products
 from gleangp.memory import room
 
 
@@ -69,8 +70,8 @@ def _(kernel, X, Z=None):
     vjps = _sum_vjps((first.theta_vjp, first.input_vjp), (white_theta, white_input))
 
     def both_vjps(dL_dK):
-        toward_theta, toward_inputs = first.symmetric_vjps(dL_dK)
-        return np.concatenate((toward_theta, white_theta(dL_dK))), toward_inputs
+        toward_theta, toward_inputs, _ = first.contract(dL_dK)
+        return np.concatenate((toward_theta, white_theta(dL_dK))), toward_inputs, None
 
     return Linearization(value, *vjps, spare=True, both_vjps=both_vjps)
 
@@ -194,9 +195,17 @@ def _constant(kernel, X, shape):
     def theta_vjp(dL_dK):
         return np.array([c * dL_dK.sum()] if is_free(kernel.constant_value_bounds) else [])
 
+    def both_vjps(dL_dK):
+        total = c * symmetric_products(dL_dK, np.ones((1, len(X)))).sum()
+        free = is_free(kernel.constant_value_bounds)
+        return np.array([total] if free else []), np.zeros(X.shape), total
+
     # one number seen through zero strides: values are read-only, so nobody can tell
     value = np.ndarray(shape, buffer=np.array(c), strides=(0,) * len(shape))
-    return Linearization(value, theta_vjp, lambda dL_dK: np.zeros(X.shape))
+    square = len(shape) == 2 and shape[0] == shape[1]
+    return Linearization(
+        value, theta_vjp, lambda dL_dK: np.zeros(X.shape), both_vjps=both_vjps if square else None
+    )
 
 
 def _white_vjps(kernel, X, Z):
@@ -218,9 +227,9 @@ def _sum(first, second):
     vjps = _sum_vjps((first.theta_vjp, first.input_vjp), (second.theta_vjp, second.input_vjp))
 
     def both_vjps(dL_dK):
-        theta_1, input_1 = first.symmetric_vjps(dL_dK)
-        theta_2, input_2 = second.symmetric_vjps(dL_dK)
-        return np.concatenate((theta_1, theta_2)), input_1 + input_2
+        theta_1, input_1, _ = first.contract(dL_dK)
+        theta_2, input_2, _ = second.contract(dL_dK)
+        return np.concatenate((theta_1, theta_2)), input_1 + input_2, None
 
     return Linearization(value, *vjps, spare=True, both_vjps=both_vjps)
 
@@ -251,10 +260,10 @@ def _product(first, second):
 def _amplified(constant, inner, constant_first):
     c = float(constant.constant_value)
 
-    def with_own(dL_dK, toward_inner):
+    def with_own(dL_dK, toward_inner, total=None):
         if not is_free(constant.constant_value_bounds):
             return toward_inner
-        own = [c * np.vdot(dL_dK, inner.value)]
+        own = [c * np.vdot(dL_dK, inner.value) if total is None else c * total]
         return np.concatenate((own, toward_inner) if constant_first else (toward_inner, own))
 
     def theta_vjp(dL_dK):
@@ -264,8 +273,10 @@ def _amplified(constant, inner, constant_first):
         return c * inner.input_vjp(dL_dK)
 
     def both_vjps(dL_dK):
-        toward_theta, toward_inputs = inner.symmetric_vjps(dL_dK)
-        return with_own(dL_dK, c * toward_theta), c * toward_inputs
+        toward_theta, toward_inputs, total = inner.contract(dL_dK)
+        if total is None:
+            dL_dK = mirror_upper(dL_dK.copy())
+        return with_own(dL_dK, c * toward_theta, total), c * toward_inputs, None
 
     value = np.multiply(inner.value, c, out=room(inner.value.shape))
     return Linearization(value, theta_vjp, input_vjp, spare=True, both_vjps=both_vjps)

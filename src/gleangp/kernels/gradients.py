@@ -20,6 +20,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from gleangp._typing import FloatArray
 from gleangp.kernels.differences import cross_input_vjp, diag_input_vjp
 from gleangp.kernels.white import has_white
+from gleangp.linalg import mirror_upper
 from gleangp.memory import room
 
 _BLOCK = 64  # rows at a time where only the diagonal of a square block is wanted
@@ -41,14 +42,15 @@ class Linearization:
     spare : bool, default=False
         For rules: no vjp uses `value`, so that a sum or a factor may be formed in its place (`own_value`).
     both_vjps : callable or None, default=None
-        For rules: dL/dtheta and dL/dX from a symmetric dL/dvalue, where they share work.
+        For rules: dL/dtheta, dL/dX and sum_ij dL/dvalue_ij value_ij (None where it would take work of its
+        own) from the upper triangle of a symmetric dL/dvalue, where they share work.
     """
 
     value: FloatArray
     theta_vjp: Callable[[FloatArray], FloatArray]
     input_vjp: Callable[[FloatArray], FloatArray]
     spare: bool = False
-    both_vjps: Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None = None
+    both_vjps: Callable[[FloatArray], tuple[FloatArray, FloatArray, float | None]] | None = None
 
     def __post_init__(self):
         self.value.setflags(write=False)
@@ -63,10 +65,18 @@ class Linearization:
         return self.value
 
     def symmetric_vjps(self, dL_dK: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """dL/dtheta (q,) and dL/dX (n, p), both arguments moving, from a symmetric dL/dvalue (n, n)."""
+        """dL/dtheta (q,) and dL/dX (n, p), both arguments moving, from a symmetric dL/dvalue (n, n).
+
+        Its entries below the diagonal are not read.
+        """
+        return self.contract(dL_dK)[:2]
+
+    def contract(self, dL_dK: FloatArray) -> tuple[FloatArray, FloatArray, float | None]:
+        """As `both_vjps`, for any kernel."""
         if self.both_vjps is not None:
             return self.both_vjps(dL_dK)
-        return self.theta_vjp(dL_dK), self.input_vjp(dL_dK)
+        whole = mirror_upper(dL_dK.copy())
+        return self.theta_vjp(whole), self.input_vjp(whole), None
 
 
 @singledispatch

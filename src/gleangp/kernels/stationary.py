@@ -22,6 +22,7 @@ from gleangp.kernels.gradients import (
     linearize_diag,
     rule_for,
 )
+from gleangp.linalg import symmetric_products
 from gleangp.memory import room
 
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
@@ -32,6 +33,7 @@ _LARGEST_SQUARE = 2.0**20
 _FEW_PRODUCTS, _FEW_FEATURES, _FEW_ROWS = 2**17, 4, 8
 _BLOCK = 2**15  # entries worked on at a time: 256 kB, which stay in the cache
 _STRIP = 48  # rows and columns of a symmetric matrix that are written at a time
+_HALF_STRIP = 128  # rows of its upper triangle
 
 
 @rule_for(linearize, RBF)
@@ -146,10 +148,13 @@ def _radial(kernel, scale, U, V, K, weight):
         return _differences(dL_dK * weight(), U, V) / scale
 
     def both_vjps(dL_dK):
-        squares, differences = _symmetric_differences(dL_dK, weight(), U)
+        Phi = weight()
+        squares, differences, total = _symmetric_differences(dL_dK, Phi, U)
         if not is_free(kernel.length_scale_bounds):
-            return np.empty(0), differences / scale
-        return squares if scale.ndim else squares.sum(keepdims=True), differences / scale
+            squares = np.empty(0)
+        elif not scale.ndim:
+            squares = squares.sum(keepdims=True)
+        return squares, differences / scale, total if Phi is K else None
 
     near = V is U and np.max(np.abs(U), initial=0.0) ** 2 <= _LARGEST_SQUARE
     return Linearization(K, theta_vjp, input_vjp, both_vjps=both_vjps if near else None)
@@ -202,10 +207,11 @@ def _half_square_distances(U, V, finish=None):
 def _differences_of_rows(U, finish):
     """The same from differences, for one set of rows: half of the numbers are worked on, then copied."""
     n = len(U)
-    exponent = room((n, n))
+    exponent, strip = room((n, n)), np.empty(min(_STRIP, n) * n)
     for start in range(0, n, _STRIP):
         rows, right = slice(start, start + _STRIP), slice(start, None)
-        block = cdist(U[rows], U[right], "sqeuclidean")
+        shape = min(_STRIP, n - start), n - start
+        block = cdist(U[rows], U[right], "sqeuclidean", out=strip[: shape[0] * shape[1]].reshape(shape))
         block *= -0.5
         if finish is not None:
             finish(block, out=block)
@@ -330,14 +336,19 @@ def _differences(W, U, V):
 
 
 def _symmetric_differences(dL_dK, weight, U):
-    """`_square_differences` and `_differences` of one set of rows, dL_dK symmetric: one pass for both."""
+    """`_square_differences` and `_differences` of one set of rows, and sum_ij dL_dK_ij weight_ij.
+
+    Of dL_dK, which is symmetric, the upper triangle is read.
+    """
     U, _ = _centred(U, U)
-    with_one = np.column_stack([U, np.ones(len(U))])  # W U and the sums of the rows of W in one product
-    W_with_one = np.empty(with_one.shape)
-    for rows in _row_blocks(weight):
-        np.matmul(dL_dK[rows] * weight[rows], with_one, out=W_with_one[rows])
-    WU = W_with_one[:, :-1] - W_with_one[:, -1:] * U
-    return -2.0 * np.einsum("ik,ik->k", U, WU), 2.0 * WU
+    n = len(U)
+    W = room((n, n))
+    for start in range(0, n, _HALF_STRIP):
+        strip = slice(start, start + _HALF_STRIP), slice(start, None)
+        np.multiply(dL_dK[strip], weight[strip], out=W[strip])
+    with_one = symmetric_products(W, np.vstack([U.T, np.ones(n)]))  # W U, and the sums of the rows of W
+    WU = (with_one[:-1] - with_one[-1] * U.T).T
+    return -2.0 * np.einsum("ik,ik->k", U, WU), 2.0 * WU, float(with_one[-1].sum())
 
 
 def _row_blocks(matrix):
