@@ -10,7 +10,7 @@ from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference import projected, sliced_projection
 from gleangp.inference.block import Block
 from gleangp.learning import shared_kernel
-from gleangp.noise import Gaussian, Probit
+from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
 from gleangp.selection import two_rounds
 from gleangp.selection.two_rounds import needs_two_rounds, part_of_row, select_in_two_rounds
 
@@ -23,16 +23,17 @@ def make_rows(n, p=2, seed=0):
 
 @pytest.mark.parametrize(
     "noise",
-    [Gaussian(0.02), Gaussian(np.linspace(0.01, 0.1, 300)), Probit(0.2)],
-    ids=["one", "rows", "probit"],
+    [Gaussian(0.02), Gaussian(np.linspace(0.01, 0.1, 300)), Probit(0.2), Ordered(0.2, [0.7], 0.1)],
+    ids=["one", "rows", "probit", "ordered"],
 )
 @pytest.mark.parametrize("kernel", [1.5 * RBF(0.8), 1.5 * RBF(0.8) + WhiteKernel(0.1)], ids=str)
 def test_slices_give_the_projection_of_one_piece(monkeypatch, noise, kernel):
     """Posterior, evidence and sites are the same to rounding, whatever the size of the slices."""
     X, y = make_rows(300)
-    block = Block(X, np.where(y > 0, 1.0, -1.0) if isinstance(noise, Probit) else y, noise)
+    coded = {Gaussian: y, Probit: np.where(y > 0, 1.0, -1.0), Ordered: np.digitize(y, [-0.2, 0.6])}
+    block = Block(X, coded[type(noise)].astype(float), noise)
     whole, evidence, sites = projected.fit_projection(kernel, block, X[:20])
-    nats = None if isinstance(noise, Probit) else projected.unexplained_nats(kernel, block, X[:20])
+    nats = projected.unexplained_nats(kernel, block, X[:20]) if isinstance(noise, Gaussian) else None
     monkeypatch.setattr(sliced_projection, "AT_ONCE", 70 * 20 * 4)
     assert len(list(sliced_projection.slices_of(300, 20))) == 5
     monkeypatch.setattr(projected, "needs_slices", lambda n, d: True)
@@ -43,6 +44,23 @@ def test_slices_give_the_projection_of_one_piece(monkeypatch, noise, kernel):
     assert_allclose(sites_again.shift, sites.shift, rtol=1e-6, atol=1e-8)
     if nats is not None:
         assert_allclose(projected.unexplained_nats(kernel, block, X[:20]), nats, rtol=1e-9)
+
+
+def test_slices_start_from_given_sites_and_count_silent_rows(monkeypatch):
+    """With noise that is not log-concave, slices follow one piece from the same start to the same end."""
+    X, y = make_rows(300)
+    some = np.where(np.arange(300) % 10 == 0, np.sign(y), 0.0)
+    kernel, block = 1.5 * RBF(0.8), Block(X, some, NullCategory(variance=0.1))
+    start = projected.project(kernel, X, X[:20]).labelled_first(block)
+    whole, evidence, sites = projected.fit_projection(kernel, block, X[:20], start)
+    monkeypatch.setattr(sliced_projection, "AT_ONCE", 70 * 20 * 4)
+    monkeypatch.setattr(projected, "needs_slices", lambda n, d: True)
+    sliced, again, sites_again = projected.fit_projection(kernel, block, X[:20], start)
+    assert np.isfinite(evidence)
+    assert_allclose(again, evidence, rtol=1e-9)
+    assert_allclose(sliced.weights, whole.weights, rtol=1e-5, atol=1e-7)
+    assert_allclose(sites_again.precision, sites.precision, rtol=1e-6, atol=1e-8)
+    assert sites_again.n_silent == sites.n_silent > 0
 
 
 def test_parts_of_rows_are_even_and_do_not_depend_on_who_asks():

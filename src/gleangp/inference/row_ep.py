@@ -12,7 +12,7 @@ start; sites that do not settle give no evidence at all (NaN) rather than a wron
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,20 @@ class RowSites:
     def at(self, rows) -> RowSites:
         """The sites of some rows."""
         return RowSites(self.precision[rows], self.shift[rows])
+
+    @property
+    def mean(self) -> FloatArray:
+        """(n,) where each would have the function; zero for a row that says nothing."""
+        return np.divide(
+            self.shift, self.precision, out=np.zeros_like(self.shift), where=self.precision > 0.0
+        )
+
+    def __sub__(self, other: RowSites) -> RowSites:
+        return RowSites(self.precision - other.precision, self.shift - other.shift)
+
+    def moved(self, move: RowSites, step: float) -> RowSites:
+        """Part of the way of a move, which is a difference of sites."""
+        return RowSites(self.precision + step * move.precision, self.shift + step * move.shift)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,55 +88,91 @@ def sweep_rows(
 ) -> Swept:
     """Move all sites until the evidence settles; `spread` is variance of a row that no other row shares.
 
-    It has where it changes by less than `tol` of itself, or less than `nats`.
-
-    A full step to the sites that the cavities ask for can overshoot: where the precisions swing, the
-    length of the swings gives the step that damps them. Marginalising the spread widens the cavity by it.
+    It has where it changes by less than `tol` of itself, or less than `nats`. Marginalising the spread widens
+    the cavity by it.
     """
     n = len(block)
     sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
-    step, last_move, last_evidence = 1.0, None, np.inf
-    for sweep in range(max_sweeps):
+    course, last_move = Course(block.noise.log_concave, tol, nats), np.zeros(n)
+    for _ in range(max_sweeps):
         now = marginals(sites)
-        # What is left of a marginal without its own site; never quite nothing, whatever rounding says.
-        left = np.maximum(1.0 - sites.precision * now.var, 1e-12)
-        cavity_var = now.var / left
-        cavity_mean = (now.mean - now.var * sites.shift) / left
-        log_z, g, nu = block.noise.log_partition(block.y, cavity_mean, cavity_var + spread)
-        evidence = _log_evidence(sites, now, cavity_mean, cavity_var, log_z)
-        change, last_evidence = evidence - last_evidence, evidence
-        if abs(change) <= max(nats, tol * (1.0 + abs(evidence))):
+        cavities = leave_out(sites, now.mean, now.var)
+        log_z, g, nu = block.noise.log_partition(block.y, cavities.mean, cavities.var + spread)
+        if course.settles(cavities.log_evidence(log_z) + 0.5 * (sites.shift @ now.mean - now.log_det)):
             break
-        target = _wanted_sites(g, nu, cavity_mean, cavity_var)
-        move = target.precision - sites.precision
-        if last_move is not None:
-            kept = float(move @ last_move) / max(float(last_move @ last_move), 1e-300)
-            step = min(max(step / max(1.0 - kept, 0.5), 0.25), 1.0)
-        if not block.noise.log_concave:
-            step *= min(1.0, _FULL_STEPS / (sweep + 1.0))
-        sites = RowSites(sites.precision + step * move, sites.shift + step * (target.shift - sites.shift))
-        last_move = move
+        move = cavities.wanted_sites(g, nu) - sites
+        step = course.step(move.precision @ last_move, last_move @ last_move)
+        sites, last_move = sites.moved(move, step), move.precision
     if not block.noise.log_concave:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
-        if not abs(change) <= _UNSETTLED * (1.0 + abs(evidence)):
-            evidence = np.nan
-    return Swept(sites, now, evidence, cavity_mean, cavity_var + spread, g, nu)
+    return Swept(sites, now, course.outcome, cavities.mean, cavities.var + spread, g, nu)
 
 
-def _wanted_sites(g, nu, cavity_mean, cavity_var) -> RowSites:
-    """Sites that match the moments of every row; a row that would widen the posterior says nothing."""
-    left = 1.0 - nu * cavity_var
-    speaks = nu > 0.0
-    precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
-    shift = np.divide(g + nu * cavity_mean, left, out=np.zeros_like(nu), where=speaks)
-    return RowSites(precision, shift)
+@dataclass(frozen=True, slots=True, eq=False)
+class Cavities:
+    """What is left of the marginals of some rows without their own sites."""
+
+    sites: RowSites
+    mean: FloatArray  # (n,)
+    var: FloatArray  # (n,)
+
+    def log_evidence(self, log_z: FloatArray) -> float:
+        """The rows' part of log Z of EP: a site is scaled to give its row the right log_z here."""
+        sites = self.sites
+        grown = 1.0 + sites.precision * self.var
+        exponent = (
+            sites.shift**2 * self.var + 2.0 * sites.shift * self.mean - sites.precision * self.mean**2
+        )
+        return float(np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown))
+
+    def wanted_sites(self, g: FloatArray, nu: FloatArray) -> RowSites:
+        """Those that match the moments; a row that would widen the posterior says nothing."""
+        left = 1.0 - nu * self.var
+        speaks = nu > 0.0
+        precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
+        shift = np.divide(g + nu * self.mean, left, out=np.zeros_like(nu), where=speaks)
+        return RowSites(precision, shift)
 
 
-def _log_evidence(sites: RowSites, now: Marginals, cavity_mean, cavity_var, log_z) -> float:
-    """log Z of EP: every site is scaled to give its row the right log_z under its cavity."""
-    grown = 1.0 + sites.precision * cavity_var
-    exponent = (
-        sites.shift**2 * cavity_var + 2.0 * sites.shift * cavity_mean - sites.precision * cavity_mean**2
-    )
-    local = np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown)
-    return float(local + 0.5 * (sites.shift @ now.mean - now.log_det))
+def leave_out(sites: RowSites, mean: FloatArray, var: FloatArray) -> Cavities:
+    """The cavities of rows with these sites and marginals."""
+    # Never quite nothing, whatever rounding says.
+    left = np.maximum(1.0 - sites.precision * var, 1e-12)
+    return Cavities(sites, (mean - var * sites.shift) / left, var / left)
+
+
+@dataclass(slots=True)
+class Course:
+    """What the sweeps over all rows know of themselves: whether they have settled, and how far to step.
+
+    A full step to the sites that the cavities ask for can overshoot: where the precisions swing, the
+    length of the swings gives the step that damps them.
+    """
+
+    log_concave: bool
+    tol: float = TOLERANCE
+    nats: float = 0.0
+    evidence: float = np.inf
+    change: float = field(default=np.inf, init=False)
+    _step: float = field(default=1.0, init=False)
+    _sweeps: int = field(default=0, init=False)
+
+    def settles(self, evidence: float) -> bool:
+        """Whether this evidence is near enough to the last one."""
+        self.change, self.evidence = evidence - self.evidence, float(evidence)
+        return bool(abs(self.change) <= max(self.nats, self.tol * (1.0 + abs(evidence))))
+
+    def step(self, along: float, length: float) -> float:
+        """From the product of the precisions' move with the last one, and of the last with itself."""
+        kept = float(along) / max(float(length), 1e-300)
+        self._step = min(max(self._step / max(1.0 - kept, 0.5), 0.25), 1.0)
+        self._sweeps += 1
+        if not self.log_concave:
+            self._step *= min(1.0, _FULL_STEPS / self._sweeps)
+        return self._step
+
+    @property
+    def outcome(self) -> float:
+        """The evidence; NaN where it never became one."""
+        settled = self.log_concave or abs(self.change) <= _UNSETTLED * (1.0 + abs(self.evidence))
+        return self.evidence if settled else np.nan

@@ -3,21 +3,21 @@
 The same model and the same numbers as `inference.projected`, but the whitened columns Phi = chol^-1 K_dn are
 made slice by slice and forgotten: memory is basis points x slice, and O(n) for what every row has of its own.
 Inputs that are stored in float32 become float64 here, a slice at a time.
-Gaussian noise needs one pass over the rows. Expectation propagation needs two for every sweep: one for the
-precision of the coefficients, one for the marginals.
+Gaussian noise needs one pass over the rows, expectation propagation one for every sweep (`summed_ep`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block, float64
-from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.inference.row_ep import RowSites
+from gleangp.inference.summed_ep import Moving, SweepSums, settle_from_sums, sweep_slices
 from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
 from gleangp.linalg import cholesky, gram, log_determinant, solve_cholesky, solve_lower
 
@@ -58,14 +58,19 @@ class SlicedRows:
             left[rows] -= np.einsum("dn,dn->n", Phi, Phi)
         return np.maximum(left, 0.0)
 
-    def coefficients(self, sites: RowSites) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Lower factor of the precision P, mean, and Phi shift."""
-        P, b = np.eye(len(self.Z)), np.zeros(len(self.Z))
-        for rows, Phi in self:
+    def spread(self, rows: slice, Phi: FloatArray) -> FloatArray:
+        """The same of some rows, with the white noise of the kernel."""
+        X = float64(self.X[rows])
+        left = np.maximum(signal_diag(self.kernel, X) - np.einsum("dn,dn->n", Phi, Phi), 0.0)
+        return left + white_diag(self.kernel, X) if has_white(self.kernel) else left
+
+    def told_by(self, sites: RowSites | None) -> tuple[FloatArray, FloatArray]:
+        """Phi diag(precision) Phi^T and Phi shift of sites; None for those that say nothing."""
+        inside, b = np.zeros((len(self.Z), len(self.Z))), np.zeros(len(self.Z))
+        for rows, Phi in self if sites is not None else ():
             b += Phi @ sites.shift[rows]
-            P += gram(Phi * np.sqrt(sites.precision[rows]))
-        inner, _ = cholesky(P)
-        return inner, solve_cholesky(inner, b), b
+            inside += gram(Phi * np.sqrt(sites.precision[rows]))
+        return inside, b
 
 
 def settle_in_slices(
@@ -73,10 +78,9 @@ def settle_in_slices(
 ) -> tuple[FloatArray, FloatArray, float, RowSites]:
     """Factor of the precision and mean of the coefficients, evidence, and the sites of all rows."""
     rows = SlicedRows(kernel, block, Z, chol)
-    white = rows.diag(white_diag) if has_white(kernel) else 0.0
     if block.noise.precision_depends_on_mean:
-        return _propagate(rows, block, rows.unexplained() + white, start)
-    return _collapse(rows, block, white)
+        return _propagate(rows, block, start)
+    return _collapse(rows, block, rows.diag(white_diag) if has_white(kernel) else 0.0)
 
 
 def _collapse(slices: SlicedRows, block: Block, white) -> tuple[FloatArray, FloatArray, float, RowSites]:
@@ -124,15 +128,15 @@ def collapse(parts: list[CollapseSums]) -> tuple[FloatArray, FloatArray, float]:
     return inner, mean, float(bound)
 
 
-def _propagate(slices: SlicedRows, block: Block, spread, start: RowSites | None):
-    def marginals(sites: RowSites) -> Marginals:
-        inner, q, _ = slices.coefficients(sites)
-        mean, var = np.empty(len(block)), np.empty(len(block))
-        for rows, Phi in slices:
-            mean[rows] = q @ Phi
-            w = solve_lower(inner, Phi)
-            var[rows] = np.einsum("dn,dn->n", w, w)
-        return Marginals(mean, var, log_determinant(inner), (inner, q))
+def _propagate(slices: SlicedRows, block: Block, start: RowSites | None):
+    n = len(block)
+    moving = Moving.from_rest(RowSites(np.zeros(n), np.zeros(n)) if start is None else start)
 
-    swept = sweep_rows(block, marginals, spread, start)
-    return *swept.marginals.state, swept.evidence, swept.sites
+    def sweep(step: float, inner: FloatArray, mean: FloatArray) -> SweepSums:
+        nonlocal moving
+        sums, moving = sweep_slices(slices, block, moving, step, inner, mean)
+        return sums
+
+    log_concave = block.noise.log_concave
+    inner, mean, evidence, last = settle_from_sums(sweep, slices.told_by(start), log_concave=log_concave)
+    return inner, mean, evidence, replace(moving.sites, n_silent=0 if log_concave else last.n_silent)

@@ -100,11 +100,8 @@ def fit_blocks(
             posterior, value, rows_sites = fit_projection(
                 kernel, block, basis, first, draft=settings.draft
             )
-            precision = rows_sites.precision[active]
-            mean = np.divide(
-                rows_sites.shift[active], precision, out=np.zeros(len(active)), where=precision > 0
-            )
-            sites = Sites(mean, precision, rows_sites.n_silent)
+            kept_sites = rows_sites.at(active)
+            sites = Sites(kept_sites.mean, kept_sites.precision, rows_sites.n_silent)
         else:
             sites, value = _active_sites(kernel, kept, selection, t, settings)
             posterior = posterior_from_sites(kernel, kept.X, sites, of_active[t])

@@ -46,10 +46,9 @@ def exclude_each_other(
 def _with_task(model: SparseModel, task: int, settled: ExclusiveClass, rows: IntArray) -> SparseModel:
     posteriors, sites = list(model.posteriors), list(model.sites)
     active = np.searchsorted(rows, model.active[model.active_task == task])
-    precision, shift = settled.sites.precision[active], settled.sites.shift[active]
-    mean = np.divide(shift, precision, out=np.zeros(len(active)), where=precision > 0)
+    kept = settled.sites.at(active)
     posteriors[task] = settled.posterior
-    sites[task] = Sites(mean, precision, settled.sites.n_silent)
+    sites[task] = Sites(kept.mean, kept.precision, settled.sites.n_silent)
     return replace(
         model,
         posteriors=tuple(posteriors),
