@@ -6,6 +6,10 @@ import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster
 
+from gleangp.dask import _huge
+from gleangp.learning import shared_kernel, task_store
+from gleangp.selection import two_rounds
+
 
 @contextmanager
 def local_cluster(n_workers: int = 2, **options):
@@ -37,6 +41,26 @@ def school_frame(n_rows: int = 240, n_tasks: int = 8) -> pd.DataFrame:
     frame["grade"] = np.digitize(value, [-0.5, 0.8])
     frame.loc[frame.index[::17], "score"] = np.nan
     return frame
+
+
+def make_huge(monkeypatch) -> None:
+    """A hundred rows of one task count as very many, and lie in parts of fifty on the workers."""
+    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 20)
+    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 100)
+    monkeypatch.setattr(shared_kernel, "_LARGE_PART", 100)
+    monkeypatch.setattr(_huge, "MOST_LEARNT_ON", 100)
+    monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 1000)
+
+
+def same_to_rounding(one, other, X) -> None:
+    """The two estimators chose the same points, learnt the same, and predict the same."""
+    for name, rtol in (("active_", 0.0), ("active_gain_", 1e-6), ("log_evidence_", 1e-8)):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=rtol, err_msg=name)
+    np.testing.assert_allclose(other.kernel_.theta, one.kernel_.theta, rtol=1e-6)
+    for name in ("site_mean_", "site_precision_"):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=1e-5, atol=1e-8)
+    predict = "predict_proba" if hasattr(one, "predict_proba") else "predict"
+    np.testing.assert_allclose(getattr(other, predict)(X), getattr(one, predict)(X), rtol=1e-5, atol=1e-7)
 
 
 def same_model(one, other) -> None:

@@ -12,10 +12,10 @@ from sklearn.base import clone
 
 import gleangp.dask
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.dask import _tasks
+from gleangp.dask import _sweeps, _tasks
 from gleangp.exceptions import ClusterError
 from gleangp.learning import task_store
-from tests.scale_out.cluster import local_cluster, same_model, school_frame
+from tests.scale_out.cluster import local_cluster, make_huge, same_model, school_frame
 
 pytestmark = pytest.mark.slow  # workers must start, die and start again
 
@@ -52,6 +52,30 @@ def test_killed_workers_are_survived_with_the_same_result(monkeypatch):
         there = gleangp.dask.fit(clone(model), ddf, "passed", "school", client=client)
     assert len(killed) == 2
     same_model(here, there)
+
+
+def test_a_worker_killed_between_sweeps_over_one_huge_task(monkeypatch):
+    """Sites that died with it are made again, sweep by sweep: the fit is the same, bit for bit."""
+    make_huge(monkeypatch)
+    frame = school_frame()
+    model = SparseGPClassifier(n_active=20, n_rounds=1, random_state=0)
+    ddf = dd.from_pandas(frame[[*FEATURES, "passed"]], npartitions=5, sort=False)
+    with local_cluster(n_workers=3) as client:
+        whole = gleangp.dask.fit(clone(model), ddf, "passed", client=client)
+        calls, victims = [], list(client.run(os.getpid).values())
+        sweep = _sweeps.RemoteSweeps.__call__
+
+        def killing(self, *given):
+            calls.append(1)
+            if len(calls) == 4:
+                os.kill(victims[0], signal.SIGKILL)
+            return sweep(self, *given)
+
+        monkeypatch.setattr(_sweeps.RemoteSweeps, "__call__", killing)
+        again = gleangp.dask.fit(clone(model), ddf, "passed", client=client)
+        assert victims[0] not in client.run(os.getpid).values()
+    assert len(calls) > 4
+    same_model(whole, again)
 
 
 def hungry(part):

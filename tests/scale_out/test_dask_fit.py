@@ -16,11 +16,9 @@ from gleangp import (
     SparseGPOrdinal,
     SparseGPRegressor,
 )
-from gleangp.dask import _huge
 from gleangp.dask._rows import join_names
 from gleangp.exceptions import ClusterError, LabelError, TaskError
-from gleangp.learning import shared_kernel, task_store
-from gleangp.selection import two_rounds
+from gleangp.learning import task_store
 from tests.scale_out.cluster import local_cluster, same_model, school_frame
 
 FEATURES = ["a", "b"]
@@ -112,25 +110,6 @@ def test_one_task_and_empty_partitions(client, frame):
     assert holes.npartitions == 5
     gleangp.dask.fit(there, holes, target="score")
     same_model(here, there)
-
-
-@pytest.mark.parametrize("selector", ["residual", "entropy"])
-def test_one_huge_task_lies_on_all_workers(client, frame, selector, monkeypatch):
-    """Two rounds of selection from parts on workers: the same points as in memory, the model to rounding."""
-    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 100)
-    monkeypatch.setattr(shared_kernel, "_LARGE_PART", 100)
-    monkeypatch.setattr(_huge, "MOST_LEARNT_ON", 100)
-    monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 1000)
-    here = SparseGPRegressor(n_active=20, n_rounds=1, move_basis=False, selector=selector, random_state=0)
-    there = clone(here)
-    here.fit(frame[FEATURES], frame["score"])
-    ddf = dd.from_pandas(frame[[*FEATURES, "score"]], npartitions=4, sort=False)
-    gleangp.dask.fit(there, ddf, "score")
-    assert_array_equal(there.active_, here.active_)
-    assert_allclose(there.kernel_.theta, here.kernel_.theta, rtol=1e-6)
-    assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-8)
-    assert_allclose(there.site_mean_, here.site_mean_, rtol=1e-8)
-    assert_allclose(there.predict(frame[FEATURES]), here.predict(frame[FEATURES]), rtol=1e-5, atol=1e-7)
 
 
 def test_bad_rows_are_refused_with_their_partitions(client, frame):

@@ -18,7 +18,7 @@ from gleangp.learning import fit_blocks as fit_blocks_module
 from gleangp.learning import task_store
 from gleangp.learning.fit_blocks import fit_blocks
 from gleangp.learning.settings import Settings
-from gleangp.learning.task_store import NoiseTerm
+from gleangp.learning.task_store import noise_term
 from gleangp.noise import Gaussian, NullCategory, Probit
 from gleangp.selection.base import Selection
 from gleangp.selection.selectors import EntropySelector
@@ -81,6 +81,10 @@ def test_a_row_without_its_own_site(kernel, noise):
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
     rest = np.setdiff1d(np.arange(len(block)), active)
     assert_allclose([mean[rest], var[rest]], [whole[0][rest], whole[1][rest]], rtol=1e-12)
+    for rows in (np.arange(10), np.arange(10, 25)):  # of a task whose rows are in two places
+        points = np.flatnonzero(np.isin(active, rows))
+        here = without_own_site(kernel, posterior, block.X[rows], active[points] - rows[0], points=points)
+        assert_allclose(here, [mean[rows], var[rows]], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -94,7 +98,7 @@ def test_tasks_whose_covariances_are_made_together(kernel, monkeypatch):
 
     def all_of_it():
         posteriors, _, evidence = fit_blocks(kernel, blocks, selection, settings)
-        total, gradients = NoiseTerm(kernel, blocks, posteriors, active)({"bias": -0.1})
+        total, gradients = noise_term(kernel, blocks, posteriors, active)({"bias": -0.1})
         return [evidence, total, gradients["bias"], *np.concatenate([p.weights for p in posteriors])]
 
     together = all_of_it()

@@ -68,9 +68,10 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     worker that dies is survived: what it had is made again from the partitions, and the result is the same.
     Read from files (Parquet) rather than from the client's memory, or the data must travel once more.
 
-    One task of numbers with more than 100 000 rows, and more than 60 million rows times active points, is
-    split over the workers: parts choose points and a second selection chooses from their union (two rounds;
-    in memory the same parts are used). Its result is the same as in memory to rounding, not bit for bit.
+    One task with more than 100 000 rows, and more than 60 million rows times active points, is split over the
+    workers: parts choose points and a second selection chooses from their union (two rounds; in memory the
+    same parts are used). Classes and categories keep their sites with the workers; the posterior comes from
+    sums over parts. The result is the same as in memory to rounding, not bit for bit.
 
     Examples
     --------
@@ -103,7 +104,7 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
             codes = _encode(estimator, classes)
             _refuse_unlabeled(estimator, facts)
         n_parts = 0
-        if numbers and column is None:
+        if column is None or len(estimator.tasks_) == 1:
             n_labeled = sum(f.n_labeled for f in facts)
             n_parts = parts_of_task(n_labeled, estimator._count_active([n_labeled], warn=False))
         rows: Any = ClusterRows(client, read, columns, facts, estimator.tasks_, classes, codes, n_parts)

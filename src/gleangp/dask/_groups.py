@@ -16,7 +16,7 @@ from gleangp.dask._partitions import Piece
 from gleangp.estimators._targets import TargetMoments, target_moments
 from gleangp.inference.block import Block
 from gleangp.learning.fit_blocks import evidence_of_blocks, fit_blocks
-from gleangp.learning.task_store import NoiseTerm, evidence_sums
+from gleangp.learning.task_store import NoiseTerm, evidence_sums, noise_term
 from gleangp.parallel import in_worker
 from gleangp.selection.base import Selection, TaskChoice
 from gleangp.selection.everything import keep_block
@@ -170,7 +170,7 @@ def make_noise_terms(
 ) -> list[NoiseTerm]:
     """The sum of log Z of every chunk, to be evaluated at noise values."""
     blocks = group.blocks(noise)
-    return [NoiseTerm(kernel, blocks[a:b], posteriors[a:b], active[a:b]) for a, b in group.chunks]
+    return [noise_term(kernel, blocks[a:b], posteriors[a:b], active[a:b]) for a, b in group.chunks]
 
 
 @in_worker

@@ -1,8 +1,8 @@
 """One task too large for a worker: its rows lie in parts, chosen by their position, on all of them.
 
 Points are chosen in two rounds (`selection.two_rounds`), from the same parts as in memory. Parameters are
-learnt on a random part of the rows, brought to the client. The posterior needs sums over rows alone, because
-the noise is Gaussian.
+learnt on a random part of the rows, brought to the client. The posterior needs sums over rows alone: one pass
+for Gaussian noise, one for every sweep of expectation propagation for other noise models (`_sweeps`).
 """
 
 from __future__ import annotations
@@ -13,32 +13,24 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.dask._groups import Group
+from gleangp.dask import _groups, _parts
+from gleangp.dask._sweeps import RemoteSweeps
+from gleangp.dask._tasks import gather, submit
 from gleangp.estimators._targets import TargetMoments
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
 from gleangp.inference.projected import factor_basis
-from gleangp.inference.sliced_projection import (
-    CollapseSums,
-    SlicedRows,
-    collapse,
-    collapse_sums,
-    gaussian_sites,
-)
+from gleangp.inference.row_ep import RowSites
+from gleangp.inference.sliced_projection import collapse, gaussian_sites
+from gleangp.inference.summed_ep import settle_from_sums
 from gleangp.kernels import has_white, white_diag
 from gleangp.learning.shared_kernel import MOST_LEARNT_ON
-from gleangp.learning.task_store import LocalTasks
+from gleangp.learning.task_store import LocalTasks, sum_noise_terms
 from gleangp.linalg import solve_lower
-from gleangp.parallel import in_worker
-from gleangp.selection.base import Selection
-from gleangp.selection.two_rounds import (
-    choose_from_part,
-    count_parts,
-    needs_two_rounds,
-    part_of_row,
-    second_round,
-)
+from gleangp.selection.base import join_choices
+from gleangp.selection.selectors import RandomSelector, draw_uniformly, uniform_choice
+from gleangp.selection.two_rounds import count_parts, needs_two_rounds, part_of_row
 
 
 def parts_of_task(n_rows: int, n_active: int) -> int:
@@ -115,7 +107,7 @@ class HugeTask:
         """Some rows, brought here."""
         (_, rows), = chosen
         X, y = np.empty((len(rows), self.n_inputs)), np.empty(len(rows))
-        for at, part in self._of_positions(rows_at_positions, rows):
+        for at, part in self._of_positions(_parts.rows_at_positions, rows):
             X[at], y[at] = part
         return [Block(X, y, self.noise)]
 
@@ -124,26 +116,30 @@ class HugeTask:
         return rows
 
     def start_sites(self, kernel, settings, seed):
-        """None: Gaussian noise has one fixed point."""
+        """None: the noise models here have one fixed point."""
         return None
 
     def choose(self, kernel, settings, seed):
         """Every part chooses on its worker; a second selection from the union is made here."""
-        streams = np.random.default_rng(seed).spawn(self.n_parts + 1)
-        calls = [
-            (kernel, self.noise, settings.selector, settings.n_active, streams[1 + a : 1 + b])
-            for a, b in self.parts.spans
-        ]
-        chosen = self.parts._map_flat(choose_in_parts, calls)
+        rng = np.random.default_rng(seed)
+        if isinstance(settings.selector, RandomSelector):  # looks at no row, so there is nothing to divide
+            order, drawn = draw_uniformly(self.sizes, settings.n_active, rng)
+            kept = self.take([(0, drawn[0])])[0]
+            choice = uniform_choice(kernel, kept, np.arange(len(kept)))
+            return join_choices(order, [replace(choice, active=drawn[0])])
+        streams = rng.spawn(self.n_parts + 1)
+        how = (kernel, self.noise, settings.selector, settings.n_active)
+        calls = [(*how, streams[1 + a : 1 + b]) for a, b in self.parts.spans]
+        chosen = self.parts._map_flat(_parts.choose_in_parts, calls)
         if getattr(settings.selector, "samples", False):  # again from all of the first part, where that is
-            again = (chosen[1:], kernel, self.noise, settings.selector, settings.n_active, streams[0])
-            return self.parts._map(choose_with_first_part, [again], [0])[0]
-        return choose_again(chosen, kernel, self.noise, settings.selector, settings.n_active, streams[0])
+            again = (chosen[1:], *how, streams[0])
+            return self.parts._map(_parts.choose_with_first_part, [again], [0])[0]
+        return _parts.choose_again(chosen, *how, streams[0])
 
     def row_numbers(self, selection):
         """Rows through all partitions, in order of inclusion."""
         numbers = np.empty(len(selection.active[0]), dtype=np.intp)
-        for at, part in self._of_positions(numbers_at_positions, selection.active[0]):
+        for at, part in self._of_positions(_parts.numbers_at_positions, selection.active[0]):
             numbers[at] = part
         return numbers
 
@@ -160,19 +156,48 @@ class HugeTask:
             at_home = replace(selection, active=(np.arange(len(block)),))
             return LocalTasks([block]).fit(kernel, at_home, settings)
         chol, jitter = factor_basis(kernel, block.X)
-        calls = [(kernel, self.noise, block.X, chol)] * len(self.parts.groups)
-        inner, mean, bound = collapse(self.parts._map_flat(sums_of_parts, calls))
+        find = self._propagate if self.noise.precision_depends_on_mean else self._collapse
+        inner, mean, evidence, sites = find(kernel, block, selection.active[0], chol)
         posterior = TaskPosterior(block.X, solve_lower(chol, mean, transposed=True), chol, inner, jitter)
-        sites = gaussian_sites(block, white_diag(kernel, block.X) if has_white(kernel) else 0.0)
         settings.task_done()
-        return [posterior], [Sites(sites.shift / sites.precision, sites.precision)], bound
+        return [posterior], [Sites(sites.mean, sites.precision)], evidence
+
+    def _collapse(self, kernel, kept: Block, active: IntArray, chol: FloatArray):
+        """Gaussian noise: coefficients, the collapsed bound, and the sites of the active points."""
+        calls = [(kernel, self.noise, kept.X, chol)] * len(self.parts.groups)
+        white = white_diag(kernel, kept.X) if has_white(kernel) else 0.0
+        return *collapse(self.parts._map_flat(_parts.sums_of_parts, calls)), gaussian_sites(kept, white)
+
+    def _propagate(self, kernel, kept: Block, active: IntArray, chol: FloatArray):
+        """Other noise: coefficients, the evidence, and the sites of the active points."""
+        sweeps = RemoteSweeps(self.parts, kernel, kept.X, chol)
+        start = np.zeros_like(chol), np.zeros(len(chol))
+        inner, mean, evidence, _ = settle_from_sums(sweeps, start, log_concave=self.noise.log_concave)
+        precision, shift = np.empty((2, len(active)))
+        for at, found in self._of_positions(_parts.sites_at_positions, active, sweeps.moving):
+            precision[at], shift[at] = found
+        return inner, mean, evidence, RowSites(precision, shift)
 
     def noise_objective(self, kernel, posteriors, selection):
-        """Never asked for: the noise here is Gaussian, and is learnt with the kernel."""
-        raise AssertionError(f"one task on many workers has no noise objective of {self.noise!r}")
+        """The sum of log Z over all rows."""
+        part, points = part_of_row(selection.active[0], self.n_parts), np.arange(len(selection.active[0]))
+        calls = []
+        for a, b in self.parts.spans:
+            there = [points[part == k] for k in range(a, b)]
+            calls.append((kernel, self.noise, posteriors[0], selection.active[0], there))
+        terms, client = self.parts._submit(_parts.noise_terms_of_parts, calls), self.parts.client
 
-    def _of_positions(self, function, positions: IntArray):
-        """What the groups say of rows given by position, with the places of these rows in the list."""
+        def sum_log_z(values):
+            futures = [submit(client, _groups.evaluate_noise, term, values) for term in terms]
+            return sum_noise_terms([value for group in gather(client, futures) for value in group])
+
+        return sum_log_z
+
+    def _of_positions(self, function, positions: IntArray, beside: list | None = None):
+        """What the groups say of rows given by position, with the places of these rows in the list.
+
+        `beside` has something more of every group, that the function is given too.
+        """
         part = part_of_row(positions, self.n_parts)
         calls, places, there = [], [], []
         for g, (a, b) in enumerate(self.parts.spans):
@@ -180,55 +205,6 @@ class HugeTask:
             if len(inside):
                 there.append(g)
                 places.append(inside)
-                calls.append((part[inside] - a, positions[inside]))
+                more = () if beside is None else (beside[g],)
+                calls.append((part[inside] - a, positions[inside], *more))
         return zip(places, self.parts._map(function, calls, there), strict=True)
-
-
-def _found(group: Group, part: IntArray, positions: IntArray):
-    """Part and row in it, of rows given by position."""
-    return [(k, int(np.searchsorted(group.positions[k], p))) for k, p in zip(part, positions, strict=True)]
-
-
-def rows_at_positions(group: Group, part: IntArray, positions: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Inputs and targets."""
-    found = _found(group, part, positions)
-    return np.array([group.X[k][i] for k, i in found]), np.array([group.y[k][i] for k, i in found])
-
-
-def numbers_at_positions(group: Group, part: IntArray, positions: IntArray) -> IntArray:
-    """Numbers of rows through all partitions."""
-    return np.array([group.numbers[k][i] for k, i in _found(group, part, positions)])
-
-
-@in_worker
-def choose_in_parts(group: Group, kernel, noise, selector, n_active: int, streams) -> list[tuple]:
-    """Inputs, targets and positions of what every part chooses."""
-    out = []
-    for block, positions, stream in zip(group.blocks(noise), group.positions, streams, strict=True):
-        rows = choose_from_part(selector, kernel, block, n_active, stream)
-        out.append((block.X[rows], block.y[rows], positions[rows]))
-    return out
-
-
-def choose_again(chosen: list[tuple], kernel, noise, selector, n_active: int, rng) -> Selection:
-    """The second round, from the union of what was chosen."""
-    X, y, positions = (np.concatenate(values) for values in zip(*chosen, strict=True))
-    return second_round(selector, kernel, Block(X, y, noise), positions, n_active, rng)
-
-
-@in_worker
-def choose_with_first_part(group: Group, others: list[tuple], kernel, noise, *more) -> Selection:
-    """The second round, from all of the first part and what was chosen of the others."""
-    first = (group.X[0], group.y[0], group.positions[0])
-    return choose_again([first, *others], kernel, noise, *more)
-
-
-@in_worker
-def sums_of_parts(group: Group, kernel, noise, Z: FloatArray, chol: FloatArray) -> list[CollapseSums]:
-    """The sums of the collapsed bound over all parts of the group."""
-    sums = []
-    for block in group.blocks(noise):
-        white = white_diag(kernel, block.X) if has_white(kernel) else 0.0
-        sums.append(collapse_sums(SlicedRows(kernel, block, Z, chol), block, gaussian_sites(block, white)))
-    inside, b = (np.sum([getattr(s, name) for s in sums], axis=0) for name in ("inside", "b"))
-    return [CollapseSums(inside, b, sum(s.constant for s in sums))]

@@ -145,43 +145,55 @@ def gaussian_log_evidence(
 
 
 def training_marginals(
-    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray, K: FloatArray | None = None
+    kernel,
+    posterior: TaskPosterior,
+    X: FloatArray,
+    active: IntArray,
+    K: FloatArray | None = None,
+    points: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
 
     Unlike `predict_latent`, an active row shares its own white noise with itself, as in the filter.
-    For `posterior="active"` only. `K` (n, n) is the covariance of the rows, where it is there.
+    For `posterior="active"` only. `K` (n, n) is the covariance of the rows, where it is there. `points` says
+    which of the kept points the active rows are, where other rows of the task are elsewhere.
     """
     if K is not None:
         K_dn, prior_var = np.take(K, active, axis=0), np.diagonal(K)
     else:
         K_dn, prior_var = kernel_columns(kernel, posterior.X, X), kernel.diag(X)
         if has_white(kernel):
-            K_dn[np.arange(len(active)), active] += white_diag(kernel, posterior.X)
+            points = np.arange(len(active)) if points is None else points
+            K_dn[points, active] += white_diag(kernel, posterior.X[points])
     v = solve_lower(posterior.chol, K_dn)
     var = prior_var - np.einsum("dn,dn->n", v, v)
     return posterior.weights @ K_dn, np.maximum(var, 0.0)
 
 
 def without_own_site(
-    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray, K: FloatArray | None = None
+    kernel,
+    posterior: TaskPosterior,
+    X: FloatArray,
+    active: IntArray,
+    K: FloatArray | None = None,
+    points: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows as the other rows see them: an active one without its own site.
 
     With C = K + 1 / beta of the active points and C weights = site means, a marginal N(m, v) whose site is
     removed becomes N(m - w weights_i, w), w = v / (1 - beta v) = v beta / (C^-1)_ii (Rasmussen & Williams
-    2006, eq. 5.12, for the latent function). For `posterior="active"` only. `K` (n, n) is the covariance of
-    the rows, where it is there.
+    2006, eq. 5.12, for the latent function). The rest is as for `training_marginals`.
     """
-    mean, var = training_marginals(kernel, posterior, X, active, K)
+    mean, var = training_marginals(kernel, posterior, X, active, K, points)
     if len(posterior) == 0:
         return mean, var
     prior_var = kernel.diag(posterior.X) if K is None else np.diagonal(K)[active]
     site_var = np.einsum("ij,ij->i", posterior.chol, posterior.chol) - prior_var
     site_var = np.maximum(site_var, np.finfo(float).eps * prior_var)  # rounding of nearly exact sites
     share_left = np.diagonal(inverse_from_cholesky(posterior.chol)) * site_var  # 1 - beta v, never above 1
-    cavity_var = np.minimum(var[active] / np.minimum(share_left, 1.0), prior_var)
-    mean[active] -= cavity_var * posterior.weights
+    at = slice(None) if points is None else points
+    cavity_var = np.minimum(var[active] / np.minimum(share_left[at], 1.0), prior_var[at])
+    mean[active] -= cavity_var * posterior.weights[at]
     var[active] = cavity_var
     return mean, var
 

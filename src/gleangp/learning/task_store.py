@@ -181,7 +181,7 @@ class LocalTasks:
     def noise_objective(self, kernel, posteriors, selection):
         """The sum of log Z over all rows."""
         parts = [
-            NoiseTerm(kernel, self.blocks[a:b], posteriors[a:b], selection.active[a:b])
+            noise_term(kernel, self.blocks[a:b], posteriors[a:b], selection.active[a:b])
             for a, b in self.chunks
         ]
         return lambda values: sum_noise_terms([part(values) for part in parts])
@@ -226,18 +226,9 @@ def sum_evidence(parts) -> tuple[float, FloatArray, dict[str, FloatArray]]:
 
 
 class NoiseTerm:
-    """Sum of log Z over the rows of a chunk, as a function of noise values.
+    """Sum of log Z over the rows of some blocks with given marginals, as a function of noise values."""
 
-    An active row is judged by what the others say of it: with its own site in the posterior, noise that
-    lets every active point have its way would look best.
-    """
-
-    def __init__(self, kernel, blocks, posteriors, active):
-        all_K = covariances_of_tasks(kernel, [b.X for b in blocks])
-        marginals = [
-            without_own_site(kernel, p, b.X, a, K)
-            for p, b, a, K in zip(posteriors, blocks, active, all_K, strict=True)
-        ]
+    def __init__(self, blocks: list[Block], marginals: list[tuple[FloatArray, FloatArray]]):
         self.parts = [(b.noise, b.y, *at) for b, at in zip(blocks, marginals, strict=True)]
         first = blocks[0].noise
         if all(b.noise is first for b in blocks) and first.at(slice(0, 1)) is first:
@@ -252,6 +243,17 @@ class NoiseTerm:
             total += float(np.sum(noise.log_partition(*rows)[0]))
             gradients.append(noise.log_partition_grad(*rows))
         return total, {name: sum(np.sum(g[name], axis=0) for g in gradients) for name in values}
+
+
+def noise_term(kernel, blocks, posteriors, active) -> NoiseTerm:
+    """The sum of log Z over the rows of a chunk.
+
+    An active row is judged by what the others say of it: with its own site in the posterior, noise that
+    lets every active point have its way would look best.
+    """
+    all_K = covariances_of_tasks(kernel, [b.X for b in blocks])
+    given = zip(posteriors, blocks, active, all_K, strict=True)
+    return NoiseTerm(blocks, [without_own_site(kernel, p, b.X, a, K) for p, b, a, K in given])
 
 
 def sum_noise_terms(parts) -> tuple[float, dict[str, FloatArray]]:

@@ -1,0 +1,113 @@
+"""One huge task lies in parts on all workers of a cluster; the model is that of a fit in memory."""
+
+import dask.dataframe as dd
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+
+import gleangp.dask
+from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
+from gleangp.dask._groups import Group
+from gleangp.dask._huge import HugeTask
+from gleangp.dask._partitions import Piece
+from tests.scale_out.cluster import local_cluster, make_huge, same_to_rounding, school_frame
+
+FEATURES = ["a", "b"]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with local_cluster() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return school_frame()
+
+
+def fit_in_both_places(frame, estimator, target):
+    here, there = (clone(estimator).set_params(random_state=0) for _ in range(2))
+    here.fit(frame[FEATURES], frame[target])
+    ddf = dd.from_pandas(frame[[*FEATURES, target]], npartitions=4, sort=False)
+    return here, gleangp.dask.fit(there, ddf, target)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target"),
+    [
+        (SparseGPRegressor(selector="residual", move_basis=False), "score"),
+        (SparseGPRegressor(selector="entropy", move_basis=False), "score"),
+        (SparseGPRegressor(selector="random", move_basis=False), "score"),
+        (SparseGPClassifier(), "passed"),
+        (SparseGPClassifier(selector="entropy", kernel=RBF() + WhiteKernel(0.1)), "passed"),
+        (SparseGPClassifier(selector="random"), "passed"),
+        (SparseGPClassifier(posterior="active", kernel=RBF() + WhiteKernel(0.1)), "passed"),
+        (SparseGPOrdinal(), "grade"),
+        (SparseGPOrdinal(posterior="active", selector="information", sites="ep"), "grade"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value).replace("\n", " "),
+)
+def test_the_model_is_that_of_a_fit_in_memory(client, frame, estimator, target, monkeypatch):
+    """Two rounds of selection from parts on workers: the same points as in memory, the model to rounding."""
+    make_huge(monkeypatch)
+    fits, fit = [], HugeTask.fit
+    monkeypatch.setattr(HugeTask, "fit", lambda self, *given: fits.append(self) or fit(self, *given))
+    here, there = fit_in_both_places(frame, estimator.set_params(n_active=20, n_rounds=1), target)
+    same_to_rounding(here, there, frame[FEATURES])
+    assert fits[-1].n_parts > 2
+    assert fits[-1].noise == there.noise_
+
+
+def test_every_class_against_the_rest(client, frame, monkeypatch):
+    """With three classes each has its own points and its own model; labels are strings."""
+    make_huge(monkeypatch)
+    frame = frame.assign(mark=np.array(["poor", "fair", "good"])[frame["grade"]])
+    here, there = fit_in_both_places(frame, SparseGPClassifier(n_active=20, n_rounds=1), "mark")
+    assert there.classes_.tolist() == ["fair", "good", "poor"]
+    for k in range(3):
+        np.testing.assert_array_equal(there.active_[k], here.active_[k])
+        np.testing.assert_allclose(there.site_precision_[k], here.site_precision_[k], rtol=1e-5)
+    np.testing.assert_allclose(there.kernel_.theta, here.kernel_.theta, rtol=1e-6)
+    np.testing.assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-8)
+    probabilities = (m.predict_proba(frame[FEATURES]) for m in (here, there))
+    np.testing.assert_allclose(*probabilities, rtol=1e-5)
+
+
+def test_a_column_that_names_one_task(client, frame, monkeypatch):
+    """Is one task as well."""
+    make_huge(monkeypatch)
+    rows = frame.assign(school="only")[[*FEATURES, "school", "passed"]]
+    here = SparseGPClassifier(n_active=20, optimizer=None, random_state=0)
+    there = clone(here)
+    here.fit(rows[FEATURES], rows["passed"], tasks=rows["school"])
+    gleangp.dask.fit(there, dd.from_pandas(rows, npartitions=3, sort=False), "passed", "school")
+    assert there.tasks_.tolist() == ["only"]
+    np.testing.assert_array_equal(there.active_, here.active_)
+    np.testing.assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-8)
+
+
+def most_rows(dask_worker):
+    """Of the rows of one group, and of all distinct ones, on a worker."""
+    kept = [value for value in dask_worker.data.values() if isinstance(value, Group | Piece)]
+    numbers = [np.concatenate(v.numbers) if isinstance(v, Group) else v.number for v in kept]
+    return len(np.unique(np.concatenate(numbers))) if numbers else 0
+
+
+def test_no_worker_has_all_rows(client, frame, monkeypatch):
+    """While the posterior is formed every worker has its share of the rows, and all are somewhere."""
+    make_huge(monkeypatch)
+    shares, fit = [], HugeTask.fit
+
+    def watched(self, *given):
+        out = fit(self, *given)
+        shares.append(sorted(client.run(most_rows).values()))
+        return out
+
+    monkeypatch.setattr(HugeTask, "fit", watched)
+    ddf = dd.from_pandas(frame[[*FEATURES, "passed"]], npartitions=4, sort=False)
+    gleangp.dask.fit(SparseGPClassifier(n_active=20, optimizer=None, random_state=0), ddf, "passed")
+    assert len(shares) == 1
+    assert sum(shares[0]) == len(frame)
+    assert shares[0][0] > 0.3 * len(frame)
