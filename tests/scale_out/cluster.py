@@ -19,7 +19,7 @@ def local_cluster(n_workers: int = 2, **options):
             n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # tests in other processes have clusters too
             host="127.0.0.1",
             silence_logs=50,
             **options,
