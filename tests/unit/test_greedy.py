@@ -104,6 +104,23 @@ def test_speculative_blocks_of_null_category(eager_blocks, kernel, seed):
     assert sum(held for _, held in eager_blocks) > 40
 
 
+def test_rows_that_begin_to_speak_are_foretold(monkeypatch, eager_blocks):
+    """Silent rows that a neighbour makes speak are in the pool: fewer blocks are cut short than without."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    y = np.where(rng.random(1500) < 0.02, np.sign(X[:, 0]), 0.0)
+    block = Block(X, y, NullCategory(0.0, 0.9, 0.9))
+    kernel = 4.0 * KERNELS["rbf"]
+    counts = {}
+    for share in (0.25, 0.0):
+        monkeypatch.setattr(greedy, "_HOPEFUL", share)
+        eager_blocks.clear()
+        picks = new_run(kernel, block).extend(150).picks
+        counts[share] = len(eager_blocks), picks
+    assert counts[0.25][1] == counts[0.0][1]
+    assert counts[0.25][0] < 0.8 * counts[0.0][0]
+
+
 def test_blocks_that_fail(eager_blocks):
     """Where the pool does not foretell the picks, blocks are cut short, and the picks are still right."""
     kernel, block = KERNELS["white"], make_block(NOISES["steep probit"], 400, 3)

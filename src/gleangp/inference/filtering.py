@@ -113,7 +113,7 @@ class Filter:
 
     def moments(self, n: int) -> Inclusion:
         """What including row n now would mean, after the policy for silent sites."""
-        one = np.array([n])
+        one = slice(n, n + 1)
         mean, var = self.mean[one], self.var[one]
         g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
         return Inclusion(n, float(mean[0]), float(var[0]), float(g[0]), float(nu[0]), bool(silent[0]))

@@ -27,7 +27,7 @@ from gleangp.memory import room
 
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
 # in an exponent. Beyond (far-apart clusters, tiny length scales) differences are taken one by one.
-_LARGEST_SQUARE = 2.0**20
+LARGEST_SQUARE = 2.0**20
 # Differences are also the faster way where a matrix product has little to gain: few numbers in all
 # (call overhead), few features, or few rows on one side.
 _FEW_PRODUCTS, _FEW_FEATURES, _FEW_ROWS = 2**17, 4, 8
@@ -156,7 +156,7 @@ def _radial(kernel, scale, U, V, K, weight):
             squares = squares.sum(keepdims=True)
         return squares, differences / scale, total if Phi is K else None
 
-    near = V is U and np.max(np.abs(U), initial=0.0) ** 2 <= _LARGEST_SQUARE
+    near = V is U and np.max(np.abs(U), initial=0.0) ** 2 <= LARGEST_SQUARE
     return Linearization(K, theta_vjp, input_vjp, both_vjps=both_vjps if near else None)
 
 
@@ -226,7 +226,7 @@ def _products_of_rows(U, V, finish):
     U, V = _centred(U, V)
     u = 0.5 * np.einsum("ik,ik->i", U, U)
     v = u if square else 0.5 * np.einsum("ik,ik->i", V, V)
-    if max(u.max(), v.max()) > 0.5 * _LARGEST_SQUARE:
+    if max(u.max(), v.max()) > 0.5 * LARGEST_SQUARE:
         return None
     exponent = np.matmul(U, V.T, out=room((len(U), len(V))))
     for rows in _row_blocks(exponent):
@@ -248,7 +248,7 @@ def prepare_square_distances(kernel, X):
     U, _ = _scaled(X, None, _length_scale(kernel, X))
     U, _ = _centred(U, U)
     u = 0.5 * np.einsum("ik,ik->i", U, U)
-    if u.max(initial=0.0) > 0.5 * _LARGEST_SQUARE:
+    if u.max(initial=0.0) > 0.5 * LARGEST_SQUARE:
         return None
 
     def some_rows(rows, finish):
@@ -310,8 +310,8 @@ def _square_differences(dL_dK, weight, U, V):
     U, V = _centred(U, V)
     U2 = U * U
     V2 = U2 if V is U else V * V
-    if U2.max(initial=0.0) > _LARGEST_SQUARE or (
-        V is not U and V2.max(initial=0.0) > _LARGEST_SQUARE
+    if U2.max(initial=0.0) > LARGEST_SQUARE or (
+        V is not U and V2.max(initial=0.0) > LARGEST_SQUARE
     ):
         W, features = dL_dK * weight, range(U.shape[1])
         return np.array([np.vdot(W, np.subtract.outer(U[:, k], V[:, k]) ** 2) for k in features])

@@ -197,9 +197,10 @@ class NullCategory:
 
     def _log_weights(self, y: Floats) -> tuple[FloatArray, FloatArray]:
         """Logarithms of what the label leaves of either class."""
-        with np.errstate(divide="ignore"):  # an excluded class has weight 0, hence log -inf
+        missing = np.equal(y, 0)
+        with np.errstate(divide="ignore"):  # a gamma of 1 or 0 excludes a class: log -inf
             minus, plus = (
-                np.log(np.where(np.equal(y, 0), gamma, np.where(np.equal(y, label), 1 - gamma, 0)))
+                np.where(missing, np.log(gamma), np.where(np.equal(y, label), np.log1p(-gamma), -np.inf))
                 for gamma, label in ((self.gamma_minus, -1), (self.gamma_plus, 1))
             )
         return minus, plus

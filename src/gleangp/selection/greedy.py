@@ -4,8 +4,9 @@ Lawrence & Platt 2004, algorithm 1; Lawrence, Platt & Jordan 2005, algorithm 1. 
 row. The plain loop reads the whole factor once per pick, so memory bandwidth is its limit. On large
 blocks picks are made in **speculative blocks** instead:
 
-1. run the same greedy on a small pool of the best rows, which predicts the next picks;
-2. make the columns of those picks with one matrix product;
+1. run the same greedy on a small pool of the best and most promising rows, which predicts the next picks;
+2. make the columns of those picks with one matrix product (those of picks that fail below are kept:
+   most of them are picked a block later);
 3. bound the score of every other row over all the steps at once; rows whose bound reaches a pick's
    score are looked at exactly, and the picks from the first one that such a row would have beaten are
    thrown away.
@@ -16,6 +17,7 @@ The picks are those of the plain loop; only the order of summation differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,11 +30,13 @@ from gleangp.noise import NoiseModel
 from gleangp.selection.base import TaskChoice, best_row
 from gleangp.selection.criteria import Criterion
 
-# Speculation starts when a plain step reads this many numbers of the factor: below, the pool costs
-# more than it saves. Measured on 2 000 to 100 000 rows.
+# Speculation starts when a plain step reads this many numbers, of the factor and of the inputs: below, the
+# pool costs more than it saves. Measured on 2 000 to 100 000 rows.
 _SPECULATE_FROM = 600_000
-_SPECULATE_FROM_PICKS = 64  # the first picks scatter too widely for a pool to foretell them
+_SPECULATE_FROM_PICKS = 32  # the first picks scatter too widely for a pool to foretell them
 _LEAST_POOL, _MOST_POOL = 512, 2048  # rows; a 64th of all in between
+_HOPEFUL = 0.25  # share of the pool for rows that are silent but may become the best (`GreedyRun._pool`)
+_REACH = 0.4  # standard deviations that a mean may move in a block, for a guess
 _LEAST_PICKS, _MOST_PICKS = 8, 32  # of a block; the number follows how well the last one held
 
 
@@ -69,13 +73,14 @@ class GreedyRun:
         self._head: tuple[float, int] | None = None
         self._foresight = _LEAST_PICKS
         self._columns = None
+        self._spare: _Spare | None = None
 
     def __len__(self) -> int:
         return len(self.X)
 
     def __getstate__(self):
         # Travels between processes; what was prepared from X is cheaper to make again.
-        return {**self.__dict__, "_columns": None}
+        return {**self.__dict__, "_columns": None, "_spare": None}
 
     @property
     def head(self) -> tuple[float, int]:
@@ -93,7 +98,8 @@ class GreedyRun:
         while len(self.picks) < target:
             left = target - len(self.picks)
             size = self.filters[0].size
-            if can_speculate and size >= max(_SPECULATE_FROM_PICKS, _SPECULATE_FROM / len(self)):
+            reads = (size + self.X.shape[1]) * len(self)
+            if can_speculate and size >= _SPECULATE_FROM_PICKS and reads >= _SPECULATE_FROM:
                 count = min(left, self._foresight)
                 held = self._block(count)
                 self._foresight = 2 * count if held == count else held + held // 2
@@ -146,7 +152,7 @@ class GreedyRun:
         part.is_active = self.is_active[rows]
         part.picks, part.keys, part._head = [], [], None
         part._foresight = _LEAST_PICKS
-        part._columns = None
+        part._columns = part._spare = None
         return part
 
     def _prior_columns(self, rows: IntArray) -> FloatArray:
@@ -196,7 +202,7 @@ class GreedyRun:
         keys = self._candidate_keys()
         self._head = _largest(keys)
         size = min(max(_LEAST_POOL, len(self) // 64), _MOST_POOL)
-        pool = _best_rows(keys, min(size, len(self) - len(self.picks)))
+        pool = self._pool(keys, min(size, len(self) - len(self.picks)))
         forecast = self.at(pool)
         for _ in range(min(count, len(pool))):
             forecast._step()
@@ -204,8 +210,10 @@ class GreedyRun:
         if picks[0] != self._head[1]:  # rounding broke a tie the other way
             self._step()
             return 1
-        new_rows = self._prospective_rows(picks, forecast)
+        columns = self._posterior_columns(picks)
+        new_rows = self._prospective_rows(columns, forecast)
         held = self._first_beaten(pool, picks, forecast, new_rows)
+        self._spare = _Spare(picks[held:], [c[held:] for c in columns], self.filters[0].size)
         for f, seen, new in zip(self.filters, forecast.filters, new_rows, strict=True):
             inclusions = [h._replace(row=int(pool[h.row])) for h in seen.history[:held]]
             f.append(new[:held], inclusions)
@@ -215,20 +223,56 @@ class GreedyRun:
         self._head = None
         return held
 
-    def _prospective_rows(self, picks: IntArray, forecast: GreedyRun) -> list[FloatArray]:
+    def _pool(self, keys: FloatArray, count: int) -> IntArray:
+        """Rows among which the next picks are expected: the best, and some that may become so.
+
+        Where noise is not log-concave, a row that spans two sides says nothing until a neighbour moves it to
+        one of them, and then it is among the best.
+        """
+        if all(f.noise.log_concave for f in self.filters):
+            return _best_rows(keys, count)
+        silent = np.flatnonzero((keys <= 0.0) & ~self.is_active)
+        hopes = []
+        for f in self.filters:
+            mean, var = f.mean[silent], f.var[silent]
+            reach = _REACH * np.sqrt(np.maximum(var, 0.0))
+            box = mean - reach, mean + reach, (1.0 - _REACH) * var, var
+            hopes.append(self.criterion.key_bound(f.noise.at(silent), f.y[silent], *box))
+        hopeful = silent[_best_rows(self._sum_keys(hopes), int(_HOPEFUL * count))]
+        others = keys.copy()
+        others[hopeful] = -np.inf
+        return np.sort(np.concatenate([hopeful, _best_rows(others, count - len(hopeful))]))
+
+    def _posterior_columns(self, picks: IntArray) -> list[FloatArray]:
+        """Columns (count, n) of the present posterior covariance at some rows, one array per filter."""
+        known, places = np.zeros(len(picks), dtype=bool), np.zeros(0, dtype=np.intp)
+        if self._spare is not None:
+            place = {row: k for k, row in enumerate(self._spare.rows.tolist())}
+            known = np.array([row in place for row in picks.tolist()])
+            places = np.array([place[row] for row in picks[known].tolist()], dtype=np.intp)
+        fresh = picks[~known]
+        prior = self._prior_columns(fresh) if len(fresh) else np.empty((0, len(self)))
+        found = []
+        for k, f in enumerate(self.filters):
+            columns = np.empty((len(picks), len(self)))
+            columns[~known] = prior - f.rows[: f.size, fresh].T @ f.rows[: f.size]  # LPJ05 eq. 21
+            if self._spare is not None:
+                since = f.rows[self._spare.size : f.size]
+                columns[known] = self._spare.columns[k][places] - since[:, picks[known]].T @ since
+            found.append(columns)
+        return found
+
+    def _prospective_rows(self, columns: list[FloatArray], forecast: GreedyRun) -> list[FloatArray]:
         """New factor rows (count, n) of every filter, were all picks to hold.
 
         With T_jk = row k of the factor at pick j and T_jj = nu_j^-1/2 (LPJ05 eq. 23), the rows solve
         T rows = columns of the posterior covariance before the block.
         """
-        prior = self._prior_columns(picks)
         new_rows = []
-        for f, seen in zip(self.filters, forecast.filters, strict=True):
-            columns = f.rows[: f.size, picks].T @ f.rows[: f.size]
-            np.subtract(prior, columns, out=columns)
+        for f, seen, own in zip(self.filters, forecast.filters, columns, strict=True):
             T = np.tril(seen.rows[f.size : seen.size, forecast.picks].T, -1)
             T[np.diag_indices_from(T)] = [h.nu**-0.5 for h in seen.history]
-            new_rows.append(solve_lower(T, columns))
+            new_rows.append(solve_lower(T, own))
         return new_rows
 
     def _first_beaten(self, pool, picks, forecast, new_rows) -> int:
@@ -257,6 +301,14 @@ class GreedyRun:
         return max(1, int(failed[0])) if len(failed) else len(picks)
 
 
+class _Spare(NamedTuple):
+    """Columns of the posterior covariance at rows that were foretold but not picked."""
+
+    rows: IntArray  # (k,)
+    columns: list[FloatArray]  # (k, n) per filter
+    size: int  # of the factor when they were made
+
+
 def prior_variances(kernel, X: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Prior variance of every row, and what of it is white."""
     white = white_diag(kernel, X)
@@ -273,6 +325,8 @@ def _best_rows(keys: FloatArray, count: int) -> IntArray:
     """The rows with the `count` largest keys, ascending; among ties the lowest rows."""
     if count >= len(keys):
         return np.arange(len(keys))
+    if count == 0:
+        return np.zeros(0, dtype=np.intp)
     threshold = np.partition(keys, len(keys) - count)[len(keys) - count]
     above = np.flatnonzero(keys > threshold)
     ties = np.flatnonzero(keys == threshold)[: count - len(above)]
