@@ -159,12 +159,24 @@ def training_marginals(
     which of the kept points the active rows are, where other rows of the task are elsewhere.
     """
     if K is not None:
-        K_dn, prior_var = np.take(K, active, axis=0), np.diagonal(K)
-    else:
-        K_dn, prior_var = kernel_columns(kernel, posterior.X, X), kernel.diag(X)
-        if has_white(kernel):
-            points = np.arange(len(active)) if points is None else points
-            K_dn[points, active] += white_diag(kernel, posterior.X[points])
+        return _marginals(posterior, np.take(K, active, axis=0), np.diagonal(K))
+    points = np.arange(len(active)) if points is None else points
+    white = white_diag(kernel, posterior.X[points]) if has_white(kernel) else None
+    mean, var = np.empty(len(X)), np.empty(len(X))
+    step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
+    for start in range(0, len(X), step):
+        part = slice(start, start + step)
+        K_dn = kernel_columns(kernel, posterior.X, X[part])
+        if white is not None:
+            inside = (active >= start) & (active < start + step)
+            K_dn[points[inside], active[inside] - start] += white[inside]
+        mean[part], var[part] = _marginals(posterior, K_dn, kernel.diag(X[part]))
+    return mean, var
+
+
+def _marginals(
+    posterior: TaskPosterior, K_dn: FloatArray, prior_var: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     v = solve_lower(posterior.chol, K_dn)
     var = prior_var - np.einsum("dn,dn->n", v, v)
     return posterior.weights @ K_dn, np.maximum(var, 0.0)
