@@ -1,6 +1,6 @@
 """One huge task in memory and in parts on two Dask workers: time, memory, and how far predictions differ.
 
-    python benchmarks/huge_task.py [n d]    default 250 000 rows x 5 features, 300 active points
+    python benchmarks/huge_task.py [n d [KIND ...]]        default 250 000 rows x 5, 300 active points
     python benchmarks/huge_task.py fit FILE KIND PLACE d   one of the fits, printed as JSON
 
 Numbers (regression), two classes, three classes and ordered categories of the same rows, read from Parquet.
@@ -97,7 +97,7 @@ def fit(path, kind, place, n_active):
     print(json.dumps({**report, "active": active.tolist(), "predicted": np.ravel(predicted).tolist()}))
 
 
-def report(n_rows=250_000, n_active=300, kinds=KINDS):
+def report(n_rows=250_000, n_active=300, *kinds):
     """The table."""
     import dask.dataframe as dd
 
@@ -107,7 +107,7 @@ def report(n_rows=250_000, n_active=300, kinds=KINDS):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows.parquet")
         dd.from_pandas(make_frame(n_rows), npartitions=8).to_parquet(path)
-        for kind in kinds:
+        for kind in kinds or KINDS:
             runs = {}
             for place in ("memory", "two workers"):
                 call = [sys.executable, __file__, "fit", path, kind, place, str(n_active)]

@@ -221,6 +221,16 @@ def test_units_of_unlike_tasks_are_their_own():
         assert units.with_task(few).scale[-1] == np.median(units.scale)
 
 
+@pytest.mark.parametrize(("centre", "scale"), [(0.0, 1.0), (300.0, 0.2), (-1e-7, 1e-9)])
+def test_units_of_very_many_rows_do_not_depend_on_the_order_of_sums(centre, scale):
+    """They are the same bits forwards and backwards, and standardise as well."""
+    y = centre + scale * np.random.default_rng(0).normal(size=100_001)
+    units, again = (units_of_moments(target_moments([part])) for part in (y, y[::-1]))
+    assert (units.mean, units.scale) == (again.mean, again.scale)
+    standard = units.to_standard(y, np.zeros(len(y), dtype=np.intp))
+    assert_allclose([np.mean(standard), np.std(standard)], [0.0, 1.0], atol=1e-6)
+
+
 def test_units_of_tasks_with_few_targets_are_shared():
     """Scales estimated from three targets differ tenfold by chance: that does not make units differ."""
     y = np.random.default_rng(0).normal(size=300)

@@ -20,6 +20,9 @@ from gleangp._typing import FloatArray, IntArray
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
 _SCALES_APART = 6.0
 _OFFSETS_APART = 10.0
+# Rows of one task from which its units are rounded: they may be summed in many places, in any order.
+MANY_ROWS = 100_000
+_BITS = 24  # left of them
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
 
 
@@ -93,7 +96,10 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
     within = _or_one(float(np.sqrt(share @ deviations**2)), largest)
     if n_tasks == 1 or (size == 1).all():
         all_in_all = np.sqrt(share @ deviations**2 + share @ (means - centre) ** 2)
-        return _shared_units(n_tasks, centre, _or_one(float(all_in_all), largest))
+        scale = _or_one(float(all_in_all), largest)
+        if size.sum() > MANY_ROWS:
+            centre, scale = _rounded(centre, scale)
+        return _shared_units(n_tasks, centre, scale)
     if _share_units(size, deviations, means, within):
         return _shared_units(n_tasks, centre, within)
     mean, scale = np.full(n_tasks, np.median(means)), np.full(n_tasks, within)
@@ -106,6 +112,16 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
 
 def _shared_units(n_tasks: int, centre: float, scale: float) -> TargetUnits:
     return TargetUnits(np.full(n_tasks, centre), np.full(n_tasks, scale), shared=True)
+
+
+def _rounded(centre: float, scale: float) -> tuple[float, float]:
+    """Both on the grid of the scale's leading bits.
+
+    A search for parameters makes much of rounding, and a point is drawn or not. Units that are the same
+    to the last bit keep a fit the same wherever the sums were taken.
+    """
+    grid = float(np.ldexp(1.0, int(np.frexp(scale)[1]) - _BITS))
+    return grid * float(np.rint(centre / grid)), grid * float(np.rint(scale / grid))
 
 
 def _share_units(size, deviations, means, within) -> bool:
