@@ -27,7 +27,7 @@ from gleangp.learning.evidence import (
     SmallTasksEvidence,
 )
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import Gamma, LogNormal
+from gleangp.learning.priors import Gamma, LogNormal, Normal
 from gleangp.noise import Gaussian, NullCategory, Probit
 from tests.unit.gp_twins import make_block
 
@@ -83,9 +83,10 @@ def test_noise_gradient(name):
     ("prior", "density"),
     [
         (Gamma(2.5, 1.5), lambda x: stats.gamma(2.5, scale=1 / 1.5).logpdf(x)),
+        (Normal(-0.5, 0.7), stats.norm(-0.5, 0.7).logpdf),
         (LogNormal(2.0, 0.7), lambda x: stats.norm(np.log(2.0), 0.7).logpdf(np.log(x))),
     ],
-    ids=["gamma", "log-normal"],
+    ids=["gamma", "normal", "log-normal"],
 )
 def test_prior_densities(prior, density):
     """Known densities, and slopes by central differences."""
@@ -102,9 +103,10 @@ def test_log_prior_gradient():
         "k1__k2__length_scale": LogNormal(np.array([1.0, 2.0]), 0.5),
         "noise__variance": LogNormal(0.1, 2.0),
         "noise__gamma_plus": Gamma(2.0, 3.0),
+        "noise__bias": Normal(0.5, 0.3),
     }
     noise = NullCategory(bias=0.4, gamma_minus=0.3, gamma_plus=0.2, width=1.5, variance=0.3)
-    parameters = Parameters(KERNEL, noise, ("gamma_plus", "variance"), priors)
+    parameters = Parameters(KERNEL, noise, ("bias", "gamma_plus", "variance"), priors)
     z = parameters.start() + 0.3
     value, gradient = parameters.log_prior(z)
     moved = parameters.with_values(z)
@@ -112,6 +114,7 @@ def test_log_prior_gradient():
         priors["k1__k2__length_scale"].log_prob(moved.kernel.k1.k2.length_scale)[0].sum()
         + priors["noise__variance"].log_prob(moved.noise.variance)[0]
         + priors["noise__gamma_plus"].log_prob(moved.noise.gamma_plus)[0]
+        + priors["noise__bias"].log_prob(moved.noise.bias)[0]
     )
     assert_allclose(value, expected, rtol=1e-12)
     h = 1e-6
@@ -296,6 +299,18 @@ def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():
         assert found == {
             name: spread if name.endswith("constant_value") else 1.0 for name in default_priors(kernel)
         }
+
+
+def test_separable_classes_of_tasks_leave_the_bias_near_their_shares():
+    """A free bias ends at its bound where classes are well apart; coupled tasks hold it."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(-1.0, 1.0, size=(120, 2)), np.repeat([0, 1, 2], 40)
+    y = (X[:, 0] > 0.6).astype(int)
+    model = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
+    share = stats.norm.ppf((y.sum() + 1) / (len(y) + 2))
+    assert abs(model.noise_.bias - share) < 2.5
+    free = SparseGPClassifier(random_state=0, priors={}).fit(X, y, tasks=tasks)
+    assert abs(free.noise_.bias - share) > 2.0 * abs(model.noise_.bias - share)
 
 
 def test_default_number_of_active_points():

@@ -8,7 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
-from gleangp.learning.priors import Gamma, LogNormal, Prior
+from gleangp.learning.priors import Gamma, LogNormal, Normal, Prior
 
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10
@@ -181,14 +181,21 @@ def task_priors(kernel: Kernel, n_features: int) -> dict[str, Prior]:
     return default_priors(kernel, length_spread=_length_spread(n_features) if one else 1.0)
 
 
-def class_priors(kernel: Kernel) -> dict[str, Prior]:
+def class_priors(kernel: Kernel, bias: float | None = None) -> dict[str, Prior]:
     """The same for classes, where labels do not settle the variance as standardised targets do.
 
     Classes that are well apart want a large one, and with one length scale for all features there is
     little it could overfit (60 rows of the wine data: log loss 0.125 with a spread of 2, 0.152 with 1).
     With a length scale per feature both are learnt from the same labels, and the variance stays near 1.
+
+    `bias`, of coupled tasks, is the one to stay near. Where classes are well apart a large variance comes with
+    a large bias, which a new task of few rows cannot overcome (vowels, a new speaker from one example of
+    each: 11.3 % errors, and 12.6 % with bias free, which then ends at -10; Landmine the same with both).
     """
-    return default_priors(kernel, variance_spread=2.0 if _n_length_scales(kernel) == 1 else 1.0)
+    priors = default_priors(kernel, variance_spread=2.0 if _n_length_scales(kernel) == 1 else 1.0)
+    if bias is not None:
+        priors["noise__bias"] = Normal(bias, 1.0)
+    return priors
 
 
 def _n_length_scales(kernel: Kernel) -> int:

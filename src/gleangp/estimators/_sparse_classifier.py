@@ -470,7 +470,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             kernel = self._start_kernel(
                 lambda: self._default_kernel(rows, offset=True, coupled=coupled), positive, self._n_models
             )
-            own_priors = class_priors(kernel) if self.kernel is None else {}
+            own_priors = {} if self.kernel is not None else class_priors(kernel, bias if coupled else None)
             noise = Probit(bias)
             # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
             usual = ("bias",) if self.posterior == "projected" else ("bias", "slope")

@@ -52,7 +52,7 @@ _MODULES = {
     "gleangp.learning.coupled_model": "CoupledModel",
     "gleangp.learning.couplings": "Choice CoupledParameters",
     "gleangp.learning.parameters": "Parameters",
-    "gleangp.learning.priors": "Gamma LogNormal Pareto",
+    "gleangp.learning.priors": "Gamma LogNormal Normal Pareto",
     "gleangp.learning.sparse_model": "SparseModel",
     "gleangp.estimators._targets": "TargetUnits",
     "gleangp.cli._encoding": "ColumnEncoding TableEncoding",

@@ -1,4 +1,4 @@
-"""Priors on positive parameters, as penalties in the log-space where they are optimised."""
+"""Priors on parameters, as penalties in the space where they are optimised: logarithms of positive ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gleangp._typing import FloatArray
 
 
 class Prior(Protocol):
-    """A density of positive parameters, elementwise."""
+    """A density of parameters, elementwise."""
 
     def log_prob(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Log density at x, and its derivative in x."""
@@ -63,6 +63,25 @@ class LogNormal:
         z = np.log(x / self.median) / self.spread
         value = -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread)
         return value, -z / (self.spread * x)
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normal density of the parameter itself, for those of either sign such as the bias of a noise model.
+
+    Examples
+    --------
+    >>> Normal(mean=-1.0, spread=2.0).log_prob(3.0)[1]
+    -1.0
+    """
+
+    mean: float = 0.0
+    spread: float = 1.0
+
+    def log_prob(self, x):
+        """Log density at x, and its derivative in x."""
+        z = (x - self.mean) / self.spread
+        return -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread), -z / self.spread
 
 
 @dataclass(frozen=True)
