@@ -15,6 +15,7 @@ from gleangp.estimators._defaults import (
     default_n_active,
     default_priors,
     noise_prior,
+    null_category_kernel,
     task_priors,
 )
 from gleangp.estimators._targets import natural_units, target_moments
@@ -288,6 +289,25 @@ def test_default_kernel_of_several_tasks():
     assert_allclose(np.trace(slopes) / 60, kernel.k2.k1.constant_value)  # of rows as they come
     spreads = [task_priors(kernel, p)[LENGTH].spread for p in (1, 4, 25, 100)]
     assert_allclose(spreads, [1.0, 0.5, 0.25, 0.25])
+
+
+def test_features_in_one_unit_have_one_spread():
+    """Pixels count by how much they vary, other features alike; also where some are constant or cut off."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 17, size=(60, 9)) * (rng.random((60, 9)) < np.linspace(0.1, 1.0, 9))
+    pixels[:2] = [[0.0], [16.0]]
+    pixels[:, 3], pixels[:, 8] = 0.0, np.minimum(pixels[:, 8], 12.0)
+    varying = np.delete(pixels, 3, axis=1)
+    common = np.sqrt(np.mean(varying.var(axis=0)))
+    shape = default_kernel(pixels, offset=False).k2
+    assert_allclose(shape.scales, 1.0 / common)
+    assert_allclose(null_category_kernel(pixels).k2.scales, 1.0 / common)
+    lengths = default_kernel(np.tile(pixels, (2, 1)), offset=False).k2.length_scale
+    assert_allclose(lengths, 3.0 * common)
+    others = np.column_stack([varying, varying * 10.0, varying * 0.5])  # a third at most reaches both ends
+    assert_allclose(default_kernel(others, offset=False).k2.scales, 1.0 / others.std(axis=0))
+    pair = np.column_stack([np.linspace(0.0, 10.0, 12), np.linspace(2.0, 3.0, 12)])
+    assert_allclose(default_kernel(pair, offset=False).k2.scales, 1.0 / pair.std(axis=0))
 
 
 def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():

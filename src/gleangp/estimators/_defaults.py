@@ -100,14 +100,32 @@ def _spread(X: FloatArray) -> FloatArray:
     """Standard deviation of every feature, unless a few wild values make it up; 1 where constant.
 
     Few are less than one in twenty: pixels that are white in four of five images are not wild, and in units
-    of what is left of them without the fifth they would drown all others.
+    of what is left of them without the fifth they would drown all others. Features in one unit have
+    one spread.
     """
     spread = np.std(X, axis=0)
     middle = np.subtract(*np.quantile(X, [0.95, 0.05], axis=0)) / 3.29  # of a normal feature: the same
     wild = (middle > 0.0) & (spread > _WILD * middle)
     spread[wild] = middle[wild]
-    spread[spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)] = 1.0
+    constant = spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)
+    if _in_one_unit(X[:, ~constant]):
+        return np.full(len(spread), np.sqrt(np.mean(spread[~constant] ** 2)))
+    spread[constant] = 1.0
     return spread
+
+
+def _in_one_unit(X: FloatArray) -> bool:
+    """Whether most features reach both the least and the greatest value of all, as pixels and marks do.
+
+    What such features say is in proportion to how much they vary; each in its own spread, those that hardly
+    do count as much as the others (errors with 300 of scikit-learn's digits labelled: 3.7 %, and 6.5 % in
+    units of their own; 365 of USPS: 9.6 and 18.6 %).
+    """
+    if X.shape[1] < 2:
+        return False
+    least, greatest = np.min(X, axis=0), np.max(X, axis=0)
+    everywhere = (least == least.min()) & (greatest == greatest.max())
+    return bool(np.mean(everywhere) > 0.5)
 
 
 def _one_length_scale(spread: FloatArray) -> Kernel:
@@ -188,8 +206,8 @@ def class_priors(kernel: Kernel, bias: float | None = None) -> dict[str, Prior]:
     little it could overfit (60 rows of the wine data: log loss 0.125 with a spread of 2, 0.152 with 1).
     With a length scale per feature both are learnt from the same labels, and the variance stays near 1.
 
-    `bias`, of coupled tasks, is the one to stay near. Where classes are well apart a large variance comes with
-    a large bias, which a new task of few rows cannot overcome (vowels, a new speaker from one example of
+    `bias`, of coupled tasks, is the one to stay near. Where classes are well apart a large variance comes
+    with a large bias, which a new task of few rows cannot overcome (vowels, a new speaker from one example of
     each: 11.3 % errors, and 12.6 % with bias free, which then ends at -10; Landmine the same with both).
     """
     priors = default_priors(kernel, variance_spread=2.0 if _n_length_scales(kernel) == 1 else 1.0)

@@ -99,7 +99,6 @@ EXPERIMENT = Experiment(
         "The kernel is learnt with 500 points, as in the paper, and held; bias and slope of the noise are "
         "learnt again with 1000, whose copies compete for 1000 places. (The paper: 500, so 2500.)",
         "The default learns its kernels from all images, which speak through the active points. With "
-        "nothing set, pixels are standardised and the kernel is an RBF alone: on images that is a loss, and "
-        "the other lines name a kernel of raw pixels with a linear part.",
+        "nothing set, the kernel is an RBF alone; the other lines name one with a linear part.",
     ),
 )  # fmt: skip
