@@ -40,7 +40,10 @@ _LITTLE = 10.0
 _FINE = 0.2
 # The first step of a search, in log-parameters: one as short as the gradient per row looks like the last.
 _FIRST_STEP = 3.0
-_STEP_CUTS = 4  # times that a step of the noise parameters may be halved before it is not taken
+# A step of the noise parameters asks for new points, which cost more than all else in a round: it is cut once
+# before it is not taken, and not tried where it promises less than a tenth of what ends the rounds.
+_NOISE_STEPS = 1.0, 0.25
+_PROMISING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,14 +294,14 @@ def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float, 
     start = noise_only.start()
     before = -objective(start)[0]
     optimum = minimize(objective, start, noise_only.bounds(), max_iter=settings.max_iter)
-    step = optimum.theta - start
-    for _ in range(_STEP_CUTS):
-        learnt = replace(noise_only.with_values(start + step), kernel=parameters.kernel)
+    promising = -optimum.value - before > _PROMISING * settings.tol * sum(tasks.sizes)
+    for share in _NOISE_STEPS if promising else ():
+        z = start + share * (optimum.theta - start)
+        learnt = replace(noise_only.with_values(z), kernel=parameters.kernel)
         again, points = _sum_log_z(learnt, tasks, settings, seed)
-        after = again(noise_only.noise_values(start + step))[0]
+        after = again(noise_only.noise_values(z))[0]
         if after > before:
             return learnt, after, points
-        step *= 0.5
     return parameters, before, points_before
 
 
