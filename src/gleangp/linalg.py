@@ -111,8 +111,8 @@ def solve_lower(chol: FloatArray, rhs: FloatArray, *, transposed: bool = False) 
 
 def gram(rows: FloatArray) -> FloatArray:
     """`rows @ rows.T`, at half the work of a general product."""
-    if len(rows) == 0:
-        return np.zeros((0, 0))
+    if rows.size == 0:
+        return np.zeros((len(rows), len(rows)))
     if not rows.flags.c_contiguous:
         rows = np.ascontiguousarray(rows)
     return _mirrored(blas.dsyrk(1.0, rows.T, trans=1, lower=1))

@@ -173,3 +173,9 @@ def test_evidence_sensitivity_is_the_derivative(n):
     found = evidence_sensitivity(cholesky(M)[0], weights)
     assert_allclose(np.triu(found), np.triu(expected), rtol=1e-7, atol=1e-9)
     assert_allclose(mirror_upper(found), expected, rtol=1e-7, atol=1e-9)
+
+
+def test_gram_of_nothing():
+    """Without columns it is zero, and without rows empty."""
+    assert_array_equal(gram(np.zeros((3, 0))), np.zeros((3, 3)))
+    assert gram(np.zeros((0, 4))).shape == (0, 0)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
@@ -12,7 +12,8 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence, posterior_from_sites, predict_latent
-from gleangp.inference.projected import fit_projection, projected_evidence
+from gleangp.inference.projected import _coefficients, fit_projection, projected_evidence
+from gleangp.inference.row_ep import RowSites
 from gleangp.kernels import kernel_columns
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
 from tests.unit.gp_twins import KERNELS, make_block
@@ -182,3 +183,28 @@ def test_other_noise_models(noise):
     assert np.isfinite(evidence)
     assert np.all(sites.precision >= 0.0)
     assert np.corrcoef(mean, X[:, 0])[0, 1] > 0.7
+
+
+@pytest.mark.parametrize("n_speaking", [0, 1, 12, 30])
+def test_rows_that_say_nothing_are_left_out(n_speaking):
+    """Whatever share of the rows speaks, the coefficients are those of the definition."""
+    rng = np.random.default_rng(n_speaking)
+    Phi, sites = rng.normal(size=(5, 30)), np.zeros((2, 30))
+    sites[:, rng.permutation(30)[:n_speaking]] = rng.random((2, n_speaking)) + 0.1
+    found = _coefficients(Phi, RowSites(*sites))
+    P = np.eye(5) + Phi @ np.diag(sites[0]) @ Phi.T
+    assert_allclose(found.inner @ found.inner.T, P, rtol=1e-12, atol=1e-12)
+    assert_allclose(found.mean, np.linalg.solve(P, Phi @ sites[1]), rtol=1e-10, atol=1e-12)
+
+
+def test_a_draft_is_the_prior_on_its_basis():
+    """Nothing is propagated: mean zero, the kernel's variance, silent sites, no evidence."""
+    kernel, rng = 1.7 * RBF(0.8), np.random.default_rng(0)
+    block = Block(rng.normal(size=(20, 2)), np.sign(rng.normal(size=20)), Probit())
+    posterior, evidence, sites = fit_projection(kernel, block, block.X[:6], draft=True)
+    mean, var = predict_latent(kernel, posterior, rng.normal(size=(7, 2)))
+    assert_allclose(mean, 0.0)
+    assert_allclose(var, 1.7, rtol=1e-12)
+    assert_array_equal(posterior.X, block.X[:6])
+    assert evidence == 0.0
+    assert not np.any(sites.precision)

@@ -39,7 +39,9 @@ _MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn
 _FULL_STEPS = 4.0  # rounds after which messages are damped
 _SETTLED = 3e-3  # mean change of the probability of a row's class in a round at which it is the last
-_LAST_SWEEPS = 10  # of a class when the messages stand still
+# Of a class when the messages stand still: more change less than messages that settle further would (USPS,
+# 10 % labelled: log loss 0.6802 with 4 and with 6, 0.6818 with messages to 5e-4 and 25 sweeps).
+_LAST_SWEEPS = 4
 _ENTRIES = 120_000_000  # of all projections together that are kept: about 1 GB
 
 

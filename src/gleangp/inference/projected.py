@@ -64,6 +64,7 @@ from gleangp.linalg import (
 # Added to K_dd, relative to its mean diagonal: smooth kernels at many points are singular in float64.
 # It acts as if the basis values were known up to 1e-4 of their standard deviation.
 NUGGET = 1e-8
+_FEW_SPEAK = 0.8  # share of the rows below which those that say nothing are left out of sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,10 +129,13 @@ class Projection:
 
     def posterior(self, q: Coefficients) -> TaskPosterior:
         """What prediction needs."""
-        if len(self.Z) == 0:
-            return prior_only(self.Z.shape[1])
-        weights = solve_lower(self.chol, q.mean, transposed=True)
-        return TaskPosterior(self.Z, weights, self.chol, q.inner, self.jitter)
+        return _posterior(self.Z, self.chol, self.jitter, q)
+
+
+def _posterior(Z: FloatArray, chol: FloatArray, jitter: float, q: Coefficients) -> TaskPosterior:
+    if len(Z) == 0:
+        return prior_only(Z.shape[1])
+    return TaskPosterior(Z, solve_lower(chol, q.mean, transposed=True), chol, q.inner, jitter)
 
 
 def project(kernel, X: FloatArray, Z: FloatArray) -> Projection:
@@ -160,16 +164,21 @@ def fit_projection(
 ) -> tuple[TaskPosterior, float, RowSites]:
     """Posterior of a block on the basis Z (d, p), the log evidence, and the sites of all rows. O(n d^2).
 
-    Without basis points the posterior is the prior. Sites of a `draft` are those after one sweep.
+    Without basis points the posterior is the prior. So it is as a `draft`, which has the basis alone.
     """
-    if needs_slices(len(block), len(Z)) and not draft:
+    if draft:
+        prior = Coefficients(np.zeros(len(Z)), np.eye(len(Z)))
+        chol, jitter = factor_basis(kernel, Z) if len(Z) else (np.zeros((0, 0)), 0.0)
+        silent = RowSites(np.zeros(len(block)), np.zeros(len(block)))
+        return _posterior(Z, chol, jitter, prior), 0.0, silent
+    if needs_slices(len(block), len(Z)):
         chol, jitter = factor_basis(kernel, Z)
         inner, mean, evidence, sites = settle_in_slices(kernel, block, Z, chol, start)
         weights = solve_lower(chol, mean, transposed=True)
         return TaskPosterior(Z, weights, chol, inner, jitter), evidence, sites
     block = block.whole()
     projection = project(kernel, block.X, Z)
-    settled = _settle(block, projection, start, draft)
+    settled = _settle(block, projection, start)
     return projection.posterior(settled.q), settled.evidence, settled.sites
 
 
@@ -264,15 +273,19 @@ def signal_diag_vjp(kernel, X: FloatArray, dE_ddiag: FloatArray) -> FloatArray:
 
 
 def _coefficients(Phi: FloatArray, sites: RowSites) -> Coefficients:
-    P = gram(Phi * np.sqrt(sites.precision))
+    speaking = np.flatnonzero(sites.precision)
+    if len(speaking) < _FEW_SPEAK * Phi.shape[1]:
+        P = gram(Phi[:, speaking] * np.sqrt(sites.precision[speaking]))
+    else:
+        P = gram(Phi * np.sqrt(sites.precision))
     P.flat[:: len(P) + 1] += 1.0
     inner, _ = cholesky(P)
     return Coefficients(solve_cholesky(inner, Phi @ sites.shift), inner)
 
 
-def _settle(block: Block, seen: Projection, start: RowSites | None, draft: bool = False) -> Settled:
+def _settle(block: Block, seen: Projection, start: RowSites | None) -> Settled:
     if block.noise.precision_depends_on_mean:
-        return _propagate(block, seen, start, {"max_sweeps": 1} if draft else {})
+        return _propagate(block, seen, start)
     return _collapse(block, seen.Phi, seen.unexplained, seen.white)
 
 
@@ -306,9 +319,9 @@ def _collapse(block: Block, Phi, unexplained, white) -> Settled:
     return Settled(sites, q, float(evidence), -0.5 * precision, d_white, grads, True)
 
 
-def _propagate(block: Block, seen: Projection, start: RowSites | None, how: dict[str, int]) -> Settled:
+def _propagate(block: Block, seen: Projection, start: RowSites | None) -> Settled:
     """Expectation propagation, all sites at once."""
-    swept = seen.sweep(block, start, **how)
+    swept = seen.sweep(block, start)
     d_spread = 0.5 * (swept.g * swept.g - swept.nu)
     grads = block.noise.log_partition_grad(block.y, swept.cavity_mean, swept.cavity_var)
     return Settled(swept.sites, swept.marginals.state, swept.evidence, d_spread, d_spread, grads, False)

@@ -26,7 +26,7 @@ class Settings:
     n_restarts: int = 0
     tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
     propagate: bool = False  # expectation propagation over the active points, after filtering
-    draft: bool = False  # posteriors are formed again later: sites of projections need not settle
+    draft: bool = False  # posteriors are formed later: of projections the basis is enough
     n_jobs: int | None = None
     progress: Progress = silent  # told of every stage and step of learning; may ask to stop
     task_done: Callable[[], None] = no_step  # called for every task whose posterior is there
