@@ -21,7 +21,7 @@ from gleangp._typing import FloatArray, IntArray
 _SCALES_APART = 6.0
 _OFFSETS_APART = 10.0
 # Rows of one task from which its units are rounded: they may be summed in many places, in any order.
-MANY_ROWS = 100_000
+_MANY_ROWS = 100_000
 _BITS = 24  # left of them
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
 
@@ -96,10 +96,10 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
     within = _or_one(float(np.sqrt(share @ deviations**2)), largest)
     if n_tasks == 1 or (size == 1).all():
         all_in_all = np.sqrt(share @ deviations**2 + share @ (means - centre) ** 2)
-        scale = _or_one(float(all_in_all), largest)
-        if size.sum() > MANY_ROWS:
-            centre, scale = _rounded(centre, scale)
-        return _shared_units(n_tasks, centre, scale)
+        one_scale = _or_one(float(all_in_all), largest)
+        if size.sum() > _MANY_ROWS:
+            centre, one_scale = _rounded(centre, one_scale)
+        return _shared_units(n_tasks, centre, one_scale)
     if _share_units(size, deviations, means, within):
         return _shared_units(n_tasks, centre, within)
     mean, scale = np.full(n_tasks, np.median(means)), np.full(n_tasks, within)
