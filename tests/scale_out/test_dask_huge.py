@@ -88,6 +88,14 @@ def test_a_column_that_names_one_task(client, frame, monkeypatch):
     np.testing.assert_allclose(there.log_evidence_, here.log_evidence_, rtol=1e-8)
 
 
+def test_a_basis_that_must_move_is_refused(client, frame, monkeypatch):
+    """It would have to see all rows at once."""
+    make_huge(monkeypatch)
+    ddf = dd.from_pandas(frame[[*FEATURES, "score"]], npartitions=3, sort=False)
+    with pytest.raises(ValueError, match="move_basis=True: a task of 225 rows"):
+        gleangp.dask.fit(SparseGPRegressor(n_active=20, move_basis=True), ddf, "score")
+
+
 def most_rows(dask_worker):
     """Of the rows of one group, and of all distinct ones, on a worker."""
     kept = [value for value in dask_worker.data.values() if isinstance(value, Group | Piece)]

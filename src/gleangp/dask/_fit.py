@@ -71,7 +71,8 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     One task with more than 100 000 rows, and more than 60 million rows times active points, is split over the
     workers: parts choose points and a second selection chooses from their union (two rounds; in memory the
     same parts are used). Classes and categories keep their sites with the workers; the posterior comes from
-    sums over parts. The result is the same as in memory to rounding, not bit for bit.
+    sums over parts. The result is the same as in memory to rounding, not bit for bit. The basis of such a
+    task does not move (`move_basis` of a regressor).
 
     Examples
     --------
@@ -107,6 +108,11 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
         if column is None or len(estimator.tasks_) == 1:
             n_labeled = sum(f.n_labeled for f in facts)
             n_parts = parts_of_task(n_labeled, estimator._count_active([n_labeled], warn=False))
+        if n_parts and getattr(estimator, "move_basis", False) is True:
+            raise ValueError(
+                f"move_basis=True: a task of {n_labeled} rows lies in parts on the workers, and its basis "
+                "stays at the active points. Leave move_basis='auto', or fit on data in memory."
+            )
         rows: Any = ClusterRows(client, read, columns, facts, estimator.tasks_, classes, codes, n_parts)
         del read  # the partitions are not kept once their rows are with their tasks
         estimator._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
