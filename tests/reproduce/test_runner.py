@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from gleangp.reproduce import (
     run_experiment,
     write_results,
 )
+from gleangp.reproduce.markdown import render_markdown
 from gleangp.reproduce.records import key_of, read, write
 from gleangp.reproduce.runner import collect, units_of
 from gleangp.reproduce.summary import cells, comparisons, format_lead, leads, verdict
@@ -99,6 +101,30 @@ def test_settings_without_chance_run_once(tmp_path):
     """A setting in which nothing is random has one run, the others all."""
     units = units_of(toy.make(once=("1",)), Plan(tmp_path, methods=("b",)))
     assert units == [("1", 0, "b"), ("2", 0, "b"), ("2", 1, "b"), ("2", 2, "b")]
+
+
+def test_methods_with_fewer_runs(tmp_path):
+    """A method may have fewer runs than the paper's; a plan bounds all; every line says its number."""
+    a, b, c = toy.make().methods
+    experiment = toy.make(methods=(a, b, replace(c, n_runs=2)), settings=("1",), paper={})
+    results = run_experiment(experiment, Plan(tmp_path))
+    assert Counter(r.method for r in results.records) == {"a": 3, "b": 3, "c": 2}
+    assert {cell.method: cell.n for cell in cells(results)} == {"a": 3, "b": 3, "c": 2}
+    assert units_of(experiment, Plan(tmp_path, n_runs=1)) == [("1", 0, m) for m in "abc"]
+    text = render_markdown([results])
+    assert "2 to 3 runs of the paper's 3" in text
+    assert "| c | 2 |" in text
+    more = toy.make(settings=("1",), paper={})  # without the limit: one run is missing,
+    assert run_experiment(more, Plan(tmp_path)).n_computed == 1
+    assert len(collect(experiment, Plan(tmp_path)).records) == 9  # and none that is there is left out
+
+
+@pytest.mark.parametrize("change", [{"n_runs": 0}, {"role": "paper", "n_runs": 2}])
+def test_methods_of_the_paper_have_its_runs(change):
+    """Fewer runs are for what is in no paper."""
+    a, b, c = toy.make().methods
+    with pytest.raises(ValueError, match="'c' of experiment 'toy' has n_runs="):
+        toy.make(methods=(a, b, replace(c, **change)))
 
 
 def test_several_processes(tmp_path):

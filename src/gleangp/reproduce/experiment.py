@@ -62,12 +62,15 @@ class Method:
         A method of the paper in the paper's setting; what we recommend; anything to compare with.
     settings : str
         In words or as the repr of an estimator. A change of it makes results be computed again.
+    n_runs : int, optional
+        At most so many runs, the first ones, where the experiment has more: of what is dear and in no paper.
     """
 
     name: str
     run: Callable[[Any, Context], Outcome]
     role: str = "other"
     settings: str = ""
+    n_runs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,12 @@ class Experiment:
         names = [m.name for m in self.methods]
         if len(set(names)) < len(names):
             raise ValueError(f"experiment {self.name!r} has two methods of one name: {names}.")
+        for m in self.methods:
+            if m.n_runs is not None and (m.role == "paper" or m.n_runs < 1):
+                raise ValueError(
+                    f"method {m.name!r} of experiment {self.name!r} has n_runs={m.n_runs}: at least one "
+                    "run is needed, and a method of the paper has the paper's number."
+                )
         for setting, method, column in self.paper:
             known = setting in self.settings, method in names, column in [c.name for c in self.columns]
             if not all(known):

@@ -92,7 +92,7 @@ def collect(experiment: Experiment, plan: Plan) -> Results:
     runs = [content["run"] for content in records.read_all(folder) if "run" in content]
     everything = replace(plan, n_runs=1 + max(runs, default=-1), methods=None, settings=None)
     kept = []
-    for unit in units_of(experiment, everything):
+    for unit in units_of(_without_limits(experiment), everything):
         content = records.read(folder, _configuration(experiment, plan, options, unit))
         if content is not None:
             kept.append(records.from_json(content))
@@ -102,6 +102,8 @@ def collect(experiment: Experiment, plan: Plan) -> Results:
 
 def units_of(experiment: Experiment, plan: Plan) -> list[Unit]:
     """All units in order of computation: run by run, so that an early end leaves whole runs."""
+    n_runs = _n_runs(experiment, plan)
+    limits = {m.name: n_runs if m.n_runs is None else m.n_runs for m in experiment.methods}
     settings, methods = experiment.settings, [m.name for m in experiment.methods]
     if plan.quick and experiment.quick.settings is not None:
         settings = experiment.quick.settings
@@ -113,11 +115,17 @@ def units_of(experiment: Experiment, plan: Plan) -> list[Unit]:
         methods = [m for m in methods if m in experiment.quick.methods]
     return [
         (s, r, m)
-        for r in range(_n_runs(experiment, plan))
+        for r in range(n_runs)
         for s in settings
         if r == 0 or s not in experiment.once
         for m in methods
+        if r < limits[m]
     ]
+
+
+def _without_limits(experiment: Experiment) -> Experiment:
+    """The experiment with as many runs of every method as there are."""
+    return replace(experiment, methods=tuple(replace(m, n_runs=None) for m in experiment.methods))
 
 
 def _n_runs(experiment: Experiment, plan: Plan) -> int:
