@@ -78,7 +78,13 @@ def scores(split: Roles, predict: Predict) -> Outcome:
 
 
 def hierarchical(
-    name: str, role: str = "other", *, pairs: dict[str, int] | None = None, rbf: bool = False, **params: Any
+    name: str,
+    role: str = "other",
+    *,
+    pairs: dict[str, int] | None = None,
+    rbf: bool = False,
+    n_runs: int | None = None,
+    **params: Any,
 ) -> Method:
     """`HierarchicalGPRegressor` on the labelled and unlabelled rows."""
 
@@ -92,7 +98,7 @@ def hierarchical(
         return scores(split, model.predict)
 
     kernel = "RBF" if rbf else "default kernel"
-    return Method(name, run, role, f"HierarchicalGPRegressor, {kernel}, {params}, pairs {pairs}")
+    return Method(name, run, role, f"HierarchicalGPRegressor, {kernel}, {params}, pairs {pairs}", n_runs)
 
 
 def coupled(name: str, role: str, **params: Any) -> Method:
@@ -183,9 +189,12 @@ def make_boosting(n: int) -> Any:
     return HistGradientBoostingRegressor(random_state=0, min_samples_leaf=5 if n < 400 else 20)
 
 
-def methods(*default: Method, own_units: bool, pairs_per_task: int, mean_name: str) -> tuple[Method, ...]:
+def methods(
+    *default: Method, own_units: bool, pairs_per_task: int, mean_name: str, runs_of_pairs: int | None = None
+) -> tuple[Method, ...]:
     """Our default, the paper's four methods, more pairs, and what they must be judged by."""
-    few = {"in_all": 100}
+    few, many = {"in_all": 100}, {"per_task": pairs_per_task}
+    more = f"SSMTRPI, {pairs_per_task} pairs a task"
     return (
         *default,
         baseline("SSTR", make_gp, pooled=False, own_units=own_units, role="paper"),
@@ -194,8 +203,8 @@ def methods(*default: Method, own_units: bool, pairs_per_task: int, mean_name: s
         hierarchical("SSMTRPI", "paper", pairs=few, rbf=True),
         hierarchical("SMTR, default kernel", n_neighbors=None),
         hierarchical("one kernel for all tasks, default kernel", n_neighbors=None, prior_cov=0.0),
-        hierarchical("SSMTRPI, default kernel", pairs=few),
-        hierarchical(f"SSMTRPI, {pairs_per_task} pairs a task", pairs={"per_task": pairs_per_task}, rbf=True),
+        hierarchical("SSMTRPI, default kernel", pairs=few, n_runs=runs_of_pairs),
+        hierarchical(more, pairs=many, rbf=True, n_runs=runs_of_pairs),
         baseline(mean_name, lambda n: Zero(), pooled=False, own_units=own_units),
         baseline("ridge per task", make_ridge, pooled=False, own_units=own_units),
         baseline("ridge pooled", make_ridge, pooled=True, own_units=own_units),
