@@ -291,6 +291,16 @@ def test_default_kernel_of_several_tasks():
     assert_allclose(spreads, [1.0, 0.5, 0.25, 0.25])
 
 
+def test_labels_of_coupled_tasks_have_one_length_scale_until_they_are_many():
+    """Thirty rows a feature are enough for measurements, and for labels of one task; not of many."""
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    for coupled, measured, n_rows, n_scales in (
+        (False, False, 90, 3), (True, True, 90, 3), (True, False, 90, 1), (True, False, 900, 3)
+    ):  # fmt: skip
+        kernel = default_kernel(X, offset=True, coupled=coupled, measured=measured, n_rows=n_rows)
+        assert kernel.n_dims == 2 + n_scales
+
+
 def test_features_in_one_unit_have_one_spread():
     """Pixels count by how much they vary, other features alike; also where some are constant or cut off."""
     rng = np.random.default_rng(0)

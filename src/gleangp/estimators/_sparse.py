@@ -170,8 +170,14 @@ class SparseGPMixin(ProgressMixin):
     def _default_kernel(
         self, rows: TrainingRows, *, offset: bool, coupled: bool, linear: bool = False
     ) -> Kernel:
-        n_rows = sum(rows.sizes)
-        return default_kernel(rows.inputs, offset=offset, coupled=coupled, linear=linear, n_rows=n_rows)
+        return default_kernel(
+            rows.inputs,
+            offset=offset,
+            coupled=coupled,
+            measured=is_regressor(self),
+            linear=linear,
+            n_rows=sum(rows.sizes),
+        )
 
     def _store_coupling(self, models: list) -> None:
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
