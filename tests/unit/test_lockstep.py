@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.noise import Gaussian, Probit
+from gleangp.noise import Gaussian, NullCategory, Probit
 from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.lockstep import extend_together, is_small
@@ -49,6 +49,21 @@ def test_together_as_alone(kernel, noise, criterion):
         for run, twin, n in zip(runs, twins, wanted, strict=True):
             twin.extend(n - len(twin.picks))
             assert_same(run, twin, rtol=1e-9, atol=1e-9)
+
+
+def test_plain_steps_before_and_after():
+    """Unlabelled rows: what a run saw of them before it marched with others is not used after it."""
+    rng, kernel = np.random.default_rng(0), KERNELS["rbf"]
+    X = rng.normal(size=(60, 2))
+    y = np.where(rng.random(60) < 0.3, np.sign(X[:, 0]), 0.0)
+    outputs = [(y, NullCategory(0.1, 0.7, 0.8, width=0.5))]
+    run, twin = (GreedyRun(kernel, X, outputs, EntropyReduction()) for _ in range(2))
+    run.extend(3)
+    assert run.head[1] not in run.picks  # has looked at all rows
+    extend_together([run], [9])
+    run.extend(20)
+    twin.extend(29)
+    assert_same(run, twin, rtol=1e-9, atol=1e-9)
 
 
 def test_company_changes_no_bit():

@@ -66,6 +66,20 @@ class Sites:
             raise ValueError(f"sites of shapes {self.mean.shape} and {self.precision.shape}.")
 
 
+class Look(NamedTuple):
+    """Moments of the noise at the marginals of all rows, and which rows have a sound site (`speaks`)."""
+
+    g: FloatArray  # (n,)
+    nu: FloatArray  # (n,)
+    sound: np.ndarray  # (n,)
+
+
+def look_at_rows(noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray) -> Look:
+    """The moments of rows whose noise is not log-concave."""
+    log_z, g, nu = noise.log_partition(y, mean, var)
+    return Look(g, nu, speaks(log_z, g, nu, var))
+
+
 class Inclusion(NamedTuple):
     """A row that was absorbed: its marginal just before, and the moments of its noise there."""
 
@@ -93,6 +107,7 @@ class Filter:
         self.rows = np.empty((0, len(y)))
         self.size = 0
         self.history: list[Inclusion] = []
+        self._look: tuple[int, Look] | None = None  # and the size at which it was taken
 
     def reserve(self, count: int) -> None:
         """Make room for `count` more rows of the factor."""
@@ -111,8 +126,19 @@ class Filter:
         part.size = self.size
         return part
 
+    def look(self) -> Look:
+        """Moments of all rows at present, for noise that is not log-concave; kept until a row is absorbed."""
+        if self._look is None or self._look[0] != self.size:
+            self._look = self.size, look_at_rows(self.noise, self.y, self.mean, self.var)
+        return self._look[1]
+
     def moments(self, n: int) -> Inclusion:
         """What including row n now would mean, after the policy for silent sites."""
+        if self._look is not None and self._look[0] == self.size:
+            look = self._look[1]
+            sound = bool(look.sound[n])
+            known = (float(look.g[n]), float(look.nu[n])) if sound else (0.0, PRECISION_FLOOR)
+            return Inclusion(n, float(self.mean[n]), float(self.var[n]), *known, not sound)
         one = slice(n, n + 1)
         mean, var = self.mean[one], self.var[one]
         g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)

@@ -12,15 +12,14 @@ from typing import Protocol
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.inference.filtering import speaks
+from gleangp.inference.filtering import Look, look_at_rows
 from gleangp.noise import NoiseModel
 
 
-def _sound(noise, y, mean, var):
+def _sound(look: Look, var):
     """nu var and g, neither of which is more than zero for rows without a sound site (`filtering.speaks`)."""
-    log_z, g, nu = noise.log_partition(y, mean, var)
-    sound = speaks(log_z, g, nu, var)
-    return np.where(sound, nu * var, np.minimum(nu * var, 0.0)), np.where(sound, g, 0.0)
+    q = look.nu * var
+    return np.where(look.sound, q, np.minimum(q, 0.0)), np.where(look.sound, look.g, 0.0)
 
 
 class Criterion(Protocol):
@@ -28,6 +27,9 @@ class Criterion(Protocol):
 
     def key(self, noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
         """Any increasing function of the gain, comparable between points and tasks."""
+
+    def key_seen(self, look: Look, var: FloatArray) -> FloatArray:
+        """The same for noise that is not log-concave, from its moments."""
 
     def gain(self, key: FloatArray) -> FloatArray:
         """The gain in nats that belongs to a key."""
@@ -49,9 +51,12 @@ class EntropyReduction:
 
     def key(self, noise, y, mean, var):
         if not noise.log_concave:
-            return _sound(noise, y, mean, var)[0]
+            return self.key_seen(look_at_rows(noise, y, mean, var), var)
         key = noise.precision(y, mean, var)
         return np.multiply(key, var, out=key)
+
+    def key_seen(self, look, var):
+        return _sound(look, var)[0]
 
     def gain(self, key):
         return -0.5 * np.log1p(-np.minimum(key, 1.0 - 2.0**-53))
@@ -70,15 +75,20 @@ class InformationGain:
     """
 
     def key(self, noise, y, mean, var):
-        if noise.log_concave:
-            _, g, nu = noise.log_partition(y, mean, var)
-            q = nu * var
-        else:
-            q, g = _sound(noise, y, mean, var)
-        return 0.5 * (-np.log1p(-np.minimum(q, 1.0 - 2.0**-53)) - q + g * g * var)
+        if not noise.log_concave:
+            return self.key_seen(look_at_rows(noise, y, mean, var), var)
+        _, g, nu = noise.log_partition(y, mean, var)
+        return _information(nu * var, g, var)
+
+    def key_seen(self, look, var):
+        return _information(*_sound(look, var), var)
 
     def gain(self, key):
         return key
 
     def key_bound(self, noise, y, mean_low, mean_high, var_low, var_high):
         return None
+
+
+def _information(q, g, var):
+    return 0.5 * (-np.log1p(-np.minimum(q, 1.0 - 2.0**-53)) - q + g * g * var)

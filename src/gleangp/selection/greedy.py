@@ -164,7 +164,14 @@ class GreedyRun:
         return columns
 
     def _candidate_keys(self) -> FloatArray:
-        keys = self._sum_keys([self.criterion.key(f.noise, f.y, f.mean, f.var) for f in self.filters])
+        keys = self._sum_keys(
+            [
+                self.criterion.key(f.noise, f.y, f.mean, f.var)
+                if f.noise.log_concave
+                else self.criterion.key_seen(f.look(), f.var)  # and including the best needs no other look
+                for f in self.filters
+            ]
+        )
         keys[self.is_active] = -np.inf
         return keys
 
