@@ -304,7 +304,7 @@ def test_labels_of_coupled_tasks_have_one_length_scale_until_they_are_many():
 def test_features_in_one_unit_have_one_spread():
     """Pixels count by how much they vary, other features alike; also where some are constant or cut off."""
     rng = np.random.default_rng(0)
-    pixels = rng.integers(0, 17, size=(60, 9)) * (rng.random((60, 9)) < np.linspace(0.1, 1.0, 9))
+    pixels = 1.0 * rng.integers(0, 17, size=(60, 9)) * (rng.random((60, 9)) < np.linspace(0.1, 1.0, 9))
     pixels[:2] = [[0.0], [16.0]]
     pixels[:, 3], pixels[:, 8] = 0.0, np.minimum(pixels[:, 8], 12.0)
     pixels[:, 7] *= 0.95  # smoothed: near the limit, not at it
