@@ -38,9 +38,9 @@ def default_kernel(
     labels of each of many tasks it is most of what can be learnt (School, two labels a task: explained
     variance 0.297 with it, 0.287 without, ridge regression 0.297). Coupled tasks need more rows for as
     many length scales, because part of what a row tells is about its task, and labels, which are not
-    `measured`, many more: length scales that tell the classes of known tasks apart mislead in others (area
-    under the curve with 20, 80 and 160 labels of each of Landmine's 19 tasks: 0.710, 0.755 and 0.768 with
-    one, 0.698, 0.749 and 0.769 with nine). X may be a part of `n_rows` rows.
+    `measured`, many more: length scales that tell the classes of known tasks apart mislead in others (vowels
+    of six new speakers: 10.9 % errors with one, 16.7 with ten; of known ones 3.2 and 2.8 %; Landmine
+    the same with both). X may be a part of `n_rows` rows.
     """
     n, p = len(X) if n_rows is None else n_rows, X.shape[1]
     spread, start = _spread(X), np.sqrt(p)
