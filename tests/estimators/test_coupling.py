@@ -25,10 +25,10 @@ from gleangp.inference.coupled_posterior import fit_coupled, predict_coupled
 from gleangp.inference.posterior import predict_latent
 from gleangp.inference.projected import fit_projection
 from gleangp.learning import coupling_choice
-from gleangp.learning.coupling_choice import _decide, part_of_whole_tasks
+from gleangp.learning.coupling_choice import _count_as_equal, _decide, part_of_whole_tasks
 from gleangp.learning.couplings import KernelCoupling
 from gleangp.learning.parameters import Parameters
-from gleangp.noise import Probit
+from gleangp.noise import Gaussian, Probit
 
 NOTHING = ConstantKernel(1e-12, "fixed")
 KERNEL = ConstantKernel(1.5) * RBF(0.8) + ConstantKernel(0.3)
@@ -182,12 +182,15 @@ def test_auto_says_what_it_chose_and_why():
     assert "nothing speaks for more in common" in apart.coupling_.reason
 
 
-def test_equal_evidence_is_given_to_the_common_function():
-    """Within two nats "function" is taken before "kernel" and that before "coregion"; beyond, the best."""
-    assert _decide({"kernel": 0.0, "function": -1.9, "coregion": 0.0}) == "function"
-    assert _decide({"kernel": 0.0, "function": -2.1, "coregion": 1.9}) == "kernel"
-    assert _decide({"kernel": 0.0, "function": -2.1, "coregion": 2.1}) == "coregion"
-    assert _decide({"kernel": 0.0, "function": -2.1}) == "kernel"
+@pytest.mark.parametrize(("noise", "equal"), [(Gaussian(), 2.0), (Probit(), 4.0)], ids=["numbers", "labels"])
+def test_equal_evidence_is_given_to_the_common_function(noise, equal):
+    """Within two nats, four with labels, "function" comes before "kernel" and that before "coregion"."""
+    assert _count_as_equal([Block(np.zeros((1, 1)), np.ones(1), noise)]) == equal
+    less, more = equal - 0.1, equal + 0.1
+    assert _decide({"kernel": 0.0, "function": -less, "coregion": 0.0}, equal) == "function"
+    assert _decide({"kernel": 0.0, "function": -more, "coregion": less}, equal) == "kernel"
+    assert _decide({"kernel": 0.0, "function": -more, "coregion": more}, equal) == "coregion"
+    assert _decide({"kernel": 0.0, "function": -more}, equal) == "kernel"
 
 
 @pytest.mark.parametrize("coupling", ["function", CoregionCoupling(rank=2)], ids=str)
