@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp.plots._base import MARKERS, color_of
+from gleangp.plots._base import COLORS, MARKERS, color_of
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import Cell, cells, series
 
@@ -42,6 +42,7 @@ def draw_curves(
             continue
         ax.errorbar(
             x, mean, spread, marker=MARKERS[i % len(MARKERS)], ms=5, lw=1.5, capsize=2,
+            ls="-" if i < len(COLORS) else "--",  # colours come round again
             color=color_of(i), label=(labels or {}).get(method, method),
         )  # fmt: skip
 
@@ -76,14 +77,15 @@ def draw_table(results: Results, column: str, title: str = "") -> Any:
     return figure
 
 
-def logarithmic(ax: Any) -> None:
-    """A horizontal axis on a logarithmic scale, with plain numbers on it."""
+def logarithmic(ax: Any, *, vertical: bool = False) -> None:
+    """A horizontal (or vertical) axis on a logarithmic scale, with plain numbers on it."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis = ax.yaxis if vertical else ax.xaxis
+    (ax.set_yscale if vertical else ax.set_xscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
 
 
 def _leave_out_the_hopeless(ax: Any, found: Sequence[Cell]) -> None:

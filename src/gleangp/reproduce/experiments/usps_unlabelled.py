@@ -188,6 +188,7 @@ def draw(results: Results) -> dict[str, Any]:
         if points:
             ax.plot(*zip(*points, strict=True), marker, ms=12, mew=2, color="#7a7f87", label=f"paper: {name}")
     logarithmic(ax)
+    logarithmic(ax, vertical=True)  # from a few per cent to most of them
     ax.set_xlabel("share of labelled images")
     ax.set_ylabel("overall error (%)")
     ax.legend(fontsize=7)
