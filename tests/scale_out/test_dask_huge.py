@@ -103,8 +103,16 @@ def most_rows(dask_worker):
     return len(np.unique(np.concatenate(numbers))) if numbers else 0
 
 
-def test_no_worker_has_all_rows(client, frame, monkeypatch):
+async def switch_stealing(on, dask_scheduler=None):
+    """Rows so few may be copied to an idle worker with their work; many are too dear to move."""
+    stealing = dask_scheduler.extensions["stealing"]
+    await (stealing.start() if on else stealing.stop())
+
+
+def test_no_worker_has_all_rows(client, frame, monkeypatch, request):
     """While the posterior is formed every worker has its share of the rows, and all are somewhere."""
+    client.run_on_scheduler(switch_stealing, False)
+    request.addfinalizer(lambda: client.run_on_scheduler(switch_stealing, True))
     make_huge(monkeypatch)
     shares, fit = [], HugeTask.fit
 
