@@ -15,14 +15,13 @@ import numpy as np
 from scipy.special import polygamma
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.learning import shared_kernel
 
 # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
 _SCALES_APART = 6.0
 _OFFSETS_APART = 10.0
-# Rows of one task from which its units are rounded: they may be summed in many places, in any order.
-_MANY_ROWS = 100_000
-_BITS = 24  # left of them
+_BITS = 24  # left of the units of one task whose rows may lie, and be summed, in many places
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
 
 
@@ -97,7 +96,7 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
     if n_tasks == 1 or (size == 1).all():
         all_in_all = np.sqrt(share @ deviations**2 + share @ (means - centre) ** 2)
         one_scale = _or_one(float(all_in_all), largest)
-        if size.sum() > _MANY_ROWS:
+        if size.sum() > shared_kernel.MOST_LEARNT_ON:
             centre, one_scale = _rounded(centre, one_scale)
         return _shared_units(n_tasks, centre, one_scale)
     if _share_units(size, deviations, means, within):

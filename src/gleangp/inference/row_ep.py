@@ -152,7 +152,7 @@ class Course:
     log_concave: bool
     tol: float = TOLERANCE
     nats: float = 0.0
-    evidence: float = np.inf
+    evidence: float = field(default=np.inf, init=False)
     change: float = field(default=np.inf, init=False)
     _step: float = field(default=1.0, init=False)
     _sweeps: int = field(default=0, init=False)

@@ -260,23 +260,25 @@ def _product(first, second):
 def _amplified(constant, inner, constant_first):
     c = float(constant.constant_value)
 
-    def with_own(dL_dK, toward_inner, total=None):
-        if not is_free(constant.constant_value_bounds):
-            return toward_inner
-        own = [c * np.vdot(dL_dK, inner.value) if total is None else c * total]
-        return np.concatenate((own, toward_inner) if constant_first else (toward_inner, own))
+    free = is_free(constant.constant_value_bounds)
+
+    def with_own(own, toward_inner):
+        return np.concatenate(([own], toward_inner) if constant_first else (toward_inner, [own]))
 
     def theta_vjp(dL_dK):
-        return with_own(dL_dK, c * inner.theta_vjp(dL_dK))
+        toward_inner = c * inner.theta_vjp(dL_dK)
+        return with_own(c * np.vdot(dL_dK, inner.value), toward_inner) if free else toward_inner
 
     def input_vjp(dL_dK):
         return c * inner.input_vjp(dL_dK)
 
     def both_vjps(dL_dK):
         toward_theta, toward_inputs, total = inner.contract(dL_dK)
-        if total is None:
-            dL_dK = mirror_upper(dL_dK.copy())
-        return with_own(dL_dK, c * toward_theta, total), c * toward_inputs, None
+        if total is None and free:
+            total = np.vdot(mirror_upper(dL_dK.copy()), inner.value)
+        own = None if total is None else c * total
+        toward_inner = c * toward_theta
+        return with_own(own, toward_inner) if free else toward_inner, c * toward_inputs, own
 
     value = np.multiply(inner.value, c, out=room(inner.value.shape))
     return Linearization(value, theta_vjp, input_vjp, spare=True, both_vjps=both_vjps)

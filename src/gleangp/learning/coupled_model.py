@@ -20,6 +20,7 @@ from gleangp.inference.coupled_posterior import (
     predict_coupled,
     predict_coupled_cov,
 )
+from gleangp.inference.row_ep import RowSites
 from gleangp.learning.coupled_tasks import learn_coupled, pool_blocks, with_noise
 from gleangp.learning.coupling_choice import Chosen, choose_coupling
 from gleangp.learning.couplings import Choice, CoupledParameters
@@ -174,7 +175,7 @@ def fit_tasks(
 def _sites_at(posterior: CoupledPosterior, basis: IntArray) -> tuple[FloatArray, FloatArray]:
     precision = np.concatenate([o.sites.precision for o in posterior.own])[basis]
     shift = np.concatenate([o.sites.shift for o in posterior.own])[basis]
-    return precision, np.divide(shift, precision, out=np.zeros(len(basis)), where=precision > 0)
+    return precision, RowSites(precision, shift).mean
 
 
 @predict_tasks.register(CoupledModel)
