@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp import (
     CoregionCoupling,
@@ -24,6 +24,7 @@ from gleangp.inference.coupled import Term
 from gleangp.inference.coupled_posterior import fit_coupled, predict_coupled
 from gleangp.inference.posterior import predict_latent
 from gleangp.inference.projected import fit_projection
+from gleangp.kernels import has_white
 from gleangp.learning import coupling_choice
 from gleangp.learning.coupling_choice import _count_as_equal, _decide, part_of_whole_tasks
 from gleangp.learning.couplings import KernelCoupling
@@ -304,7 +305,7 @@ def test_unlabeled_rows_keep_tasks_apart():
 
 
 def test_the_part_that_decides_is_of_whole_tasks():
-    """Up to 500 rows and 25 of a task; tasks with several rows come before those with one or two."""
+    """Up to 500 rows, of labels 25 of a task; tasks with several rows come before those with one or two."""
     rng = np.random.default_rng(0)
     sizes = [2] * 50 + [60] * 40 + [0]
     blocks = [Block(rng.normal(size=(n, 1)), np.zeros(n), Probit(0.0)) for n in sizes]
@@ -314,6 +315,81 @@ def test_the_part_that_decides_is_of_whole_tasks():
     assert tasks.min() >= 50
     part, tasks = part_of_whole_tasks(blocks[:50], rng)
     assert sorted(tasks) == list(range(50))
+
+
+def test_few_measured_tasks_are_known_by_more_rows():
+    """500 rows are shared out among few tasks, where labels, which cost more, have 25 of each."""
+    rng = np.random.default_rng(0)
+    for noise, expected in ((Gaussian(0.1), [100] * 4 + [7]), (Probit(0.0), [25] * 4 + [7])):
+        blocks = [Block(rng.normal(size=(n, 1)), np.zeros(n), noise) for n in (130, 130, 130, 130, 7)]
+        part, tasks = part_of_whole_tasks(blocks, rng)
+        assert [len(part[k]) for k in np.argsort(tasks)] == expected
+
+
+def groups(seed=0, n_tasks=6, n=40, noise=0.1):
+    """Tasks in two groups: four are one function up to their sign, the last two another."""
+    rng = np.random.default_rng(seed)
+    X, tasks = rng.uniform(-3, 3, (n_tasks * n, 2)), np.repeat(np.arange(n_tasks), n)
+    first, second = np.sin(2 * X[:, 0]) + np.cos(X[:, 1]), np.sin(X[:, 0] * X[:, 1])
+    sign = np.where(tasks % 2 == 0, 1.0, -1.0)
+    y = np.where(tasks < 4, sign * first, second)
+    return X, y, y + noise * rng.normal(size=len(y)), tasks
+
+
+def test_tasks_in_groups_are_mixed():
+    """The default finds opposite tasks and groups, and is better for it; with many rows it does not try."""
+    X, _, y, tasks = groups(n=25)
+    X_new, f, _, tasks_new = groups(seed=1, n=200)
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    assert model.coupling_.name == "coregion"
+    assert model.task_correlation_[0, 1] < -0.8
+    assert model.task_correlation_[0, 2] > 0.8
+    assert model.task_correlation_[4, 5] > 0.8
+    assert abs(model.task_correlation_[0, 4]) < 0.5
+    apart = SparseGPRegressor(coupling="kernel", random_state=0).fit(X, y, tasks=tasks)
+    errors = [np.mean((m.predict(X_new, tasks=tasks_new) - f) ** 2) for m in (model, apart)]
+    assert errors[0] < 0.6 * errors[1]
+    X, _, y, tasks = groups(n=251)
+    many = SparseGPRegressor(random_state=0, n_rounds=1).fit(X, y, tasks=tasks)
+    assert "coregion" not in many.coupling_.scores
+
+
+def test_mixed_tasks_have_noise_of_their_own():
+    """With the default kernel noise goes with the size of a task, so that intervals hold in each of them."""
+    rng = np.random.default_rng(3)
+    size = np.array([3.0, 1.0, 0.3])
+    X, tasks = rng.uniform(-3, 3, (600, 1)), np.repeat(np.arange(3), 200)
+    y = size[tasks] * (np.sin(X[:, 0]) + 0.3 * rng.normal(size=600))
+    model = SparseGPRegressor(coupling="coregion", random_state=0).fit(X[::4], y[::4], tasks=tasks[::4])
+    new = np.arange(600) % 4 > 0
+    mean, std = model.predict(X[new], tasks=tasks[new], return_std=True, include_noise=True)
+    inside = np.abs(mean - y[new]) < 1.96 * std
+    covered = [np.mean(inside[tasks[new] == t]) for t in range(3)]
+    assert min(covered) > 0.9
+    assert max(covered) < 0.99
+    _, of_function = model.predict(X[new], tasks=tasks[new], return_std=True)
+    _, cov = model.predict(X[new][:5], tasks=tasks[new][:5], return_cov=True)
+    assert_allclose(np.sqrt(np.diag(cov)), of_function[:5], rtol=1e-6)
+    noise = np.sqrt(std**2 - of_function**2)
+    assert_allclose([noise[tasks[new] == t].mean() / size[t] for t in range(3)], 0.3, rtol=0.25)
+    assert has_white(model.kernel_)
+    known = SparseGPRegressor(coupling="coregion", noise_variance=0.1, random_state=0)
+    assert not has_white(known.fit(X[::4], y[::4], tasks=tasks[::4]).kernel_)
+
+
+def test_a_mixture_may_have_a_kernel_of_its_own(tmp_path):
+    """`CoregionCoupling(kernel=...)` is what `SparseGPRegressor(kernel)` would be; the model is saved."""
+    X, y, tasks = rows()
+    white = KERNEL + WhiteKernel(0.05)
+    options = {"optimizer": None, "noise_variance": 0.1, "random_state": 0}
+    inside = SparseGPRegressor(RBF(5.0), coupling=CoregionCoupling(2, kernel=white), **options)
+    outside = SparseGPRegressor(white, coupling=CoregionCoupling(2), **options)
+    models = [m.fit(X, y, tasks=tasks) for m in (inside, outside)]
+    assert models[0].kernel_ == models[1].kernel_
+    expected = models[1].predict(GRID, tasks=[1] * 9, return_std=True)
+    save(models[0], tmp_path / "mixed.glean")
+    for model in (models[0], load(tmp_path / "mixed.glean")):
+        assert_allclose(model.predict(GRID, tasks=[1] * 9, return_std=True), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("coupling", ["auto", "coregion"])
@@ -364,14 +440,12 @@ def test_a_linear_truth_is_extrapolated():
 
 
 def test_the_name_of_a_coupling_is_short_for_its_object():
-    """`coupling="function"` is `FunctionCoupling()`, default kernel of own functions included."""
+    """`coupling="function"` is `FunctionCoupling()`, default kernels of own or mixed functions included."""
     X, y, tasks = rows()
-    named, made = (
-        SparseGPRegressor(coupling=c, random_state=0).fit(X, y, tasks=tasks)
-        for c in ("function", FunctionCoupling())
-    )
-    assert made.kernel_ == named.kernel_
-    assert_allclose(made.predict(GRID, tasks=[1] * 9), named.predict(GRID, tasks=[1] * 9), rtol=1e-12)
+    for pair in (("function", FunctionCoupling()), ("coregion", CoregionCoupling())):
+        named, made = (SparseGPRegressor(coupling=c, random_state=0).fit(X, y, tasks=tasks) for c in pair)
+        assert made.kernel_ == named.kernel_
+        assert_allclose(made.predict(GRID, tasks=[1] * 9), named.predict(GRID, tasks=[1] * 9), rtol=1e-12)
 
 
 def test_classes_of_a_classifier_have_one_coupling():

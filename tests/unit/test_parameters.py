@@ -321,6 +321,23 @@ def test_features_in_one_unit_have_one_spread():
     assert_allclose(default_kernel(pair, offset=False).k2.scales, 1.0 / pair.std(axis=0))
 
 
+def test_indicators_keep_their_unit():
+    """A rare category counts no more than a frequent one, however it was standardised; distances stay."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random((80, 3)) < (0.5, 0.1, 0.03), 7.0 * rng.normal(size=80), np.ones(80)])
+    X[0, :3], X[1, :3] = 1.0, 0.0
+    scales = default_kernel(X[:40], offset=False).k2.scales
+    assert_allclose(scales[:3], scales[0])
+    assert_allclose(scales[0] / scales[3], 2.0 * X[:40, 3].std())
+    assert_allclose(np.sum((scales * X[:40].std(axis=0)) ** 2), 4.0)
+    moved = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
+    again = default_kernel(moved[:40], offset=False).k2.scales
+    assert_allclose(again[:4] * moved[:40, :4].std(axis=0), scales[:4] * X[:40, :4].std(axis=0))
+    bits = 1.0 * (rng.random((40, 8)) < np.linspace(0.05, 0.3, 8))
+    bits[0], bits[1] = 1.0, 0.0
+    assert_allclose(default_kernel(bits, offset=False).k2.scales, 1.0 / np.sqrt(bits.var(axis=0).mean()))
+
+
 def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():
     """The variance may move twice as far where it has one length scale beside it, not where it has many."""
     X = np.random.default_rng(0).normal(size=(100, 3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray
@@ -18,6 +18,7 @@ _ROWS_PER_OWN_LENGTH_SCALE = 4  # of every task
 _MOST_LENGTH_SCALES = 100
 _NEIGHBOUR = 15
 _LEAST_ACTIVE = 200
+_WHITE_START = 0.05
 _WILD = 20.0  # times the spread of the middle nine tenths of a feature
 _NEAR = 0.1  # of the range of all features
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
@@ -100,6 +101,23 @@ def default_own_priors(kernel: Kernel, n_features: int, *, measured: bool) -> di
     }
 
 
+def mixed_kernel(smooth: Kernel) -> Kernel:
+    """Of mixtures of shared functions: the default kernel without its linear part, and white noise.
+
+    The white part is weighed like the functions, so that noise goes with the size of a task. With one noise
+    for all, what the mixture leaves of some tasks widens the intervals of the others (SARCOS, 100 labels:
+    explained variance 0.901, and 0.897; rows in 95 % intervals by task 0.83 to 0.96, and 0.74 to 0.90). A
+    linear part of the same mixture draws length scales to a third and costs as much again.
+    """
+    return smooth + WhiteKernel(_WHITE_START, (1e-8, 1e2))
+
+
+def mixed_priors(smooth: Kernel, n_features: int) -> dict[str, Prior]:
+    """Of `mixed_kernel`: those of the kernel of several tasks, and of its noise the usual one."""
+    own = {f"k1__{name}": prior for name, prior in task_priors(smooth, n_features).items()}
+    return {**own, "k2__noise_level": LogNormal(_WHITE_START, 2.0)}
+
+
 def _length_spread(n_features: int) -> float:
     """How far one length scale for all features may leave its start, as the spread of its logarithm.
 
@@ -113,18 +131,24 @@ def _spread(X: FloatArray) -> FloatArray:
     """Standard deviation of every feature, unless a few wild values make it up; 1 where constant.
 
     Few are less than one in twenty: pixels that are white in four of five images are not wild, and in units
-    of what is left of them without the fifth they would drown all others. Features in one unit have
-    one spread.
+    of what is left of them without the fifth they would drown all others.
+
+    Features in one unit keep it, and indicators, which have two values, have half their difference: in units
+    of its own deviation a category would count for more the rarer it is (Gelman 2008; School, two labels a
+    task: explained variance 0.310, and 0.298 so). Rows are then as far apart on average as otherwise.
     """
-    spread = np.std(X, axis=0)
+    deviation = np.std(X, axis=0)
     middle = np.subtract(*np.quantile(X, [0.95, 0.05], axis=0)) / 3.29  # of a normal feature: the same
-    wild = (middle > 0.0) & (spread > _WILD * middle)
-    spread[wild] = middle[wild]
-    constant = spread <= 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)
-    if _in_one_unit(X[:, ~constant]):
-        return np.full(len(spread), np.sqrt(np.mean(spread[~constant] ** 2)))
-    spread[constant] = 1.0
-    return spread
+    wild = (middle > 0.0) & (deviation > _WILD * middle)
+    deviation[wild] = middle[wild]
+    varies = deviation > 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)
+    unit = np.ones(len(deviation))
+    if varies.any() and not _in_one_unit(X[:, varies]):
+        least, greatest = np.min(X, axis=0), np.max(X, axis=0)
+        indicator = varies & np.all((X == least) | (X == greatest), axis=0)
+        unit[varies] = np.where(indicator, 0.5 * (greatest - least), deviation)[varies]
+    share = deviation[varies] / unit[varies]
+    return unit * np.sqrt(np.mean(share**2)) if varies.any() else unit
 
 
 def _in_one_unit(X: FloatArray) -> bool:

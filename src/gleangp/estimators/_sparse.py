@@ -122,25 +122,37 @@ class SparseGPMixin(ProgressMixin):
             return {"couplings": (), "uncoupled": reason}
         if reason:
             raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'.")
-        function = self._with_default_own_kernel(FunctionCoupling(), rows)
         if self.coupling == "auto":
-            return {"couplings": (KernelCoupling(), function, CoregionCoupling())}
-        named = {"function": function, "coregion": CoregionCoupling()}
-        if isinstance(self.coupling, str):
-            return {"couplings": (named[self.coupling],)}
-        return {"couplings": (self._with_default_own_kernel(self.coupling, rows),)}
+            rank = self._default_rank(rows.n_tasks)
+            asked = (KernelCoupling(), FunctionCoupling(), CoregionCoupling(rank))
+        elif isinstance(self.coupling, str):
+            asked = (FunctionCoupling() if self.coupling == "function" else CoregionCoupling(),)
+        else:
+            asked = (self.coupling,)
+        return {"couplings": tuple(self._with_default_kernel(coupling, rows) for coupling in asked)}
 
-    def _with_default_own_kernel(self, coupling: Any, rows: TrainingRows) -> Any:
-        """The coupling, with the default kernel of own functions where neither kernel was given."""
-        given = self.kernel is not None or getattr(coupling, "own_kernel", None) is not None
-        if given or not isinstance(coupling, FunctionCoupling):
+    def _with_default_kernel(self, coupling: Any, rows: TrainingRows) -> Any:
+        """The coupling, with a default kernel of its own where none was given, nor to the estimator."""
+        if self.kernel is not None:
             return coupling
-        measured = is_regressor(self)
-        own = default_own_kernel(rows.inputs, rows.n_tasks, measured=measured)
-        priors = coupling.own_priors
-        if priors is None:
-            priors = default_own_priors(own, rows.inputs.shape[1], measured=measured)
-        return FunctionCoupling(own, priors, coupling.outlier_cost)
+        if isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
+            measured = is_regressor(self)
+            own = default_own_kernel(rows.inputs, rows.n_tasks, measured=measured)
+            priors = coupling.own_priors
+            if priors is None:
+                priors = default_own_priors(own, rows.inputs.shape[1], measured=measured)
+            return FunctionCoupling(own, priors, coupling.outlier_cost)
+        if isinstance(coupling, CoregionCoupling) and coupling.kernel is None:
+            return self._with_default_mixed_kernel(coupling, rows)
+        return coupling
+
+    def _default_rank(self, n_tasks: int) -> int:
+        """Shared functions that "auto" tries."""
+        return 1
+
+    def _with_default_mixed_kernel(self, coupling: CoregionCoupling, rows: TrainingRows) -> CoregionCoupling:
+        """The coupling; where mixed functions have another default kernel than the estimator, with it."""
+        return coupling
 
     def _why_apart(self, sizes: list[int], apart: dict[str, bool]) -> str:
         """Why these tasks cannot be coupled; empty if they can."""

@@ -11,7 +11,13 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
-from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
+from gleangp.estimators._defaults import (
+    default_priors,
+    mixed_kernel,
+    mixed_priors,
+    noise_prior,
+    task_priors,
+)
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
@@ -22,12 +28,14 @@ from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
 from gleangp.learning.coupled_model import fit_tasks
+from gleangp.learning.couplings import CoregionCoupling
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.sparse_model import (
     absorb_rows,
     add_task,
     predict_tasks,
     predict_tasks_cov,
+    white_var,
 )
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import Gaussian
@@ -38,6 +46,8 @@ from gleangp.tasks import blocks_of_rows
 # default of scikit-learn's exact regressor).
 _NO_OTHER_NOISE = 1e-10
 _NOISE_START = 0.1
+# Two shared functions and an own weight for each of fewer tasks are more numbers than their correlations.
+_LEAST_TASKS_OF_RANK_2 = 5
 
 
 class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
@@ -265,7 +275,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             Task of each row, if the model was fitted with tasks and names no column for them.
         return_std : bool, default=False
             Return the standard deviation of the function as well (as in scikit-learn: white noise of
-            the kernel counts, `noise_variance` does not).
+            a kernel that was given counts; `noise_variance` and what the default kernel has do not).
         return_cov : bool, default=False
             Return the joint covariance instead; rows of different tasks are independent.
         include_noise : bool, default=False
@@ -285,16 +295,14 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         if return_cov:
             with threads_for(np.bincount(codes)):
                 mean, cov = predict_tasks_cov(self._model, X, codes)
-            if include_noise:
-                cov.flat[:: len(cov) + 1] += self._noise_at_new_rows()
+            cov.flat[:: len(cov) + 1] += self._noise_to_add(X, codes, include_noise)
             return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
         with threads_for(np.bincount(codes)):
             mean, var = predict_tasks(self._model, X, codes, with_var=return_std)
         mean = self._units.from_standard(mean, codes)
         if not return_std:
             return mean
-        if include_noise:
-            var = var + self._noise_at_new_rows()
+        var = np.maximum(var + self._noise_to_add(X, codes, include_noise), 0.0)
         return mean, np.sqrt(var) * scale
 
     def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
@@ -406,6 +414,18 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
+    def _default_rank(self, n_tasks: int) -> int:
+        return 2 if n_tasks >= _LEAST_TASKS_OF_RANK_2 else 1
+
+    def _with_default_mixed_kernel(self, coupling: CoregionCoupling, rows: TrainingRows) -> CoregionCoupling:
+        if self.noise_variance is not None or self.priors is not None:
+            return coupling  # noise is known, or priors name parts of the estimator's kernel
+        smooth = self._default_kernel(rows, offset=True, coupled=True)
+        priors = coupling.priors
+        if priors is None:
+            priors = mixed_priors(smooth, rows.inputs.shape[1])
+        return CoregionCoupling(coupling.rank, coupling.n_terms, mixed_kernel(smooth), priors)
+
     def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
         several = rows.n_tasks > 1
         kernel = self._start_kernel(
@@ -436,6 +456,14 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
                 f"one positive number is expected for each of the {n_rows} rows, or a single one."
             )
         return variance
+
+    def _noise_to_add(self, X: FloatArray, codes: np.ndarray, include_noise: bool) -> FloatArray | float:
+        """To the latent variance of new rows; less than nothing where it has noise that was not asked for."""
+        if include_noise:
+            return self._noise_at_new_rows()
+        if self.kernel is None and has_white(self.kernel_):
+            return -white_var(self._model, X, codes)
+        return 0.0
 
     def _noise_at_new_rows(self) -> float:
         if np.ndim(self.noise_variance):

@@ -21,6 +21,7 @@ from gleangp.inference.coupled_posterior import (
     predict_coupled_cov,
 )
 from gleangp.inference.row_ep import RowSites
+from gleangp.kernels import white_diag
 from gleangp.learning.coupled_tasks import learn_coupled, pool_blocks, with_noise
 from gleangp.learning.coupling_choice import Chosen, choose_coupling
 from gleangp.learning.couplings import Choice, CoupledParameters
@@ -33,6 +34,7 @@ from gleangp.learning.sparse_model import (
     fit_sparse_model,
     predict_tasks,
     predict_tasks_cov,
+    white_var,
 )
 from gleangp.learning.task_store import TaskStore
 from gleangp.progress import Stage
@@ -191,6 +193,11 @@ def _(model, X, codes, *, with_var=True):
 @predict_tasks_cov.register(CoupledModel)
 def _(model, X, codes):
     return predict_coupled_cov(model.posterior, X, codes)
+
+
+@white_var.register(CoupledModel)
+def _(model, X, codes):
+    return sum(q.within[codes] * white_diag(q.kernel, X) for q in model.posterior.terms)
 
 
 @add_task.register(CoupledModel)

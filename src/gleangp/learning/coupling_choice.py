@@ -23,11 +23,12 @@ from gleangp.learning.settings import Settings
 from gleangp.learning.shared_kernel import learn_on_few
 
 _PART_ROWS = 500
-_PART_ROWS_OF_TASK = 25
+_PART_ROWS_OF_TASK = 25  # of few tasks with measured targets more, up to 500 of all
 _SEVERAL = 3  # rows that tell something of a task's own function
-# Loadings are learnt task by task: of more tasks they cost too much, of fewer rows too little is known.
+# Loadings are learnt task by task: of more tasks they cost too much, of fewer rows too little is known, and
+# with more rows a task knows itself (SARCOS, 500 labels: the same error, in seven times the time).
 _MOST_TASKS_OF_COREGION = 30
-_LEAST_ROWS_OF_COREGION = 10
+_LEAST_ROWS_OF_COREGION, _MOST_ROWS_OF_COREGION = 10, 250
 # Couplings within 2 nats of the best (odds of 7 to 1) count as equal, and the first of these is taken: a
 # common function that is not there costs little (SARCOS, 20 labels: 0.02 of explained variance), one that is
 # missed costs much (Landmine, 20 labels: 0.09 of the area under the curve), and loadings cost time.
@@ -156,12 +157,20 @@ def choose_together(candidates, problems: list[Problem], settings: Settings) -> 
 
 
 def part_of_whole_tasks(blocks: list[Block], rng: np.random.Generator) -> tuple[list[Block], IntArray]:
-    """Up to 500 rows, at most 25 of a task, and the tasks they are of; tasks with several rows come first."""
+    """Up to 500 rows, and the tasks they are of; tasks with several rows come first.
+
+    At most 25 rows of a task, of few tasks as many as 500 allow: the torques of SARCOS are in two groups of
+    three, which 25 rows of each do not show (a coregion is 2 nats ahead to 14 behind), and 71 do (30 ahead).
+    With labels, which take many sweeps, it stays at 25.
+    """
     filled = rng.permutation([t for t, b in enumerate(blocks) if len(b)])
+    most = _PART_ROWS_OF_TASK
+    if len(filled) and not blocks[0].noise.precision_depends_on_mean:
+        most = max(most, _PART_ROWS // len(filled))
     few = [len(blocks[t]) < _SEVERAL for t in filled]
     part, tasks, left = [], [], _PART_ROWS
     for t in filled[np.argsort(few, kind="stable")]:
-        take = min(len(blocks[t]), _PART_ROWS_OF_TASK)
+        take = min(len(blocks[t]), most)
         if take > left and len(tasks) > 1:
             break
         part.append(blocks[t].at(np.sort(rng.choice(len(blocks[t]), size=take, replace=False))))
@@ -172,7 +181,9 @@ def part_of_whole_tasks(blocks: list[Block], rng: np.random.Generator) -> tuple[
 
 def _worth_learning_loadings(blocks: list[Block], related: Relatedness | None) -> bool:
     sizes = [len(b) for b in blocks if len(b)]
-    if len(sizes) > _MOST_TASKS_OF_COREGION or np.median(sizes) < _LEAST_ROWS_OF_COREGION:
+    if len(sizes) > _MOST_TASKS_OF_COREGION:
+        return False
+    if not _LEAST_ROWS_OF_COREGION <= np.median(sizes) <= _MOST_ROWS_OF_COREGION:
         return False
     return related is None or related.pairs >= _SOME_PAIRS
 

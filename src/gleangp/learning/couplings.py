@@ -251,6 +251,11 @@ class CoregionCoupling(BaseEstimator):
         Shared functions per term, at most the number of tasks.
     n_terms : int, default=1
         Terms B_q k_q that are added up.
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance k. A white part is weighed by B too: noise in proportion to each task's variance. None:
+        the estimator's; for `SparseGPRegressor`, if that is the default one, `C * RBF + C + White`.
+    priors : dict, default=None
+        Hyperparameter name of `kernel` -> prior.
 
     Examples
     --------
@@ -261,9 +266,13 @@ class CoregionCoupling(BaseEstimator):
 
     name = "coregion"
 
-    def __init__(self, rank: int = 1, n_terms: int = 1):
+    def __init__(
+        self, rank: int = 1, n_terms: int = 1, kernel: Any = None, priors: dict[str, Any] | None = None
+    ):
         self.rank = rank
         self.n_terms = n_terms
+        self.kernel = kernel
+        self.priors = priors
 
     def parameters(self, base: Parameters, n_tasks: int) -> CoupledParameters:
         """Start values: tasks alike in the first shared function, the others told apart by small weights."""
@@ -274,6 +283,9 @@ class CoregionCoupling(BaseEstimator):
             )
         if self.n_terms < 1:
             raise TaskError(f"CoregionCoupling(n_terms={self.n_terms}); at least one term is needed.")
+        if self.kernel is not None:
+            of_noise = {name: prior for name, prior in base.priors.items() if name.startswith("noise__")}
+            base = replace(base, kernel=clone(self.kernel), priors={**(self.priors or {}), **of_noise})
         kernel, priors = clone(base.kernel), dict(base.priors)
         for _ in range(self.n_terms - 1):
             kernel = Sum(kernel, clone(base.kernel))

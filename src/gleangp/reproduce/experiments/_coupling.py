@@ -16,7 +16,6 @@ from gleangp.reproduce.figures import draw_curves, new_figure
 from gleangp.reproduce.runner import Results
 
 _ALPHAS = np.logspace(-2, 4, 25)
-_CODE = 3.0  # of a task's indicator beside standardised inputs: offsets are penalised a ninth of slopes
 _FEWEST = 3  # labels for a model of a task alone
 
 
@@ -48,13 +47,17 @@ def boosting(name: str, model: Any, measure: Measure) -> Method:
 
 
 class WithTask:
-    """A model of all rows that has the task as an input: one number, or an indicator for each task."""
+    """A model of all rows that has the task as an input: one number, or an indicator for each task.
 
-    def __init__(self, model: Any, *, indicators: bool):
-        self.model, self.indicators = model, indicators
+    Indicators have the values 0 and `unit`, beside other inputs whose spread is about 1 / 2 or 1.
+    """
+
+    def __init__(self, model: Any, *, indicators: bool, unit: float = 1.0):
+        self.model, self.indicators, self.unit = model, indicators, unit
 
     def __repr__(self) -> str:
-        return f"{self.model!r} with the task as {'indicators' if self.indicators else 'a number'}"
+        task = f"indicators of {self.unit:g}" if self.indicators else "a number"
+        return f"{self.model!r} with the task as {task}"
 
     def fit(self, X: np.ndarray, y: np.ndarray, tasks: np.ndarray) -> WithTask:
         """Fit to all rows."""
@@ -70,7 +73,7 @@ class WithTask:
 
     def _inputs(self, X: np.ndarray, tasks: np.ndarray) -> np.ndarray:
         if self.indicators:
-            return np.hstack([X, _CODE * (tasks[:, None] == self.names)])
+            return np.hstack([X, self.unit * (tasks[:, None] == self.names)])
         return np.column_stack([X, np.searchsorted(self.names, tasks)])
 
 

@@ -18,6 +18,7 @@ from sklearn.linear_model import RidgeCV
 
 from gleangp import HierarchicalGPRegressor, Order, SparseGPRegressor
 from gleangp.reproduce.experiment import Column, Context, Method, Outcome
+from gleangp.reproduce.experiments._estimators import units_of_features
 from gleangp.reproduce.figures import draw_table
 from gleangp.reproduce.runner import Results
 
@@ -116,7 +117,7 @@ def coupled(name: str, role: str, **params: Any) -> Method:
 def baseline(
     name: str, make: Callable[[int], Any], *, pooled: bool, own_units: bool, role: str = "other"
 ) -> Method:
-    """A scikit-learn regressor on standardised rows, one for each task or one for all."""
+    """A scikit-learn regressor on rows in units of their spread, one for each task or one for all."""
 
     def run(split: Roles, context: Context) -> Outcome:
         return scores(split, _fit_baseline(split, make, pooled=pooled, own_units=own_units))
@@ -126,8 +127,7 @@ def baseline(
 
 def _fit_baseline(split: Roles, make: Callable[[int], Any], *, pooled: bool, own_units: bool) -> Predict:
     train, labelled = split.role < TEST, split.role == LABELLED
-    center, spread = split.X[train].mean(axis=0), split.X[train].std(axis=0)
-    spread[spread < 1e-12] = 1.0
+    center, spread = split.X[train].mean(axis=0), units_of_features(split.X[train])
     units = {}
     for task in np.unique(split.tasks):
         y = split.y[labelled & (split.tasks == task)] if own_units else split.y[labelled]

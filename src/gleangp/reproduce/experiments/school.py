@@ -63,7 +63,7 @@ EXPERIMENT = Experiment(
         options={"n_schools": 20},
     ),
     draw=draw_both,
-    version=2,
+    version=3,
     notes=(
         "The model of the paper shares kernel parameters and no function values; with two labels a school "
         "that carries little. What we recommend for tasks of one meaning and few labels is "
