@@ -11,7 +11,7 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence
-from gleangp.inference.stacked import stack_blocks
+from gleangp.inference.stacked import group_sizes, stack_blocks
 from gleangp.learning.evidence import ActiveGaussianEvidence
 from gleangp.learning.fit_blocks import fit_blocks
 from gleangp.learning.parameters import Parameters
@@ -163,6 +163,25 @@ def many_tasks(n_tasks, n, seed=0):
         K = RBF(0.7)(X[codes == t]) + 1e-9 * np.eye(n)
         f[codes == t] = np.linalg.cholesky(K) @ rng.normal(size=n)
     return X, f, f + 0.1 * rng.normal(size=len(f)), codes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "expected"),
+    [
+        ([], {}, []),
+        ([3, 9, 14, 20], {}, [4]),  # small: one stack, whatever is padded
+        ([10, 11, 12, 13], {"padding": 0}, [3, 1]),  # a fifth, or two rows
+        ([100, 110, 120, 121, 240], {}, [4, 1]),  # 121 is padded cheaply, 240 is not
+        ([50] * 120, {}, [52, 52, 16]),  # 130 000 entries
+        ([50] * 5, {"rows": 100}, [2, 2, 1]),
+        ([400, 400], {}, [1, 1]),  # larger than a stack may be
+    ],
+)
+def test_sizes_that_share_a_stack(sizes, options, expected):
+    """Sizes are grouped in order, by what padding costs beside another stack, within limits."""
+    groups = group_sizes(sizes, **options)
+    assert [len(g) for g in groups] == expected
+    assert [k for g in groups for k in g] == list(range(len(sizes)))
 
 
 def test_a_shared_kernel_is_learnt_from_many_small_tasks():

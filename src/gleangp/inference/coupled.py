@@ -48,6 +48,7 @@ from gleangp.inference.conditioning import (
 )
 from gleangp.inference.projected import NUGGET
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.inference.stacked import group_sizes
 from gleangp.kernels import linearize
 from gleangp.kernels.stacked import linearize_tasks
 from gleangp.linalg import cholesky, inverse_from_cholesky, solve_lower
@@ -94,13 +95,10 @@ def stack_rows(blocks: list[Block], task: IntArray) -> TaskRows:
     sizes = np.array([len(b) for b in blocks])
     first = np.concatenate([[0], np.cumsum(sizes)])
     by_size = [t for t in np.argsort(sizes, kind="stable") if sizes[t]]
-    stacks, start = [], 0
-    while start < len(by_size):
-        # Padding costs cubically: a stack holds sizes up to a fifth larger than its smallest.
-        smallest = sizes[by_size[start]]
-        limit = max(smallest + 2, int(1.2 * smallest))
-        most = max(1, min(_STACK_ENTRIES // limit**2, _STACK_ROWS // limit))
-        members = [t for t in by_size[start : start + most] if sizes[t] <= limit]
+    stacks = []
+    # A padded row has features of some hundred numbers: it is not cheaper than another stack.
+    for group in group_sizes([int(sizes[t]) for t in by_size], _STACK_ENTRIES, rows=_STACK_ROWS, padding=0):
+        members = [by_size[k] for k in group]
         n = sizes[members[-1]]
         rows = np.full((len(members), n), first[-1])
         X = np.empty((len(members), n, blocks[0].X.shape[1]))
@@ -109,7 +107,6 @@ def stack_rows(blocks: list[Block], task: IntArray) -> TaskRows:
             X[k, : sizes[t]] = blocks[t].X
             X[k, sizes[t] :] = blocks[t].X[0]
         stacks.append((np.array(members), rows, X))
-        start += len(members)
     return TaskRows(blocks, np.asarray(task, dtype=np.intp), stacks)
 
 

@@ -20,6 +20,7 @@ from gleangp.kernels.stacked import StackLinearization, linearize_stack
 
 _LARGEST_TASK = 256  # rows; larger tasks keep LAPACK busy on their own
 _STACK_ENTRIES = 130_000  # of the kernel matrices of one stack: they stay in the cache
+_PADDING = 20_000  # entries that take as long as the calls for one more stack
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
@@ -156,14 +157,24 @@ def stack_blocks(kernel, blocks: list[Block]) -> tuple[list[Stack], list[Block]]
     return [Stack(kernel, [small[k] for k in group]) for group in group_sizes([len(b) for b in small])], alone
 
 
-def group_sizes(sizes: list[int]) -> list[range]:
-    """Runs of ascending sizes that may be padded to one array: padding costs cubically."""
+def group_sizes(
+    sizes: list[int], entries: int = _STACK_ENTRIES, *, rows: int | None = None, padding: int = _PADDING
+) -> list[range]:
+    """Runs of ascending sizes that are padded to one array, of at most so many entries and rows.
+
+    Padding costs cubically, so sizes in a stack differ by a fifth at most (or two rows), unless all that is
+    padded is less than `padding` entries: small arrays take the time of the calls.
+    """
     groups, start = [], 0
     while start < len(sizes):
-        limit = max(sizes[start] + 4, int(1.2 * sizes[start]))  # a fifth larger than the smallest
-        most = max(1, _STACK_ENTRIES // limit**2)
-        stop = start
-        while stop < len(sizes) and sizes[stop] <= limit and stop - start < most:
+        stop, padded = start + 1, 0
+        while stop < len(sizes):
+            count, last, size = stop - start, sizes[stop - 1], sizes[stop]
+            padded += count * (size**2 - last**2)
+            too_many = (count + 1) * size**2 > entries or (rows is not None and (count + 1) * size > rows)
+            unlike = size > max(1.2 * sizes[start], sizes[start] + 2)
+            if too_many or (unlike and padded > padding):
+                break
             stop += 1
         groups.append(range(start, stop))
         start = stop
