@@ -25,10 +25,11 @@ from gleangp.learning.shared_kernel import learn_on_few
 _PART_ROWS = 500
 _PART_ROWS_OF_TASK = 25  # of few tasks with measured targets more, up to 500 of all
 _SEVERAL = 3  # rows that tell something of a task's own function
+_MANY_ROWS = 250  # of a task, with which it knows itself
 # Loadings are learnt task by task: of more tasks they cost too much, of fewer rows too little is known, and
-# with more rows a task knows itself (SARCOS, 500 labels: the same error, in seven times the time).
+# with many rows they give little (SARCOS, 500 labels: the same error, in seven times the time).
 _MOST_TASKS_OF_COREGION = 30
-_LEAST_ROWS_OF_COREGION, _MOST_ROWS_OF_COREGION = 10, 250
+_LEAST_ROWS_OF_COREGION = 10
 # Couplings within 2 nats of the best (odds of 7 to 1) count as equal, and the first of these is taken: a
 # common function that is not there costs little (SARCOS, 20 labels: 0.02 of explained variance), one that is
 # missed costs much (Landmine, 20 labels: 0.09 of the area under the curve), and loadings cost time.
@@ -183,7 +184,7 @@ def _worth_learning_loadings(blocks: list[Block], related: Relatedness | None) -
     sizes = [len(b) for b in blocks if len(b)]
     if len(sizes) > _MOST_TASKS_OF_COREGION:
         return False
-    if not _LEAST_ROWS_OF_COREGION <= np.median(sizes) <= _MOST_ROWS_OF_COREGION:
+    if not _LEAST_ROWS_OF_COREGION <= np.median(sizes) <= _MANY_ROWS:
         return False
     return related is None or related.pairs >= _SOME_PAIRS
 
@@ -227,8 +228,10 @@ def _try_out(start: CoupledParameters, part, settings, seed, name) -> tuple[Coup
 
 
 def _count_as_equal(blocks: list[Block]) -> float:
-    """Nats within which couplings count as equal."""
-    return _EQUAL_LABELS if blocks[0].noise.precision_depends_on_mean else _EQUAL
+    """Nats within which couplings count as equal; of tasks that know themselves the evidence decides."""
+    if blocks[0].noise.precision_depends_on_mean:
+        return _EQUAL_LABELS
+    return _EQUAL if np.median([len(b) for b in blocks if len(b)]) <= _MANY_ROWS else 0.0
 
 
 def _decide(scores: dict[str, float], equal: float) -> str:
