@@ -40,9 +40,10 @@ def draw_curves(
         mean, spread = series(results, method, column, settings)
         if np.isnan(mean).all():
             continue
+        again = i >= len(COLORS)  # colours come round: dashes, and markers that are open, in the legend too
         ax.errorbar(
             x, mean, spread, marker=MARKERS[i % len(MARKERS)], ms=5, lw=1.5, capsize=2,
-            ls="-" if i < len(COLORS) else "--",  # colours come round again
+            ls="--" if again else "-", mfc="white" if again else None,
             color=color_of(i), label=(labels or {}).get(method, method),
         )  # fmt: skip
 
