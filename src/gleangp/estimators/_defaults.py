@@ -143,12 +143,19 @@ def _spread(X: FloatArray) -> FloatArray:
     deviation[wild] = middle[wild]
     varies = deviation > 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)
     unit = np.ones(len(deviation))
-    if varies.any() and not _in_one_unit(X[:, varies]):
-        least, greatest = np.min(X, axis=0), np.max(X, axis=0)
-        indicator = varies & np.all((X == least) | (X == greatest), axis=0)
-        unit[varies] = np.where(indicator, 0.5 * (greatest - least), deviation)[varies]
-    share = deviation[varies] / unit[varies]
-    return unit * np.sqrt(np.mean(share**2)) if varies.any() else unit
+    if not varies.any():
+        return unit
+    if not _in_one_unit(X[:, varies]):
+        unit[varies] = units_of_features(X[:, varies], deviation[varies])
+    return unit * np.sqrt(np.mean((deviation[varies] / unit[varies]) ** 2))
+
+
+def units_of_features(X: FloatArray, deviation: FloatArray) -> FloatArray:
+    """The deviations; of indicators, which have two values, half the difference; 1 where constant."""
+    least, greatest = np.min(X, axis=0), np.max(X, axis=0)
+    indicator = np.all((X == least) | (X == greatest), axis=0)
+    unit = np.where(indicator, 0.5 * (greatest - least), deviation)
+    return np.where(unit > 0.0, unit, 1.0)
 
 
 def _in_one_unit(X: FloatArray) -> bool:

@@ -19,6 +19,8 @@ from gleangp.estimators._defaults import (
     default_n_active,
     default_own_kernel,
     default_own_priors,
+    mixed_kernel,
+    mixed_priors,
 )
 from gleangp.estimators._progress import FitProgress, ProgressMixin
 from gleangp.estimators._training_rows import TrainingRows
@@ -61,6 +63,8 @@ def generator_from(random_state) -> np.random.Generator:
 # Rows of one task: its own function is exact, which costs their square in memory and their cube in time.
 _MOST_ROWS_AUTO = 1000
 _MOST_ROWS_COUPLED = 8000
+# Two shared functions and an own weight for each of fewer tasks are more numbers than their covariances.
+_LEAST_TASKS_OF_RANK_2 = 5
 
 
 class SparseGPMixin(ProgressMixin):
@@ -123,7 +127,7 @@ class SparseGPMixin(ProgressMixin):
         if reason:
             raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'.")
         if self.coupling == "auto":
-            rank = self._default_rank(rows.n_tasks)
+            rank = 2 if is_regressor(self) and rows.n_tasks >= _LEAST_TASKS_OF_RANK_2 else 1
             asked = (KernelCoupling(), FunctionCoupling(), CoregionCoupling(rank))
         elif isinstance(self.coupling, str):
             asked = (FunctionCoupling() if self.coupling == "function" else CoregionCoupling(),)
@@ -135,23 +139,22 @@ class SparseGPMixin(ProgressMixin):
         """The coupling, with a default kernel of its own where none was given, nor to the estimator."""
         if self.kernel is not None:
             return coupling
+        measured, n_features = is_regressor(self), rows.inputs.shape[1]
         if isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
-            measured = is_regressor(self)
-            own = default_own_kernel(rows.inputs, rows.n_tasks, measured=measured)
-            priors = coupling.own_priors
+            own, priors = (
+                default_own_kernel(rows.inputs, rows.n_tasks, measured=measured),
+                coupling.own_priors,
+            )
             if priors is None:
-                priors = default_own_priors(own, rows.inputs.shape[1], measured=measured)
+                priors = default_own_priors(own, n_features, measured=measured)
             return FunctionCoupling(own, priors, coupling.outlier_cost)
-        if isinstance(coupling, CoregionCoupling) and coupling.kernel is None:
-            return self._with_default_mixed_kernel(coupling, rows)
-        return coupling
-
-    def _default_rank(self, n_tasks: int) -> int:
-        """Shared functions that "auto" tries."""
-        return 1
-
-    def _with_default_mixed_kernel(self, coupling: CoregionCoupling, rows: TrainingRows) -> CoregionCoupling:
-        """The coupling; where mixed functions have another default kernel than the estimator, with it."""
+        # Noise of each task, unless noise is known, or priors name parts of the estimator's kernel.
+        noisy = measured and self.noise_variance is None and self.priors is None
+        if noisy and isinstance(coupling, CoregionCoupling) and coupling.kernel is None:
+            smooth, priors = self._default_kernel(rows, offset=True, coupled=True), coupling.priors
+            if priors is None:
+                priors = mixed_priors(smooth, n_features)
+            return CoregionCoupling(coupling.rank, coupling.n_terms, mixed_kernel(smooth), priors)
         return coupling
 
     def _why_apart(self, sizes: list[int], apart: dict[str, bool]) -> str:

@@ -11,13 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
-from gleangp.estimators._defaults import (
-    default_priors,
-    mixed_kernel,
-    mixed_priors,
-    noise_prior,
-    task_priors,
-)
+from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
@@ -28,14 +22,12 @@ from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
 from gleangp.learning.coupled_model import fit_tasks
-from gleangp.learning.couplings import CoregionCoupling
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.sparse_model import (
     absorb_rows,
     add_task,
     predict_tasks,
     predict_tasks_cov,
-    white_var,
 )
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.noise import Gaussian
@@ -46,8 +38,6 @@ from gleangp.tasks import blocks_of_rows
 # default of scikit-learn's exact regressor).
 _NO_OTHER_NOISE = 1e-10
 _NOISE_START = 0.1
-# Two shared functions and an own weight for each of fewer tasks are more numbers than their correlations.
-_LEAST_TASKS_OF_RANK_2 = 5
 
 
 class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
@@ -414,18 +404,6 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
-    def _default_rank(self, n_tasks: int) -> int:
-        return 2 if n_tasks >= _LEAST_TASKS_OF_RANK_2 else 1
-
-    def _with_default_mixed_kernel(self, coupling: CoregionCoupling, rows: TrainingRows) -> CoregionCoupling:
-        if self.noise_variance is not None or self.priors is not None:
-            return coupling  # noise is known, or priors name parts of the estimator's kernel
-        smooth = self._default_kernel(rows, offset=True, coupled=True)
-        priors = coupling.priors
-        if priors is None:
-            priors = mixed_priors(smooth, rows.inputs.shape[1])
-        return CoregionCoupling(coupling.rank, coupling.n_terms, mixed_kernel(smooth), priors)
-
     def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
         several = rows.n_tasks > 1
         kernel = self._start_kernel(
@@ -462,7 +440,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         if include_noise:
             return self._noise_at_new_rows()
         if self.kernel is None and has_white(self.kernel_):
-            return -white_var(self._model, X, codes)
+            return -self._model.white_var(X, codes)
         return 0.0
 
     def _noise_at_new_rows(self) -> float:

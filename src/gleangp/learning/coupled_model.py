@@ -34,7 +34,6 @@ from gleangp.learning.sparse_model import (
     fit_sparse_model,
     predict_tasks,
     predict_tasks_cov,
-    white_var,
 )
 from gleangp.learning.task_store import TaskStore
 from gleangp.progress import Stage
@@ -102,6 +101,10 @@ class CoupledModel:
     def task_correlation(self) -> FloatArray:
         """(M, M) correlation of the tasks' functions under the learnt prior."""
         return self.parameters.correlation(self.posterior.Z)
+
+    def white_var(self, X: FloatArray, codes: IntArray) -> FloatArray:
+        """(n,) the part of the latent variance that is white noise of the kernel."""
+        return sum(q.within[codes] * white_diag(q.kernel, X) for q in self.posterior.terms)
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -193,11 +196,6 @@ def _(model, X, codes, *, with_var=True):
 @predict_tasks_cov.register(CoupledModel)
 def _(model, X, codes):
     return predict_coupled_cov(model.posterior, X, codes)
-
-
-@white_var.register(CoupledModel)
-def _(model, X, codes):
-    return sum(q.within[codes] * white_diag(q.kernel, X) for q in model.posterior.terms)
 
 
 @add_task.register(CoupledModel)

@@ -23,7 +23,6 @@ from gleangp.inference.posterior import (
     predict_mean,
     prior_only,
 )
-from gleangp.kernels import white_diag
 from gleangp.learning.couplings import Choice
 from gleangp.learning.fit_blocks import choose_points, fit_blocks
 from gleangp.learning.parameters import Parameters
@@ -171,12 +170,6 @@ def predict_tasks_cov(model: Any, X: FloatArray, codes: IntArray) -> tuple[Float
             model.kernel, model.posteriors[task], X[rows]
         )
     return mean, cov
-
-
-@singledispatch
-def white_var(model: Any, X: FloatArray, codes: IntArray) -> FloatArray:
-    """(n,) the part of the latent variance that is white noise of the kernel."""
-    return white_diag(model.kernel, X)
 
 
 def filled_blocks(codes: IntArray):

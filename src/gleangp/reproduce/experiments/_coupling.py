@@ -47,17 +47,13 @@ def boosting(name: str, model: Any, measure: Measure) -> Method:
 
 
 class WithTask:
-    """A model of all rows that has the task as an input: one number, or an indicator for each task.
+    """A model of all rows that has the task as an input: one number, or an indicator for each task."""
 
-    Indicators have the values 0 and `unit`, beside other inputs whose spread is about 1 / 2 or 1.
-    """
-
-    def __init__(self, model: Any, *, indicators: bool, unit: float = 1.0):
-        self.model, self.indicators, self.unit = model, indicators, unit
+    def __init__(self, model: Any, *, indicators: bool):
+        self.model, self.indicators = model, indicators
 
     def __repr__(self) -> str:
-        task = f"indicators of {self.unit:g}" if self.indicators else "a number"
-        return f"{self.model!r} with the task as {task}"
+        return f"{self.model!r} with the task as {'indicators' if self.indicators else 'a number'}"
 
     def fit(self, X: np.ndarray, y: np.ndarray, tasks: np.ndarray) -> WithTask:
         """Fit to all rows."""
@@ -73,7 +69,7 @@ class WithTask:
 
     def _inputs(self, X: np.ndarray, tasks: np.ndarray) -> np.ndarray:
         if self.indicators:
-            return np.hstack([X, self.unit * (tasks[:, None] == self.names)])
+            return np.hstack([X, tasks[:, None] == self.names])
         return np.column_stack([X, np.searchsorted(self.names, tasks)])
 
 

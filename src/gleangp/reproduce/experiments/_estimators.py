@@ -24,18 +24,6 @@ class Split:
     tasks_test: np.ndarray | None = None
 
 
-def units_of_features(X: np.ndarray) -> np.ndarray:
-    """Standard deviations; of indicators, which have two values, half the difference (Gelman 2008).
-
-    Standardised, rare categories count for more: ridge regression of School with 2 % of the rows labelled
-    explains 0.295 of the variance then, and 0.306 in these units.
-    """
-    least, greatest, spread = X.min(axis=0), X.max(axis=0), X.std(axis=0)
-    indicator = np.all((X == least) | (X == greatest), axis=0)
-    units = np.where(indicator, 0.5 * (greatest - least), spread)
-    return np.where(spread < 1e-12, 1.0, units)
-
-
 Measure = Callable[[Split, np.ndarray, np.ndarray | None], dict[str, float]]
 
 

@@ -17,8 +17,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from sklearn.linear_model import RidgeCV
 
 from gleangp import HierarchicalGPRegressor, Order, SparseGPRegressor
+from gleangp.estimators._defaults import units_of_features
 from gleangp.reproduce.experiment import Column, Context, Method, Outcome
-from gleangp.reproduce.experiments._estimators import units_of_features
 from gleangp.reproduce.figures import draw_table
 from gleangp.reproduce.runner import Results
 
@@ -127,7 +127,8 @@ def baseline(
 
 def _fit_baseline(split: Roles, make: Callable[[int], Any], *, pooled: bool, own_units: bool) -> Predict:
     train, labelled = split.role < TEST, split.role == LABELLED
-    center, spread = split.X[train].mean(axis=0), units_of_features(split.X[train])
+    center, spread = split.X[train].mean(axis=0), split.X[train].std(axis=0)
+    spread = units_of_features(split.X[train], spread)
     units = {}
     for task in np.unique(split.tasks):
         y = split.y[labelled & (split.tasks == task)] if own_units else split.y[labelled]

@@ -55,7 +55,7 @@ EXPERIMENT = Experiment(
         boosting("boosting + task", _BOOSTING, explained_variance),
         estimator_method(
             "GP, rows pooled + indicators",
-            lambda: WithTask(SparseGPRegressor(random_state=0), indicators=True, unit=3.0),
+            lambda: WithTask(SparseGPRegressor(random_state=0), indicators=True),
             explained_variance,
         ),
         estimator_method(

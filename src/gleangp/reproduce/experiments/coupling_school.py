@@ -5,6 +5,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from gleangp import HierarchicalGPRegressor, SparseGPRegressor
 from gleangp.datasets import load_school
+from gleangp.estimators._defaults import units_of_features
 from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
 from gleangp.reproduce.experiments._coupling import (
     Alone,
@@ -16,7 +17,7 @@ from gleangp.reproduce.experiments._coupling import (
     make_ridge,
     mixed_model,
 )
-from gleangp.reproduce.experiments._estimators import Split, estimator_method, units_of_features
+from gleangp.reproduce.experiments._estimators import Split, estimator_method
 from gleangp.reproduce.experiments.school import school_generator
 
 SHARES = ("2 %", "10 %", "75 %")
@@ -27,7 +28,7 @@ def problem(context: Context) -> Split:
     X, y, schools = load_school(return_X_y=True)
     kept = schools <= context.options["n_schools"]
     X, y, schools = X[kept], y[kept], schools[kept]
-    X = (X - X.mean(axis=0)) / (2.0 * units_of_features(X))
+    X = (X - X.mean(axis=0)) / (2.0 * units_of_features(X, X.std(axis=0)))
     share = float(context.setting.split()[0]) / 100.0
     rng, train = school_generator(context), np.zeros(len(y), dtype=bool)
     for school in np.unique(schools):
