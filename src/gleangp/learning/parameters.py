@@ -20,33 +20,57 @@ from gleangp.learning.priors import LogNormal, Prior
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 
 
-class MovingKernel:
-    """A private copy of a kernel that is moved from theta to theta.
+class KernelParameters:
+    """The free parameters of a kernel, looked up once.
 
-    scikit-learn sets theta by reflection, which costs as much as a small covariance matrix; here the
-    attributes that theta stands for are looked up once. Use the kernel before it is moved again.
+    scikit-learn reads and sets theta and its bounds by reflection, at every level of a nested kernel again,
+    which costs as much as a small covariance matrix.
     """
 
     def __init__(self, kernel: Any):
-        self._kernel = clone(kernel)
+        self.kernel = kernel
+        self.layout: list[tuple[str, int]] = []  # name and number of elements, in the order of theta
         self._slots: list[tuple[Any, str, int | slice]] = []
+        self._bounds = [np.ones((0, 2))]
         at = 0
-        for h in self._kernel.hyperparameters:
+        for h in kernel.hyperparameters:
             if not h.fixed:
                 *path, name = h.name.split("__")
-                owner = self._kernel
+                owner = kernel
                 for step in path:
                     owner = getattr(owner, step)
                 vector = np.ndim(getattr(owner, name)) > 0
                 self._slots.append((owner, name, slice(at, at + h.n_elements) if vector else at))
+                self._bounds.append(h.bounds)
+                self.layout.append((h.name, h.n_elements))
                 at += h.n_elements
+        self.n_dims = at
+
+    @property
+    def theta(self) -> FloatArray:
+        """Their logarithms (q,)."""
+        values = [np.atleast_1d(getattr(owner, name)) for owner, name, _ in self._slots]
+        return np.log(np.concatenate([np.zeros(0), *values]))
+
+    @property
+    def bounds(self) -> FloatArray:
+        """Bounds (q, 2) of the logarithms."""
+        with np.errstate(divide="ignore"):  # a bound of zero is no bound
+            return np.log(np.vstack(self._bounds))
+
+
+class MovingKernel(KernelParameters):
+    """A private copy of a kernel that is moved from theta to theta; use it before it is moved again."""
+
+    def __init__(self, kernel: Any):
+        super().__init__(clone(kernel))
 
     def at(self, theta: FloatArray) -> Any:
         """The kernel with that theta."""
         values = np.exp(theta)
         for owner, name, where in self._slots:
             setattr(owner, name, values[where] if isinstance(where, slice) else float(values[where]))
-        return self._kernel
+        return self.kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +87,13 @@ class Parameters:
     noise_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # natural units
 
     @cached_property
+    def _of_kernel(self) -> KernelParameters:
+        return KernelParameters(self.kernel)
+
+    @cached_property
     def n_kernel(self) -> int:
         """Number of free kernel parameters."""
-        return self.kernel.n_dims
+        return self._of_kernel.n_dims
 
     @cached_property
     def n_free(self) -> int:
@@ -75,13 +103,12 @@ class Parameters:
     def start(self) -> FloatArray:
         """The present values."""
         return np.concatenate(
-            [self.kernel.theta, *(self._to_free(n, self.noise.parameters[n]) for n in self.learn_noise)]
+            [self._of_kernel.theta, *(self._to_free(n, self.noise.parameters[n]) for n in self.learn_noise)]
         )
 
     def bounds(self) -> FloatArray:
         """(q, 2) on the free scale."""
-        kernel_bounds = np.asarray(self.kernel.bounds, dtype=np.float64).reshape(-1, 2)
-        rows = [kernel_bounds]
+        rows = [self._of_kernel.bounds]
         for name in self.learn_noise:
             size = np.size(self.noise.parameters[name])
             rows.append(np.tile(self._bounds_of(name), (size, 1)))
@@ -89,9 +116,7 @@ class Parameters:
 
     def unpack(self, z: FloatArray):
         """Kernel and noise values at z."""
-        kernel = clone(self.kernel)
-        kernel.theta = z[: self.n_kernel]
-        return kernel, self.noise_values(z)
+        return MovingKernel(self.kernel).at(z[: self.n_kernel]), self.noise_values(z)
 
     def noise_values(self, z: FloatArray) -> dict[str, float | FloatArray]:
         """The free noise parameters in natural units."""
@@ -159,8 +184,8 @@ class Parameters:
 
     @cached_property
     def _layout(self) -> list[tuple[str, int]]:
-        free = [(h.name, h.n_elements) for h in self.kernel.hyperparameters if not h.fixed]
-        return free + [(f"noise__{n}", np.size(self.noise.parameters[n])) for n in self.learn_noise]
+        of_noise = [(f"noise__{n}", np.size(self.noise.parameters[n])) for n in self.learn_noise]
+        return self._of_kernel.layout + of_noise
 
     def _bounds_of(self, name: str) -> tuple[float, float]:
         transform = self.noise.transforms[name]
