@@ -20,6 +20,13 @@ KERNELS = [
     ConstantKernel(0.5) * RBF(1.3, "fixed") + WhiteKernel(0.2),
     ConstantKernel(0.5) * RBF([0.7, 1.9]) + ConstantKernel(0.1) + ConstantKernel(0.3) * SLOPES,
     ConstantKernel(0.5) * RBF(0.7) + ConstantKernel(0.1, "fixed") + ConstantKernel(0.3, "fixed") * SLOPES,
+    ScaledInputs(RBF(0.7), 1.4),
+    ScaledInputs(RBF([0.7, 1.9]) + ConstantKernel(0.2), [1.4, 0.6], "fixed"),
+    ScaledInputs(ConstantKernel(0.5, "fixed") * RBF([0.7, 1.9], "fixed") + WhiteKernel(0.2), [1.4, 0.6]),
+    ScaledInputs(RBF(0.7, "fixed") + ConstantKernel(0.3) * DotProduct(0.8), [1.4, 0.6], center=[0.3, 0.0])
+    + ConstantKernel(0.1)
+    + WhiteKernel(0.2),
+    ScaledInputs(DotProduct(0.8, "fixed"), [1.4, 0.6]) + ScaledInputs(DotProduct(0.0, "fixed"), 2.0),
 ]
 
 
@@ -53,6 +60,10 @@ def test_pairs_are_the_matrices(kernel):
         (RBF(np.ones(9)), 9),
         (ConstantKernel() * RBF(np.ones(9)), 9),
         (ConstantKernel() * ScaledInputs(DotProduct(0.0, "fixed"), [0.5, 1.5]), 2),
+        (ScaledInputs(ConstantKernel(0.5) * Matern(0.7), [0.5, 1.5]), 2),
+        (ScaledInputs(RBF() * RBF(), [0.5, 1.5]), 2),
+        (ScaledInputs(RBF() + Matern(), [0.5, 1.5]), 2),
+        (ScaledInputs(RBF(), np.ones(20_000)), 20_000),
     ],
     ids=repr,
 )

@@ -13,13 +13,23 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Product, Sum, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Kernel,
+    Product,
+    Sum,
+    WhiteKernel,
+)
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels.gradients import is_free, rule_for
+from gleangp.kernels.scaled_inputs import ScaledInputs
 from gleangp.kernels.stacked import is_linear
 
 _MOST_FEATURES = 8  # with a length scale each: as many squares of every pair are kept
+_MOST_SCALED = 100_000  # squares of all features and pairs, where scales are shared: they stay in the cache
 
 
 class Pairs:
@@ -167,5 +177,135 @@ def _amplified_slopes(kernel: Product, pairs: Pairs, free: bool) -> PairRule:
         c = moved.k1.constant_value
         theta_vjp = (lambda G: np.array([c * np.vdot(G, products)])) if free else (lambda G: np.empty(0))
         return np.multiply(c, products, out=value), theta_vjp
+
+    return rule
+
+
+@rule_for(pair_rule, ScaledInputs)
+def _(kernel, pairs):
+    if pairs.X.shape[2] * pairs.shape[0] * pairs.shape[1] > _MOST_SCALED:
+        return None
+    inner = _under_scales(kernel.kernel, _Features(pairs, kernel.center))
+    if inner is None:
+        return None
+    free, single = is_free(kernel.scales_bounds), np.ndim(kernel.scales) == 0
+
+    def rule(moved):
+        relevance = np.broadcast_to(moved.scales, pairs.X.shape[2]) ** 2.0
+        value, vjp = inner(moved.kernel, relevance)
+
+        def theta_vjp(dL_dK):
+            toward_theta, toward_relevance = vjp(dL_dK)
+            toward_scales = 2.0 * toward_relevance * relevance  # in their logarithms
+            if not free:
+                return toward_theta
+            return np.append(toward_theta, toward_scales.sum() if single else toward_scales)
+
+        return value, theta_vjp
+
+    return rule
+
+
+class _Features:
+    """Squared differences and products of every feature, (p, T m), and of which pairs."""
+
+    def __init__(self, pairs: Pairs, center):
+        self.pairs = pairs
+        first, second = pairs.at(pairs.X - center)
+        p = first.shape[2]
+        self.squares = np.ascontiguousarray(((first - second) ** 2).reshape(-1, p).T)
+        self.products = np.ascontiguousarray((first * second).reshape(-1, p).T)
+
+
+# As a PairRule, at given relevances (p,) of the features; sensitivities are those of theta and of these.
+_ScaledRule = Callable[[Any, FloatArray], tuple[FloatArray, Callable[[FloatArray], tuple[Any, Any]]]]
+
+
+def _under_scales(kernel: Kernel, features: _Features) -> _ScaledRule | None:
+    """The rule of a kernel that sees inputs whose scales are learnt, by its parts; None if one has none."""
+    if type(kernel) is Sum:
+        return _scaled_sum(kernel, features)
+    if type(kernel) is Product and type(kernel.k1) is ConstantKernel:
+        return _scaled_amplitude(kernel, features)
+    if type(kernel) is RBF:
+        return _scaled_rbf(kernel, features)
+    if type(kernel) is DotProduct:
+        return _scaled_slopes(kernel, features)
+    if type(kernel) in (ConstantKernel, WhiteKernel):  # which do not look at inputs
+        plain, nothing = pair_rule(kernel, features.pairs), np.zeros(len(features.squares))
+
+        def rule(moved, relevance):
+            value, theta_vjp = plain(moved)
+            return value, lambda G: (theta_vjp(G), nothing)
+
+        return rule
+    return None
+
+
+def _scaled_sum(kernel: Sum, features: _Features) -> _ScaledRule | None:
+    rules = [_under_scales(kernel.k1, features), _under_scales(kernel.k2, features)]
+    if None in rules:
+        return None
+
+    def rule(moved, relevance):
+        (value, vjp), (other, other_vjp) = rules[0](moved.k1, relevance), rules[1](moved.k2, relevance)
+
+        def both(G):
+            (theta, toward), (other_theta, other_toward) = vjp(G), other_vjp(G)
+            return np.concatenate([theta, other_theta]), toward + other_toward
+
+        return value + other, both
+
+    return rule
+
+
+def _scaled_amplitude(kernel: Product, features: _Features) -> _ScaledRule | None:
+    inner, free = _under_scales(kernel.k2, features), is_free(kernel.k1.constant_value_bounds)
+    if inner is None:
+        return None
+
+    def rule(moved, relevance):
+        c, (K, inner_vjp) = moved.k1.constant_value, inner(moved.k2, relevance)
+        value = c * K
+
+        def vjp(G):
+            theta, toward = inner_vjp(c * G)
+            return np.concatenate([[np.vdot(G, value)], theta]) if free else theta, toward
+
+        return value, vjp
+
+    return rule
+
+
+def _scaled_rbf(kernel: RBF, features: _Features) -> _ScaledRule:
+    free, several, shape = is_free(kernel.length_scale_bounds), kernel.anisotropic, features.pairs.shape
+
+    def rule(moved, relevance):
+        precision = np.asarray(moved.length_scale, dtype=np.float64) ** -2.0
+        K = np.exp((-0.5 * relevance * precision) @ features.squares).reshape(shape)
+
+        def vjp(G):
+            per_feature = precision * (features.squares @ (G * K).reshape(-1))
+            toward_scale = per_feature * relevance
+            theta = np.atleast_1d(toward_scale if several else toward_scale.sum()) if free else np.empty(0)
+            return theta, -0.5 * per_feature
+
+        return K, vjp
+
+    return rule
+
+
+def _scaled_slopes(kernel: DotProduct, features: _Features) -> _ScaledRule:
+    free, shape = is_free(kernel.sigma_0_bounds), features.pairs.shape
+
+    def rule(moved, relevance):
+        square = moved.sigma_0**2
+        value = (relevance @ features.products).reshape(shape) + square
+
+        def vjp(G):
+            theta = np.array([2.0 * square * G.sum()]) if free else np.empty(0)
+            return theta, features.products @ G.reshape(-1)
+
+        return value, vjp
 
     return rule
