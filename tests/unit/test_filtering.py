@@ -86,6 +86,11 @@ def test_a_row_without_its_own_site(kernel, noise, monkeypatch):
         points = np.flatnonzero(np.isin(active, rows))
         here = without_own_site(kernel, posterior, block.X[rows], active[points] - rows[0], points=points)
         assert_allclose(here, [mean[rows], var[rows]], rtol=1e-10, atol=1e-12)
+    K, state = kernel(block.X), new_filter(kernel, block)
+    for row in (*active, 12, 7):
+        state.include(row, K[row])
+    assert_allclose(state.seen_by_others(state.sites(len(active))), [mean, var], rtol=1e-6, atol=1e-8)
+    assert_allclose(state.seen_by_others(state.sites(0)), [np.zeros(25), kernel.diag(block.X)])
     monkeypatch.setattr(posterior_module, "_CHUNK_ENTRIES", 7 * len(active))  # seven rows at a time
     assert_allclose(without_own_site(kernel, posterior, block.X, active), [mean, var], rtol=1e-10, atol=1e-12)
 

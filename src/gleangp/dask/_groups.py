@@ -6,7 +6,7 @@ so that doing it again changes nothing. Whatever a dead worker had, Dask makes a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -117,9 +117,12 @@ def heads_of(runs: list[Any], have: list[int]) -> list[tuple[list[float], float]
 
 
 @in_worker
-def choices_of(runs: list[Any], counts: list[int], group: Group, noise: Any) -> list[TaskChoice]:
-    """The first picks of every run."""
-    return [run.choice(n, b) for run, n, b in zip(runs, counts, group.blocks(noise), strict=True)]
+def choices_of(
+    runs: list[Any], counts: list[int], group: Group, noise: Any
+) -> tuple[list[TaskChoice], list[Any]]:
+    """The first picks of every run, and how they see the rows of the task."""
+    choices = [run.choice(n, b) for run, n, b in zip(runs, counts, group.blocks(noise), strict=True)]
+    return [replace(choice, seen=None) for choice in choices], [choice.seen for choice in choices]
 
 
 @in_worker
@@ -171,6 +174,13 @@ def make_noise_terms(
     """The sum of log Z of every chunk, to be evaluated at noise values."""
     blocks = group.blocks(noise)
     return [noise_term(kernel, blocks[a:b], posteriors[a:b], active[a:b]) for a, b in group.chunks]
+
+
+@in_worker
+def noise_terms_as_seen(group: Group, noise: Any, seen: list[Any]) -> list[NoiseTerm]:
+    """The same with rows as the selection saw them."""
+    blocks = group.blocks(noise)
+    return [NoiseTerm(blocks[a:b], seen[a:b]) for a, b in group.chunks]
 
 
 @in_worker

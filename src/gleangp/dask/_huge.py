@@ -136,6 +136,10 @@ class HugeTask:
             return self.parts._map(_parts.choose_with_first_part, [again], [0])[0]
         return _parts.choose_again(chosen, *how, streams[0])
 
+    def under_kernel(self, kernel, settings):
+        """The settings: there is one task, and it is not small."""
+        return settings
+
     def row_numbers(self, selection):
         """Rows through all partitions, in order of inclusion."""
         numbers = np.empty(len(selection.active[0]), dtype=np.intp)
@@ -178,7 +182,7 @@ class HugeTask:
             precision[at], shift[at] = found
         return inner, mean, evidence, RowSites(precision, shift)
 
-    def noise_objective(self, kernel, posteriors, selection):
+    def noise_objective(self, kernel, selection, posteriors):
         """The sum of log Z over all rows."""
         part, points = part_of_row(selection.active[0], self.n_parts), np.arange(len(selection.active[0]))
         calls = []

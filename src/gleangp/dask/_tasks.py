@@ -105,7 +105,12 @@ class ClusterTasks:
         runs = RemoteRuns(self, kernel, selector, seed)
         draws = selector.merge_draws(settings.n_active, rng)
         _, order = merge_runs(runs.runs, settings.n_active, draws=draws, extend=runs.extend)
-        return join_choices(order, runs.choices(np.bincount(order, minlength=len(self.sizes)).tolist()))
+        choices, seen = runs.choices(np.bincount(order, minlength=len(self.sizes)).tolist())
+        return replace(join_choices(order, choices), seen=seen)
+
+    def under_kernel(self, kernel, settings):
+        """The settings: covariances are made by the workers."""
+        return settings
 
     def row_numbers(self, selection):
         """Rows through all partitions, in order of inclusion."""
@@ -141,12 +146,16 @@ class ClusterTasks:
             settings.task_done()
         return posteriors, sites, sum(values)
 
-    def noise_objective(self, kernel, posteriors, selection):
+    def noise_objective(self, kernel, selection, posteriors=None):
         """The sum of log Z over all rows."""
-        parts = [
-            (kernel, self.noise, posteriors[a:b], list(selection.active[a:b])) for a, b in self.spans
-        ]
-        terms = self._submit(_groups.make_noise_terms, parts)
+        if posteriors is None:
+            parts = [(self.noise, seen) for seen in selection.seen]
+            terms = self._submit(_groups.noise_terms_as_seen, parts)
+        else:
+            parts = [
+                (kernel, self.noise, posteriors[a:b], list(selection.active[a:b])) for a, b in self.spans
+            ]
+            terms = self._submit(_groups.make_noise_terms, parts)
 
         def sum_log_z(values):
             futures = [submit(self.client, _groups.evaluate_noise, term, values) for term in terms]
@@ -250,11 +259,15 @@ class RemoteRuns:
                 run.keys += keys
                 run.head = (head, -1)
 
-    def choices(self, counts: list[int]) -> list[Any]:
-        """What was chosen of every task."""
-        tasks = self.tasks
-        futures = [
-            submit(tasks.client, _groups.choices_of, runs, counts[a:b], group, tasks.noise)
+    def choices(self, counts: list[int]) -> tuple[list[Any], list[Future] | None]:
+        """What was chosen of every task, and how its rows are seen, which stays with the workers."""
+        tasks, client = self.tasks, self.tasks.client
+        whole = [
+            submit(client, _groups.choices_of, runs, counts[a:b], group, tasks.noise)
             for runs, group, (a, b) in zip(self.futures, tasks.groups, tasks.spans, strict=True)
         ]
-        return [choice for part in gather(tasks.client, futures) for choice in part]
+        parts = gather(client, [submit(client, _groups.first_of, pair) for pair in whole])
+        choices = [choice for part in parts for choice in part]
+        if choices[0].sites is None or not tasks.noise.precision_depends_on_mean:
+            return choices, None
+        return choices, [submit(client, _groups.second_of, pair) for pair in whole]

@@ -103,7 +103,8 @@ class Filter:
         self.noise = noise
         self.mean = np.zeros(len(y))
         self.var = np.array(prior_var, dtype=np.float64)
-        self.least_var = -_ROUNDING * float(np.max(self.var, initial=0.0))
+        self.prior_var = prior_var
+        self.least_var = least_variance(self.var)
         self.rows = np.empty((0, len(y)))
         self.size = 0
         self.history: list[Inclusion] = []
@@ -165,20 +166,24 @@ class Filter:
     def check(self) -> None:
         """Raise if a variance is negative beyond rounding."""
         if not np.min(self.var, initial=0.0) >= self.least_var:
-            row = int(np.argmin(self.var))
-            raise NotPositiveDefiniteError(
-                f"the covariance matrix of {len(self.y)} rows is not positive definite: {self.size} of "
-                f"them leave row {row} a variance of {self.var[row]:.3g}. Use a kernel that is a "
-                "covariance function."
-            )
+            raise indefinite(self.var, self.size)
 
     def sites(self, count: int | None = None) -> Sites:
         """The sites of the first `count` absorbed points (all of them by default)."""
         history = self.history[:count]
-        mean, var, g, nu = np.array([h[1:5] for h in history], dtype=np.float64).reshape(-1, 4).T
-        # LPJ05 eqs. 17 and 18; a prior variance of 1e16 times the noise leaves nothing of 1 - nu var.
-        left = np.maximum(1.0 - nu * var, 2.0**-53)
-        return Sites(mean + g / nu, nu / left, sum(h.silent for h in history))
+        moments = np.array([h[1:5] for h in history], dtype=np.float64).reshape(-1, 4).T
+        return Sites(*site_moments(*moments), sum(h.silent for h in history))
+
+    def seen_by_others(self, sites: Sites) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (n,) of all rows given the first `sites`, absorbed ones without their own."""
+        rows, history = self.rows[: len(sites)], self.history[: len(sites)]
+        mean = np.einsum("k,kn->n", mean_steps(history), rows)  # what was absorbed later leaves no trace
+        var = np.maximum(self.prior_var - np.einsum("kn,kn->n", rows, rows), 0.0)
+        own = [h.row for h in history]
+        mean[own], var[own] = without_site(
+            mean[own], var[own], self.prior_var[own], sites.mean, sites.precision
+        )
+        return mean, var
 
 
 def include_moments(
@@ -186,14 +191,47 @@ def include_moments(
 ) -> tuple[FloatArray, FloatArray, np.ndarray]:
     """g and nu with which rows would be absorbed, and which of them are silent (see above)."""
     log_z, g, nu = noise.log_partition(y, mean, var)
-    nu = np.maximum(nu, PRECISION_FLOOR) if noise.log_concave else nu
-    silent = np.zeros(len(nu), dtype=bool) if noise.log_concave else ~speaks(log_z, g, nu, var)
+    if noise.log_concave:
+        return g, np.maximum(nu, PRECISION_FLOOR), np.zeros(len(nu), dtype=bool)
+    silent = ~speaks(log_z, g, nu, var)
     return np.where(silent, 0.0, g), np.where(silent, PRECISION_FLOOR, nu), silent
+
+
+def site_moments(
+    mean: FloatArray, var: FloatArray, g: FloatArray, nu: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and precision of the sites of rows that were absorbed at these moments."""
+    # LPJ05 eqs. 17 and 18; a prior variance of 1e16 times the noise leaves nothing of 1 - nu var.
+    left = np.maximum(1.0 - nu * var, 2.0**-53)
+    return mean + g / nu, nu / left
+
+
+def without_site(
+    mean: FloatArray, var: FloatArray, prior_var: FloatArray, site_mean: FloatArray, precision: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Marginals N(m, v) without their sites: N(m - w beta (site_mean - m), w), w = v / (1 - beta v)."""
+    share_left = np.maximum(1.0 - precision * var, 2.0**-53)
+    without = np.minimum(var / share_left, prior_var)
+    return mean - without * precision * (site_mean - mean), without
+
+
+def least_variance(prior_var: FloatArray) -> float:
+    """How far below zero rounding can take a variance."""
+    return -_ROUNDING * float(np.max(prior_var, initial=0.0))
+
+
+def indefinite(var: FloatArray, n_absorbed: int) -> NotPositiveDefiniteError:
+    """What to say of variances (n,) of which one is negative beyond rounding."""
+    row = int(np.argmin(var))
+    return NotPositiveDefiniteError(
+        f"the covariance matrix of {len(var)} rows is not positive definite: {n_absorbed} of them leave row "
+        f"{row} a variance of {var[row]:.3g}. Use a kernel that is a covariance function."
+    )
 
 
 def mean_steps(inclusions: Sequence[Inclusion]) -> FloatArray:
     """Coefficients of the factor's rows in the mean: mean = sum_k (g_k / sqrt(nu_k)) rows_k."""
-    return np.array([h.g / np.sqrt(h.nu) for h in inclusions])
+    return np.array([h.g for h in inclusions]) / np.sqrt([h.nu for h in inclusions])
 
 
 def filter_in_order(kernel, block: Block) -> Sites:

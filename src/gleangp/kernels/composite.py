@@ -186,7 +186,8 @@ def _(kernel, X, Z):
 
 @rule_for(kernel_columns, ScaledInputs)
 def _(kernel, X, Z):
-    return kernel_columns(kernel.kernel, kernel.scale_inputs(X), kernel.scale_inputs(Z))
+    U = kernel.scale_inputs(X)
+    return kernel_columns(kernel.kernel, U, U if Z is X else kernel.scale_inputs(Z))
 
 
 def _constant(kernel, X, shape):

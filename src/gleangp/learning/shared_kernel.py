@@ -284,6 +284,7 @@ def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float, 
     choose other points, which explain the rows worse: a step that lowers the sum once points are chosen anew
     is cut back. Unlike the evidence of active points and held sites, the sum can be compared between rounds.
     """
+    settings = tasks.under_kernel(parameters.kernel, settings)
     sum_log_z, points_before = _sum_log_z(parameters, tasks, settings, seed)
     noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
 
@@ -309,8 +310,10 @@ def _sum_log_z(parameters, tasks, settings, seed):
     """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
     tasks = _with_noise(tasks, parameters)
     selection = tasks.choose(parameters.kernel, settings, seed)
-    posteriors, _, _ = tasks.fit(parameters.kernel, selection, settings)
-    return tasks.noise_objective(parameters.kernel, posteriors, selection), selection
+    posteriors = None
+    if selection.seen is None or settings.propagate:  # or sites that the selection has not seen
+        posteriors, _, _ = tasks.fit(parameters.kernel, selection, settings)
+    return tasks.noise_objective(parameters.kernel, selection, posteriors), selection
 
 
 def _value_at(parameters, evidence) -> float:

@@ -7,7 +7,7 @@ depend on who computes what: floating-point sums depend on their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -56,6 +56,9 @@ class TaskStore(Protocol):
     def choose(self, kernel, settings: Settings, seed: int) -> Selection:
         """The active points."""
 
+    def under_kernel(self, kernel, settings: Settings) -> Settings:
+        """The settings for several choices under one kernel, whose covariances are then made once."""
+
     def row_numbers(self, selection: Selection) -> IntArray:
         """Rows of the training set, in order of inclusion."""
 
@@ -68,9 +71,14 @@ class TaskStore(Protocol):
         """Posterior and sites of every task, and the log evidence."""
 
     def noise_objective(
-        self, kernel, posteriors: list[TaskPosterior], selection: Selection
+        self, kernel, selection: Selection, posteriors: list[TaskPosterior] | None = None
     ) -> NoiseObjective:
-        """The sum of log Z over all rows (Lawrence, Platt & Jordan 2005, eq. 28)."""
+        """The sum of log Z over all rows (Lawrence, Platt & Jordan 2005, eq. 28).
+
+        An active row is judged by what the others say of it: with its own site in the posterior, noise that
+        lets every active point have its way would look best. Without `posteriors`, rows are taken as the
+        selection saw them.
+        """
 
 
 def chunks_of_tasks(sizes: list[int]) -> list[tuple[int, int]]:
@@ -140,6 +148,15 @@ class LocalTasks:
         """The active points."""
         return choose_points(kernel, self.blocks, settings, seed)
 
+    def under_kernel(self, kernel, settings):
+        """The settings, whose selector may have the covariances of the rows."""
+        selector = settings.selector
+        return (
+            replace(settings, selector=selector.under(kernel, self.blocks))
+            if hasattr(selector, "under")
+            else settings
+        )
+
     def row_numbers(self, selection):
         """Rows of the training set, in order of inclusion."""
         return selection.rows(self.block_rows)
@@ -178,12 +195,15 @@ class LocalTasks:
                 settings.task_done()
         return posteriors, sites, sum(values)
 
-    def noise_objective(self, kernel, posteriors, selection):
+    def noise_objective(self, kernel, selection, posteriors=None):
         """The sum of log Z over all rows."""
-        parts = [
-            noise_term(kernel, self.blocks[a:b], posteriors[a:b], selection.active[a:b])
-            for a, b in self.chunks
-        ]
+        if posteriors is None:
+            parts = [NoiseTerm(self.blocks[a:b], selection.seen[a:b]) for a, b in self.chunks]
+        else:
+            parts = [
+                noise_term(kernel, self.blocks[a:b], posteriors[a:b], selection.active[a:b])
+                for a, b in self.chunks
+            ]
         return lambda values: sum_noise_terms([part(values) for part in parts])
 
 
@@ -228,7 +248,7 @@ def sum_evidence(parts) -> tuple[float, FloatArray, dict[str, FloatArray]]:
 class NoiseTerm:
     """Sum of log Z over the rows of some blocks with given marginals, as a function of noise values."""
 
-    def __init__(self, blocks: list[Block], marginals: list[tuple[FloatArray, FloatArray]]):
+    def __init__(self, blocks: list[Block], marginals: Sequence[tuple[FloatArray, FloatArray]]):
         self.parts = [(b.noise, b.y, *at) for b, at in zip(blocks, marginals, strict=True)]
         first = blocks[0].noise
         if all(b.noise is first for b in blocks) and first.at(slice(0, 1)) is first:
@@ -246,11 +266,7 @@ class NoiseTerm:
 
 
 def noise_term(kernel, blocks, posteriors, active) -> NoiseTerm:
-    """The sum of log Z over the rows of a chunk.
-
-    An active row is judged by what the others say of it: with its own site in the posterior, noise that
-    lets every active point have its way would look best.
-    """
+    """The sum of log Z over the rows of a chunk."""
     all_K = covariances_of_tasks(kernel, [b.X for b in blocks])
     given = zip(posteriors, blocks, active, all_K, strict=True)
     return NoiseTerm(blocks, [without_own_site(kernel, p, b.X, a, K) for p, b, a, K in given])

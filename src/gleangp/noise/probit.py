@@ -64,15 +64,15 @@ class Probit:
 
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu of `log_partition`, without the rest."""
-        shape = np.broadcast_shapes(np.shape(y), np.shape(mean), np.shape(var))
-        nu = np.empty(shape)
+        nu = np.empty(np.broadcast(y, mean, var).shape)
         inputs: tuple[Any, ...] = (y, mean, var, self.bias, self._variance)
-        if nu.ndim != 1:
+        if nu.ndim != 1 or nu.size <= _BLOCK:
             _fill_precision(nu, *inputs)
-        for start in range(0, nu.size if nu.ndim == 1 else 0, _BLOCK):
+            return nu[()]
+        for start in range(0, nu.size, _BLOCK):
             rows = slice(start, start + _BLOCK)
-            _fill_precision(nu[rows], *(a[rows] if np.shape(a) == shape else a for a in inputs))
-        return nu[()]
+            _fill_precision(nu[rows], *(a[rows] if np.shape(a) == nu.shape else a for a in inputs))
+        return nu
 
     def precision_bound(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class Selection:
     active: tuple[IntArray, ...]  # per task: rows of its block, in order of inclusion
     gain: FloatArray  # (d,) score of each inclusion: nats, or the degree in a graph
     sites: tuple[Sites, ...] | None = None  # per task, where the selector filtered the points
+    seen: Any = None  # `TaskChoice.seen` per task, or what stands for it where the rows are elsewhere
     objective: float | None = None  # what the choice achieves, where the selector has a goal of its own
 
     def of_tasks(self, start: int, stop: int) -> Selection:
@@ -41,6 +42,8 @@ class TaskChoice:
     active: IntArray  # rows of its block, in order of inclusion
     gain: FloatArray  # of each
     sites: Sites | None = None  # of each, where the selector filtered them
+    # Mean and variance (n,) that the other active rows give every row of the block, where they are known.
+    seen: tuple[FloatArray, FloatArray] | None = None
 
 
 def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
@@ -54,8 +57,9 @@ def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
 def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
     """The selection over all tasks from what was chosen of each."""
     sites = None if choices[0].sites is None else tuple(c.sites for c in choices)
+    seen = None if choices[0].seen is None else tuple(c.seen for c in choices)
     gain = in_order(order, [c.gain for c in choices])
-    return Selection(order, tuple(c.active for c in choices), gain, sites)
+    return Selection(order, tuple(c.active for c in choices), gain, sites, seen)
 
 
 class Selector(Protocol):
@@ -68,7 +72,8 @@ class Selector(Protocol):
 
     Where tasks do not interact, a true attribute `task_by_task` says that the choice is a merge of one run
     per task (`start_runs`, `merge_draws`), whose runs may live in other processes or on other machines. A
-    true attribute `samples` says that points are drawn and not ranked.
+    true attribute `samples` says that points are drawn and not ranked. A selector whose work under a kernel
+    serves again under other noise may give a selector that has done it with `under(kernel, blocks)`.
     """
 
     def select(

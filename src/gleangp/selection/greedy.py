@@ -24,7 +24,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Filter, Sites, mean_steps
-from gleangp.kernels import prepare_columns, signal_diag, white_diag
+from gleangp.kernels import has_white, prepare_columns, signal_diag
 from gleangp.linalg import solve_lower
 from gleangp.noise import NoiseModel
 from gleangp.selection.base import TaskChoice, best_row
@@ -140,8 +140,11 @@ class GreedyRun:
 
     def choice(self, count: int, block: Block) -> TaskChoice:
         """The first `count` picks."""
-        active = np.array(self.picks[:count], dtype=np.intp)
-        return TaskChoice(active, self.gains()[:count], self.sites(count)[0])
+        active, f = np.array(self.picks[:count], dtype=np.intp), self.filters[0]
+        alone = len(self.filters) == 1 and f.noise.precision_depends_on_mean
+        sites = f.sites(count)
+        seen = f.seen_by_others(sites) if alone else None
+        return TaskChoice(active, self.gains()[:count], sites, seen)
 
     def at(self, rows: IntArray) -> GreedyRun:
         """The same run seen by some of the rows only."""
@@ -318,8 +321,9 @@ class _Spare(NamedTuple):
 
 def prior_variances(kernel, X: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Prior variance of every row, and what of it is white."""
-    white = white_diag(kernel, X)
-    return signal_diag(kernel, X) + white, white
+    signal = signal_diag(kernel, X)
+    white = kernel.diag(X) - signal if has_white(kernel) else np.zeros(len(X))
+    return signal + white, white
 
 
 def _largest(keys: FloatArray) -> tuple[float, int]:

@@ -80,7 +80,7 @@ def merge_runs(
             extend_all(runs, wanted, n_jobs)
         else:
             extend(runs, wanted)
-        order, counts, starved = _merge([_weights(run) for run in runs], n_active, draws)
+        order, counts, starved = merge_known([_weights(run) for run in runs], n_active, draws)
         if starved is None:
             return runs, order
         for t, run in enumerate(runs):
@@ -107,7 +107,7 @@ def _weights(run: Run) -> list[float]:
     return [*run.keys, run.head[0]] if len(run.picks) < len(run) else [*run.keys, -np.inf]
 
 
-def _merge(weights, n_active, draws):
+def merge_known(weights, n_active, draws=None):
     """Order, picks used per task, and the task whose known picks ran out (or None)."""
     step = _heaviest(weights) if draws is None else _sampled(weights, draws)
     order, counts = [], [0] * len(weights)
@@ -152,4 +152,4 @@ def merge_order(keys: Sequence[FloatArray]) -> IntArray:
         task = np.repeat(np.arange(len(keys)), sizes)
         return task[np.lexsort((task, -joined))]
     weights = [[*k, -np.inf] for k in keys]
-    return _merge(weights, len(joined), None)[0]
+    return merge_known(weights, len(joined))[0]

@@ -71,4 +71,4 @@ def choose_from_part(selector, kernel, block: Block, n_active: int, rng) -> IntA
 def second_round(selector, kernel, union: Block, rows: IntArray, n_active: int, rng) -> Selection:
     """The selection from the union of what the parts chose; `rows` are their numbers."""
     again = selector.select(kernel, [union], n_active, rng=rng)
-    return replace(again, active=(rows[again.active[0]],))
+    return replace(again, active=(rows[again.active[0]],), seen=None)  # of the union alone
