@@ -150,12 +150,9 @@ class LocalTasks:
 
     def under_kernel(self, kernel, settings):
         """The settings, whose selector may have the covariances of the rows."""
-        selector = settings.selector
-        return (
-            replace(settings, selector=selector.under(kernel, self.blocks))
-            if hasattr(selector, "under")
-            else settings
-        )
+        if not hasattr(settings.selector, "under"):
+            return settings
+        return replace(settings, selector=settings.selector.under(kernel, self.blocks))
 
     def row_numbers(self, selection):
         """Rows of the training set, in order of inclusion."""
