@@ -1,5 +1,8 @@
 """One huge task lies in parts on all workers of a cluster; the model is that of a fit in memory."""
 
+import gc
+import time
+
 import dask.dataframe as dd
 import numpy as np
 import pytest
@@ -103,6 +106,17 @@ def most_rows(dask_worker):
     return len(np.unique(np.concatenate(numbers))) if numbers else 0
 
 
+def rows_of_workers(client, expected):
+    """Distinct rows on every worker; what nobody needs any more is given ten seconds to go."""
+    gc.collect()
+    end = time.monotonic() + 10.0
+    while True:
+        shares = sorted(client.run(most_rows).values())
+        if sum(shares) == expected or time.monotonic() > end:
+            return shares
+        time.sleep(0.05)
+
+
 async def switch_stealing(on, dask_scheduler=None):
     """Rows so few may be copied to an idle worker with their work; many are too dear to move."""
     stealing = dask_scheduler.extensions["stealing"]
@@ -114,11 +128,12 @@ def test_no_worker_has_all_rows(client, frame, monkeypatch, request):
     client.run_on_scheduler(switch_stealing, False)
     request.addfinalizer(lambda: client.run_on_scheduler(switch_stealing, True))
     make_huge(monkeypatch)
+    assert sum(rows_of_workers(client, 0)) == 0  # nothing is left of other fits
     shares, fit = [], HugeTask.fit
 
     def watched(self, *given):
         out = fit(self, *given)
-        shares.append(sorted(client.run(most_rows).values()))
+        shares.append(rows_of_workers(client, len(frame)))
         return out
 
     monkeypatch.setattr(HugeTask, "fit", watched)
