@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import WhiteKernel
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference import posterior as posterior_module
@@ -93,6 +94,21 @@ def test_a_row_without_its_own_site(kernel, noise, monkeypatch):
     assert_allclose(state.seen_by_others(state.sites(0)), [np.zeros(25), kernel.diag(block.X)])
     monkeypatch.setattr(posterior_module, "_CHUNK_ENTRIES", 7 * len(active))  # seven rows at a time
     assert_allclose(without_own_site(kernel, posterior, block.X, active), [mean, var], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("variance", [1e-12, 1e-10, 1e-6, 1e-2, 1.0, 1e4])
+def test_a_row_without_a_site_of_any_precision(variance):
+    """From nearly exact sites to ones that say nothing: what the posterior of the other points predicts."""
+    kernel, block = KERNELS["rbf"] + WhiteKernel(0.05), make_block(Gaussian(variance), 25)
+    active = np.array([3, 17, 0, 9, 4, 21])
+    sites = filter_in_order(kernel, block.at(active))
+    posterior = posterior_from_sites(kernel, block.X[active], sites)
+    mean, var = without_own_site(kernel, posterior, block.X, active)
+    for row in active:
+        kept = block.at(active[active != row])
+        others = posterior_from_sites(kernel, kept.X, filter_in_order(kernel, kept))
+        expected = predict_latent(kernel, others, block.X[[row]])
+        assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

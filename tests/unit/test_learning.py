@@ -1,5 +1,7 @@
 """Learning: rounds, restarts, bounds, warnings, and what sharing a kernel is worth."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -17,6 +19,7 @@ from gleangp.learning.fit_blocks import fit_blocks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
 from gleangp.learning.shared_kernel import learn_shared_kernel
+from gleangp.learning.task_store import LocalTasks
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
 from tests.unit.gp_twins import make_block
@@ -53,6 +56,25 @@ def test_learning_raises_the_evidence(noise, posterior):
     again, _ = learn(fit.kernel, blocks, 30, posterior=posterior, optimize=False)
     assert_allclose(again.log_evidence, fit.log_evidence, rtol=1e-4)
     assert_allclose(again.kernel.theta, fit.kernel.theta, rtol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.1), Probit()], ids=repr)
+@pytest.mark.parametrize("learn_noise", [False, True])
+def test_the_best_round_is_the_one_that_explains_all_rows_best(noise, learn_noise):
+    """The sum of log Z of all rows, each judged by the others' points, never falls with more rounds."""
+    free = ("variance" if isinstance(noise, Gaussian) else "bias",) if learn_noise else ()
+    gains = []
+    for seed in range(4):
+        blocks = [make_block(noise, 60, seed), make_block(noise, 50, seed + 10)]
+        found = []
+        for n_rounds in (1, 2, 3, 4):
+            settings = {"posterior": "active", "n_rounds": n_rounds, "tol": 1e-9}
+            fit, _ = learn(KERNEL, blocks, 20, free, **settings)
+            tasks = LocalTasks([Block(b.X, b.y, fit.parameters.noise) for b in blocks])
+            found.append(tasks.noise_objective(fit.kernel, fit.selection, fit.posteriors)({})[0])
+        assert all(later >= earlier - 1e-6 for earlier, later in pairwise(found))
+        gains.append(found[-1] - found[0])
+    assert max(gains) > 0.1  # rounds are worth something
 
 
 def test_nothing_free_is_nothing_learnt():
@@ -93,8 +115,8 @@ def test_restarts_are_never_worse():
 def test_not_converged_is_warned_about():
     """The warning has the last change and says what to do."""
     block = make_block(Gaussian(0.1), 120)
-    kernel = ConstantKernel(1.0) * RBF([10.0, 10.0])
-    model = SparseGPClassifier(kernel, n_active=20, n_rounds=2, posterior="active", learn_noise=False)
+    kernel = ConstantKernel(1.0) * RBF([3.0, 3.0])
+    model = SparseGPClassifier(kernel, n_active=40, n_rounds=2, posterior="active", learn_noise=False)
     with pytest.warns(ConvergenceWarning, match=r"stopped after 2 rounds while .* changed\s+by .*n_rounds"):
         model.fit(block.X, block.y > 0)
 

@@ -106,9 +106,7 @@ def predict_latent_cov(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple
     return posterior.weights @ K_star, cov
 
 
-def posterior_from_sites(
-    kernel, X: FloatArray, sites: Sites, K: FloatArray | None = None
-) -> TaskPosterior:
+def posterior_from_sites(kernel, X: FloatArray, sites: Sites, K: FloatArray | None = None) -> TaskPosterior:
     """The papers' compression scheme: active points and their sites alone (LPJ05 eq. 22).
 
     `X` (d, p) are the active points in the order of the sites; `K` their covariance, where it is there.
@@ -194,7 +192,8 @@ def without_own_site(
 
     With C = K + 1 / beta of the active points and C weights = site means, a marginal N(m, v) whose site is
     removed becomes N(m - w weights_i, w), w = v / (1 - beta v) = v beta / (C^-1)_ii (Rasmussen & Williams
-    2006, eq. 5.12, for the latent function). The rest is as for `training_marginals`.
+    2006, eq. 5.12, for the latent function). Where a site is nearly exact v is all rounding, and w is what
+    the left-out variance 1 / (C^-1)_ii has beyond 1 / beta. The rest is as for `training_marginals`.
     """
     mean, var = training_marginals(kernel, posterior, X, active, K, points)
     if len(posterior) == 0:
@@ -202,9 +201,11 @@ def without_own_site(
     prior_var = kernel.diag(posterior.X) if K is None else np.diagonal(K)[active]
     site_var = np.einsum("ij,ij->i", posterior.chol, posterior.chol) - prior_var
     site_var = np.maximum(site_var, np.finfo(float).eps * prior_var)  # rounding of nearly exact sites
-    share_left = np.diagonal(inverse_from_cholesky(posterior.chol)) * site_var  # 1 - beta v, never above 1
+    left_out = 1.0 / np.diagonal(inverse_from_cholesky(posterior.chol))
+    share_left = np.minimum(site_var / left_out, 1.0)  # 1 - beta v, never above 1
     at = slice(None) if points is None else points
-    cavity_var = np.minimum(var[active] / np.minimum(share_left[at], 1.0), prior_var[at])
+    cavity_var = np.where(share_left[at] < 0.5, (left_out - site_var)[at], var[active] / share_left[at])
+    cavity_var = np.minimum(cavity_var, prior_var[at])
     mean[active] -= cavity_var * posterior.weights[at]
     var[active] = cavity_var
     return mean, var

@@ -225,7 +225,12 @@ def _climb_on_part(parameters, tasks: TaskStore, settings, seed, rng, units) -> 
 
 
 def _alternate(parameters, tasks: TaskStore, settings, seed, rng) -> SharedKernelFit:
-    """Rounds of LPJ05 algorithm 2: each sees the evidence of its own active points; the best is kept."""
+    """Rounds of LPJ05 algorithm 2: each climbs the evidence of its own active points.
+
+    The evidence of other points is another one. Rounds are compared by what the points that their parameters
+    choose say of all rows (the sum of log Z, eq. 28), and the best is kept: points chosen greedily lie far
+    apart and hardly know the noise, which drifts from round to round while the evidence rises.
+    """
     n_rows = sum(tasks.sizes)
     best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
     points, best_points = None, None  # chosen with the present parameters, where that was done already
@@ -265,16 +270,25 @@ def _learn_once(
         n_rows = min(n_rows, settings.n_active)  # those that speak
     if not evidence.holds_sites:
         optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows, units)
-        return optimum, parameters.with_values(optimum.theta), None
+        learnt = parameters.with_values(optimum.theta)
+        if settings.posterior != "active" or is_exact(tasks.noise, tasks.sizes, settings):
+            return optimum, learnt, None
+        return _judged(optimum, learnt, tasks, settings, seed)
     # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
     kernel_only = replace(parameters, learn_noise=())
     short = np.ones(kernel_only.n_kernel)  # the evidence of other sites is another one: no far steps
     optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage, 1, short)
     learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
     if not parameters.learn_noise:
-        return optimum, learnt, None
+        return _judged(optimum, learnt, tasks, settings, seed)
     learnt, sum_log_z, selection = _learn_noise(learnt, tasks, settings, seed)
     return replace(optimum, value=-sum_log_z), learnt, selection
+
+
+def _judged(optimum: Optimum, learnt: Parameters, tasks, settings, seed):
+    """The same with the sum of log Z as the value, and the points that the parameters choose."""
+    sum_log_z, points = _sum_log_z(learnt, tasks, settings, seed)
+    return replace(optimum, value=-sum_log_z(learnt.noise_values(learnt.start()))[0]), learnt, points
 
 
 def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float, Selection]:
