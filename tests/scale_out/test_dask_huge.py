@@ -6,6 +6,7 @@ import time
 import dask.dataframe as dd
 import numpy as np
 import pytest
+from distributed import wait
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
@@ -14,6 +15,7 @@ from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
 from gleangp.dask._groups import Group
 from gleangp.dask._huge import HugeTask
 from gleangp.dask._partitions import Piece
+from gleangp.dask._sweeps import RemoteSweeps
 from tests.scale_out.cluster import local_cluster, make_huge, same_to_rounding, school_frame
 
 FEATURES = ["a", "b"]
@@ -142,3 +144,26 @@ def test_no_worker_has_all_rows(client, frame, monkeypatch, request):
     assert len(shares) == 1
     assert sum(shares[0]) == len(frame)
     assert shares[0][0] > 0.3 * len(frame)
+
+
+def test_sweeps_wait_for_a_busy_worker(client, frame, monkeypatch, request):
+    """No rows are copied to a worker that has time and what the client sent, but other rows."""
+    client.run_on_scheduler(switch_stealing, False)
+    request.addfinalizer(lambda: client.run_on_scheduler(switch_stealing, True))
+    make_huge(monkeypatch)
+    expected, found, sweep = [], [], RemoteSweeps.__call__
+
+    def sweep_beside_other_work(self, *given):
+        wait(self.moving)
+        other = client.submit(time.sleep, 0.3, workers=self.parts.places[:1], pure=False)
+        out = sweep(self, *given)
+        expected.append([(place,) for place in self.parts.places])
+        found.append([client.who_has(sites)[sites.key] for sites in self.moving])
+        wait(other)
+        return out
+
+    monkeypatch.setattr(RemoteSweeps, "__call__", sweep_beside_other_work)
+    ddf = dd.from_pandas(frame[[*FEATURES, "passed"]], npartitions=4, sort=False)
+    gleangp.dask.fit(SparseGPClassifier(n_active=20, optimizer=None, random_state=0), ddf, "passed")
+    assert len(found) > 1
+    assert found == expected

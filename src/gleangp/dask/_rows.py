@@ -120,15 +120,16 @@ class ClusterRows:
         task_sizes = _task_sizes(facts, names)
         self.sizes = task_sizes.tolist()
         self._class_counts = _class_counts(facts, classes, codes)
-        workers = _workers(client)
+        threads = _threads(client)
         pieces = part_sizes(self.sizes[0], n_parts) if n_parts else task_sizes
-        self.layout = lay_out(pieces, sum(workers.values()))
+        self.layout = lay_out(pieces, len(threads))
         group_of_task = np.full(len(pieces), -1)
         for g, (a, b) in enumerate(self.layout.spans):
             group_of_task[self.layout.filled[a:b]] = g
         step = evenly_spaced(int(task_sizes.sum())).step
         plan = Plan(names, classes, codes, group_of_task, n_parts, step)
-        self.samples, self.groups = _move(client, rows, columns, facts, plan, workers)
+        self.places = threads[: len(self.layout.spans)]
+        self.samples, self.groups = _move(client, rows, columns, facts, plan, self.places)
 
     @cached_property
     def inputs(self) -> FloatArray:
@@ -161,21 +162,29 @@ class ClusterRows:
         ]
         layout = self.layout
         tasks = ClusterTasks(
-            self.client, groups, layout.spans, layout.filled, layout.sizes, self.n_tasks, self.n_inputs, noise
+            self.client,
+            groups,
+            self.places,
+            layout.spans,
+            layout.filled,
+            layout.sizes,
+            self.n_tasks,
+            self.n_inputs,
+            noise,
         )
         return HugeTask(tasks, self.n_parts) if self.n_parts else tasks
 
 
-def _workers(client: Client) -> dict[str, int]:
-    """Address and number of threads of every worker."""
-    workers = dict(client.nthreads())
-    if not workers:
+def _threads(client: Client) -> list[str]:
+    """The address of its worker, for every thread of the cluster."""
+    threads = [address for address, n_threads in client.nthreads().items() for _ in range(n_threads)]
+    if not threads:
         raise ClusterError("the cluster has no workers. Start some, or wait for them (wait_for_workers).")
-    return workers
+    return threads
 
 
 def _move(
-    client: Client, rows, columns: Columns, facts: list[Facts], plan: Plan, workers: dict[str, int]
+    client: Client, rows, columns: Columns, facts: list[Facts], plan: Plan, places: list[str]
 ) -> tuple[list[Future], list[Future]]:
     """The sampled rows of every partition, and all rows of every group, with the workers.
 
@@ -186,10 +195,9 @@ def _move(
     split = delayed(split_rows)
     there = [k for k, f in enumerate(facts) if f.n_labeled]
     splits = [split(rows[k], columns, plan, numbers[k], labeled[k]) for k in there]
-    places = [address for address, threads in workers.items() for _ in range(threads)]
     groups = []
-    for g in range(int(plan.group_of_task.max()) + 1):
-        with annotate(workers=[places[g % len(places)]], allow_other_workers=True):
+    for g, place in enumerate(places):
+        with annotate(workers=[place], allow_other_workers=True):
             groups.append(delayed(join_pieces)([delayed(pick)(s, g) for s in splits]))
     samples = [delayed(pick_sample)(s) for s in splits]
     futures = client.compute([*samples, *groups], optimize_graph=False)

@@ -38,8 +38,8 @@ class RemoteSweeps:
         client, noise = self.parts.client, self.parts.noise
         posterior = submit(client, hand_on, (inner, mean))
         pairs = [
-            submit(client, sweep_parts, group, moving, noise, self.basis, posterior, step)
-            for group, moving in zip(self.parts.groups, self.moving, strict=True)
+            submit(client, sweep_parts, group, moving, noise, self.basis, posterior, step, place=place)
+            for group, moving, place in zip(self.parts.groups, self.moving, self.parts.places, strict=True)
         ]
         self.moving = [submit(client, second_of, pair) for pair in pairs]
         return reduce(add, gather(client, [submit(client, first_of, pair) for pair in pairs]))

@@ -45,13 +45,18 @@ def gather(client: Client, futures: list[Future]) -> list[Any]:
         ) from error
 
 
-def submit(client: Client, function: Callable, *arguments: Any) -> Future:
-    """A task that Dask may do again when a worker dies."""
+def submit(client: Client, function: Callable, *arguments: Any, place: str | None = None) -> Future:
+    """A task that Dask may do again when a worker dies.
+
+    `place` is the worker that should do it, as long as it lives: of a task that also needs something small
+    from elsewhere, Dask might think it quicker there, and copy the rows.
+    """
+    where = {} if place is None else {"workers": [place], "allow_other_workers": True}
     with warnings.catch_warnings():
         # Choices of millions of points are large, but they must travel with the task: data scattered
         # to workers would die with them.
         warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
-        return client.submit(function, *arguments, pure=False)
+        return client.submit(function, *arguments, pure=False, **where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +65,7 @@ class ClusterTasks:
 
     client: Client
     groups: list[Future]
+    places: list[str]  # worker of every group, as it was laid out
     spans: list[tuple[int, int]]  # tasks of every group, among those with rows
     filled: list[int]
     sizes: list[int]
