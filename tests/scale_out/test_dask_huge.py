@@ -120,15 +120,21 @@ def rows_of_workers(client, expected):
 
 
 async def switch_stealing(on, dask_scheduler=None):
-    """Rows so few may be copied to an idle worker with their work; many are too dear to move."""
     stealing = dask_scheduler.extensions["stealing"]
     await (stealing.start() if on else stealing.stop())
 
 
-def test_no_worker_has_all_rows(client, frame, monkeypatch, request):
-    """While the posterior is formed every worker has its share of the rows, and all are somewhere."""
+@pytest.fixture
+def no_stealing(client):
+    """Rows so few may be copied to an idle worker with their work; many are too dear to move."""
     client.run_on_scheduler(switch_stealing, False)
-    request.addfinalizer(lambda: client.run_on_scheduler(switch_stealing, True))
+    yield
+    client.run_on_scheduler(switch_stealing, True)
+
+
+@pytest.mark.usefixtures("no_stealing")
+def test_no_worker_has_all_rows(client, frame, monkeypatch):
+    """While the posterior is formed every worker has its share of the rows, and all are somewhere."""
     make_huge(monkeypatch)
     assert sum(rows_of_workers(client, 0)) == 0  # nothing is left of other fits
     shares, fit = [], HugeTask.fit
@@ -146,10 +152,9 @@ def test_no_worker_has_all_rows(client, frame, monkeypatch, request):
     assert shares[0][0] > 0.3 * len(frame)
 
 
-def test_sweeps_wait_for_a_busy_worker(client, frame, monkeypatch, request):
+@pytest.mark.usefixtures("no_stealing")
+def test_sweeps_wait_for_a_busy_worker(client, frame, monkeypatch):
     """No rows are copied to a worker that has time and what the client sent, but other rows."""
-    client.run_on_scheduler(switch_stealing, False)
-    request.addfinalizer(lambda: client.run_on_scheduler(switch_stealing, True))
     make_huge(monkeypatch)
     expected, found, sweep = [], [], RemoteSweeps.__call__
 
@@ -157,9 +162,9 @@ def test_sweeps_wait_for_a_busy_worker(client, frame, monkeypatch, request):
         wait(self.moving)
         other = client.submit(time.sleep, 0.3, workers=self.parts.places[:1], pure=False)
         out = sweep(self, *given)
+        wait([*self.moving, other])
         expected.append([(place,) for place in self.parts.places])
         found.append([client.who_has(sites)[sites.key] for sites in self.moving])
-        wait(other)
         return out
 
     monkeypatch.setattr(RemoteSweeps, "__call__", sweep_beside_other_work)
