@@ -12,10 +12,10 @@ from sklearn.utils.validation import validate_data
 from gleangp.dask._huge import parts_of_task
 from gleangp.dask._partitions import Columns
 from gleangp.dask._rows import ClusterRows, join_names, read_facts
+from gleangp.estimators._one_step import in_one_step
 from gleangp.estimators._ordinal import SparseGPOrdinal
 from gleangp.estimators._sparse_classifier import SparseGPClassifier
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
-from gleangp.estimators._tasks_mixin import unchanged_on_failure
 from gleangp.exceptions import ClusterError, LabelError, TaskError
 from gleangp.labels import encode_classes
 from gleangp.selection.selectors import RandomSelector
@@ -92,30 +92,30 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     column = own_column if task is None else task
     features = _features(ddf, target, column)
     inputs = [c for c in ddf.columns if c != target] if own_column is not None else features
-    with unchanged_on_failure(estimator):
-        validate_data(estimator, ddf[inputs]._meta, reset=True, skip_check_array=True)
-        numbers = is_regressor(estimator)
-        unlabeled = None if numbers else estimator.unlabeled
+    with in_one_step(estimator) as draft:
+        validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
+        numbers = is_regressor(draft)
+        unlabeled = None if numbers else draft.unlabeled
         columns = Columns(tuple(features), target, column, not numbers, unlabeled)
         read, facts = read_facts(client, list(ddf.to_delayed()), columns)
-        estimator.tasks_ = None if column is None else join_names([f.tasks for f in facts], "tasks")
+        draft.tasks_ = None if column is None else join_names([f.tasks for f in facts], "tasks")
         classes = codes = None
         if not numbers:
             classes = join_names([f.classes for f in facts], "labels")
-            codes = _encode(estimator, classes)
-            _refuse_unlabeled(estimator, facts)
+            codes = _encode(draft, classes)
+            _refuse_unlabeled(draft, facts)
         n_parts = 0
-        if column is None or len(estimator.tasks_) == 1:
+        if column is None or len(draft.tasks_) == 1:
             n_labeled = sum(f.n_labeled for f in facts)
-            n_parts = parts_of_task(n_labeled, estimator._count_active([n_labeled], warn=False))
-        if n_parts and getattr(estimator, "move_basis", False) is True:
+            n_parts = parts_of_task(n_labeled, draft._count_active([n_labeled], warn=False))
+        if n_parts and getattr(draft, "move_basis", False) is True:
             raise ValueError(
                 f"move_basis=True: a task of {n_labeled} rows lies in parts on the workers, and its basis "
                 "stays at the active points. Leave move_basis='auto', or fit on data in memory."
             )
-        rows: Any = ClusterRows(client, read, columns, facts, estimator.tasks_, classes, codes, n_parts)
+        rows: Any = ClusterRows(client, read, columns, facts, draft.tasks_, classes, codes, n_parts)
         del read  # the partitions are not kept once their rows are with their tasks
-        estimator._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
+        draft._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
     return estimator
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from gleangp._compat import Interval, StrOptions
 from gleangp.estimators._defaults import default_priors
+from gleangp.estimators._one_step import reading
 from gleangp.estimators._progress import ProgressMixin
 from gleangp.estimators._sparse import generator_from
 from gleangp.exceptions import LabelError
@@ -71,6 +72,7 @@ def default_n_basis(n_rows: int) -> int | None:
 class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Learning from coded labels, and the way to the latent space and back."""
 
+    @reading
     def transform(self, X):
         """Latent positions of rows of any task.
 
@@ -89,6 +91,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         with threads_for([len(X)]):
             return locate(self._model, X)
 
+    @reading
     def inverse_transform(self, Z, return_std=False):
         """Features at latent positions: the mean of the map to the observations.
 

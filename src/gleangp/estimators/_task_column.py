@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gleangp._compat import HasMethods, fit_context
-from gleangp.estimators._tasks_mixin import unchanged_on_failure
+from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import TaskError
 from gleangp.tasks import take_task_column
 
@@ -94,6 +94,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
         self.task = task
 
+    @changing
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Fit a clone of the wrapped estimator on X without the task column.
@@ -113,17 +114,16 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         TaskColumn
             The fitted estimator.
         """
-        with unchanged_on_failure(self):
-            validate_data(self, X, skip_check_array=True)  # sets the number of features, names
-            self.estimator_ = clone(self.estimator)
-            context = self._init_callback_context(max_subtasks=1)
-            context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            inner = context.subcontext("fit without the task column")
-            with inner.propagate_callback_context(self.estimator_):
-                inner.call_on_fit_task_begin(estimator=self, X=X, y=y)
-                self._call("fit", X, y, **params)
-                inner.call_on_fit_task_end(estimator=self, X=X, y=y)
-            context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
+        validate_data(self, X, skip_check_array=True)  # sets the number of features, names
+        self.estimator_ = clone(self.estimator)
+        context = self._init_callback_context(max_subtasks=1)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        inner = context.subcontext("fit without the task column")
+        with inner.propagate_callback_context(self.estimator_):
+            inner.call_on_fit_task_begin(estimator=self, X=X, y=y)
+            self._call("fit", X, y, **params)
+            inner.call_on_fit_task_end(estimator=self, X=X, y=y)
+        context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
     @available_if(_inner_has("predict"))
@@ -230,6 +230,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True  # the task column
         return tags
 
+    @reading
     def _check_and_call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:
         check_is_fitted(self)
         validate_data(self, X, reset=False, skip_check_array=True)

@@ -1,17 +1,16 @@
 """What an estimator needs to take tasks: as a column of X (`task=`) or as an argument (`tasks=`).
 
-`_resolve` is the one way in; `unchanged_on_failure` keeps a promise of all estimators: a failed
-`fit`, `add_task` or `partial_fit` leaves the estimator as it was. An estimator reads::
+`_resolve` is the one way in. `fit`, `partial_fit` and `add_task` exclude each other and change the estimator
+in one step; one that fails leaves it as it was (`_one_step`). An estimator reads::
 
     class Model(TaskRegressorMixin, BaseEstimator):
         def __init__(self, *, task=None):
             self.task = task
 
         def fit(self, X, y, tasks=None):
-            with unchanged_on_failure(self):
-                X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
-                y, labeled = check_regression_target(y, len(X))
-                ...
+            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            y, labeled = check_regression_target(y, len(X))
+            ...
             return self
 
         def predict(self, X, tasks=None):
@@ -32,6 +31,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
+from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.learning import shared_kernel
@@ -40,6 +40,8 @@ from gleangp.tasks import append_task, encode_tasks, lookup_tasks, take_task_col
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_on_failure"]
 
 
+_CHANGING = ("fit", "partial_fit", "add_task")
+_READING = ("predict", "predict_proba", "predict_latent", "decision_function", "sample_y", "score")
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
 
 # What scikit-learn keeps on an estimator while `fit` runs and takes off afterwards, also when it fails.
@@ -74,6 +76,11 @@ class TaskMixin:
     n_features_in_: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        for name, method in list(vars(cls).items()):
+            if name in _CHANGING:
+                setattr(cls, name, changing(method))
+            elif name in _READING:
+                setattr(cls, name, reading(method))
         # Requested at class level, so that users of metadata routing only switch it on. Set here,
         # because scikit-learn would add a request for a parameter that a method does not have.
         # What `predict` shall return is requested too: a Pipeline that routes would refuse it.
