@@ -1,4 +1,4 @@
-"""The errors gleangp raises on its own account.
+"""The errors and warnings gleangp raises on its own account.
 
 ::
 
@@ -17,6 +17,8 @@
 Errors about input are also `ValueError`, so code that handles scikit-learn's errors
 handles these too.
 Predicting before `fit` raises scikit-learn's own `NotFittedError`.
+
+`NewTaskWarning`, a `UserWarning`, is raised when rows of tasks that were not seen are predicted.
 """
 
 from numpy.linalg import LinAlgError
@@ -31,6 +33,7 @@ __all__ = [
     "KernelError",
     "LabelError",
     "ModelFileError",
+    "NewTaskWarning",
     "NotPositiveDefiniteError",
     "TaskError",
 ]
@@ -78,3 +81,7 @@ class DatasetError(GleanError, OSError, ValueError):
 
 class ModelFileError(GleanError, ValueError):
     """The file is not a model that this version of gleangp can read."""
+
+
+class NewTaskWarning(UserWarning):
+    """Rows of tasks that the model has not seen are predicted from what its tasks share."""

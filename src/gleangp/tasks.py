@@ -22,13 +22,15 @@ __all__ = [
     "append_task",
     "blocks_of_rows",
     "encode_tasks",
+    "list_names",
     "lookup_tasks",
+    "match_tasks",
     "stack_outputs",
     "take_task_column",
     "unstack_outputs",
 ]
 
-_SHOWN = 10  # names listed in an error message
+_SHOWN = 10  # names listed in a message
 
 
 def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
@@ -159,23 +161,58 @@ def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np
         ...
     gleangp.exceptions.TaskError: unknown tasks (1): 'cid'. Known tasks (2): 'ann', 'bob'. ...
     """
+    codes, new = match_tasks(names, tasks, n_rows)
+    if len(new):
+        raise TaskError(
+            f"unknown tasks ({len(new)}): {list_names(new)}. "
+            f"Known tasks ({len(names)}): {list_names(names)}. "
+            "Learn a new task with add_task, or leave its rows out."
+        )
+    return codes
+
+
+def match_tasks(
+    names: np.ndarray, tasks: Any, n_rows: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of tasks, some of which may be new.
+
+    Parameters
+    ----------
+    names : ndarray of shape (M,)
+        The known tasks, in the order of their codes.
+    tasks : array-like of shape (n,)
+        One task per row.
+    n_rows : int, default=None
+        Number of rows of X, if there is an X that the length must agree with.
+
+    Returns
+    -------
+    codes : ndarray of shape (n,)
+        Codes into `names` followed by `new`.
+    new : ndarray of shape (k,)
+        The tasks that are not in `names`, sorted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.tasks import match_tasks
+    >>> codes, new = match_tasks(np.array(["ann", "bob"]), ["cid", "bob", "cid"])
+    >>> codes.tolist(), new.tolist()
+    ([2, 1, 2], ['cid'])
+    """
     tasks = _task_array(tasks, "tasks")
     check_length(tasks, len(tasks) if n_rows is None else n_rows, "tasks", TaskError)
     wanted, inverse = np.unique(tasks, return_inverse=True)
     if (wanted.dtype.kind == "U") != (names.dtype.kind == "U"):
+        codes = np.zeros(len(wanted), dtype=np.intp)
         known = np.zeros(len(wanted), dtype=bool)  # NumPy cannot compare strings with numbers
     else:
         order = np.argsort(names, kind="stable")  # a task added later is last, whatever its name
         place = np.searchsorted(names, wanted, sorter=order)
         codes = order[np.minimum(place, len(names) - 1)]
         known = names[codes] == wanted
-    if not known.all():
-        raise TaskError(
-            f"unknown tasks ({np.sum(~known)}): {_listed(wanted[~known])}. "
-            f"Known tasks ({len(names)}): {_listed(names)}. "
-            "Learn a new task with add_task, or leave its rows out."
-        )
-    return codes[inverse]
+    codes[~known] = len(names) + np.arange(np.sum(~known))
+    return codes[inverse], wanted[~known]
 
 
 def append_task(names: np.ndarray, task: Any) -> np.ndarray:
@@ -207,12 +244,12 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
     new = _task_array([task], "task")
     if new.dtype.kind != names.dtype.kind:
         raise TaskError(
-            f"task {task!r} is of another type than the known tasks: {_listed(names)}. "
+            f"task {task!r} is of another type than the known tasks: {list_names(names)}. "
             "Use the same type."
         )
     if new[0] in names:
         raise TaskError(
-            f"task {task!r} is known already. Known tasks ({len(names)}): {_listed(names)}. "
+            f"task {task!r} is known already. Known tasks ({len(names)}): {list_names(names)}. "
             "Choose another name for a new task; for more rows of a known one use partial_fit."
         )
     return np.concatenate([names, new])
@@ -343,15 +380,15 @@ def unstack_outputs(values: Any, tasks: Any, *, names: Sequence[Any] | None = No
         order = lookup_tasks(found, names)
         if sorted(order) != list(range(len(found))):
             raise TaskError(
-                f"names lists {_listed(names)}, but the tasks are {_listed(found)}. "
+                f"names lists {list_names(names)}, but the tasks are {list_names(found)}. "
                 "Each task is expected once."
             )
     sizes = np.array([len(rows) for rows in blocks])
     if sizes.min() != sizes.max():
         small, large = sizes.argmin(), sizes.argmax()
         raise TaskError(
-            f"tasks differ in their number of rows: {_listed(found[[small]])} has {sizes[small]}, "
-            f"{_listed(found[[large]])} has {sizes[large]}. All outputs of the same rows are "
+            f"tasks differ in their number of rows: {list_names(found[[small]])} has {sizes[small]}, "
+            f"{list_names(found[[large]])} has {sizes[large]}. All outputs of the same rows are "
             "expected, as stack_outputs makes them."
         )
     return np.stack([values[blocks[code]] for code in order], axis=1)
@@ -377,7 +414,7 @@ def _column_position(columns: list[Any] | int, task: Any) -> int:
         count = f"{len(positions)} columns" if positions else "no column"
         raise TaskError(
             f"X has {count} named task={task!r}. One is expected; the columns are: "
-            f"{_listed(columns)}."
+            f"{list_names(columns)}."
         )
     return positions[0]
 
@@ -404,8 +441,24 @@ def _task_array(values: Any, name: str) -> np.ndarray:
     return whole
 
 
-def _listed(names: Any) -> str:
-    """Names for an error message, the first ten of them."""
+def list_names(names: Any) -> str:
+    """Names for a message, the first ten of them.
+
+    Parameters
+    ----------
+    names : sequence or ndarray
+        The names.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from gleangp.tasks import list_names
+    >>> list_names(range(12))
+    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
+    """
     shown = names[:_SHOWN]
     if isinstance(shown, np.ndarray):
         shown = shown.tolist()  # 'ann' rather than np.str_('ann')

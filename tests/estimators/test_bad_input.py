@@ -105,12 +105,14 @@ def test_one_class_within_a_task():
 
 @both
 def test_unknown_task(Model):
-    """The message lists the known tasks."""
+    """The message lists the known tasks. `partial_fit` refuses new ones whatever `new_tasks` is."""
     X, y = problem(Model)
-    model = Model().fit(X, y, halves(y))
+    model = Model(new_tasks="error").fit(X, y, halves(y))
     for call in (model.predict, lambda X, t: model.partial_fit(X, y[:2], t)):
         with pytest.raises(TaskError, match=r"unknown tasks \(1\): 'w'. Known tasks \(2\): 'u', 'v'"):
             call(X[:2], ["u", "w"])
+    with pytest.raises(TaskError, match="unknown tasks"):
+        model.set_params(new_tasks="prior").partial_fit(X[:2], y[:2], ["u", "w"])
 
 
 @both

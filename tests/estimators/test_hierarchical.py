@@ -400,7 +400,9 @@ def test_unknown_task_and_column():
     scores = cross_val_score(clone(model), frame, y, cv=KFold(3, shuffle=True, random_state=0))
     assert np.isfinite(scores).all()
     with pytest.raises(TaskError, match="zz"):
-        model.predict(pd.DataFrame({"x": [1.0], "school": ["zz"]}))
+        clone(model).set_params(new_tasks="error").fit(frame, y).predict(
+            pd.DataFrame({"x": [1.0], "school": ["zz"]})
+        )
     copy = pickle.loads(pickle.dumps(model))
     assert_array_equal(copy.predict(frame), model.predict(frame))
 

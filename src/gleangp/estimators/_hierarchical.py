@@ -97,6 +97,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Variance of the labels in all tasks, in units of the standardised target. None: learnt.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     n_jobs : int, default=None
         Threads for large tasks.
     random_state : int, RandomState, Generator or None, default=None
@@ -183,6 +186,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         "normalize_y": ["boolean"],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
         "task": [str, Integral, None],
+        "new_tasks": [StrOptions({"prior", "error"})],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -205,6 +209,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         normalize_y: bool = True,
         noise_variance: float | None = None,
         task: str | int | None = None,
+        new_tasks: str = "prior",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -223,6 +228,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.normalize_y = normalize_y
         self.noise_variance = noise_variance
         self.task = task
+        self.new_tasks = new_tasks
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -306,7 +312,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
         X = (X - self._center) / self._spread
         scale = self._units.scale[codes]
         noise = self.noise_variance_ if include_noise else 0.0

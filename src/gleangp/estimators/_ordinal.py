@@ -84,6 +84,9 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Transformations of rows that keep the category, as in `SparseGPClassifier`.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     n_jobs : int, default=None
         Processes for the selection of many tasks.
     random_state : int, RandomState, Generator or None, default=None
@@ -183,6 +186,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         unlabeled: Any = None,
         invariances: Any = None,
         task: str | int | None = None,
+        new_tasks: str = "prior",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -202,6 +206,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.unlabeled = unlabeled
         self.invariances = invariances
         self.task = task
+        self.new_tasks = new_tasks
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -363,7 +368,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks)
         with unchanged_on_failure(self):
-            X, _, codes = self._resolve(X, tasks, reset=False)
+            X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
             ranks, labeled = self._known_ranks(y, len(X))
             rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
             filled = {t: r for t, r in enumerate(rows) if len(r)}

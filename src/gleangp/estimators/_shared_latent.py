@@ -23,6 +23,7 @@ from gleangp.learning.latent_model import (
     Labels,
     LatentModel,
     Settings,
+    add_prior_task,
     fit_latent_model,
     fit_new_task,
     locate,
@@ -48,6 +49,7 @@ SHARED_CONSTRAINTS = {
     "tol": [Interval(Real, 0, None, closed="left")],
     "n_init": [Interval(Integral, 1, None, closed="left")],
     "task": [str, Integral, None],
+    "new_tasks": [StrOptions({"prior", "error"})],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
@@ -152,6 +154,9 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         progress.end(fitted=True)
 
     def _learn_new_task(self, X, targets) -> None:
+        if len(X) == 0:
+            self._store(add_prior_task(self._model, targets.shape[1]))
+            return
         with threads_for([len(X)]):
             model, _ = fit_new_task(self._model, X, targets, self._settings(len(X)))
         self._store(model)
@@ -218,9 +223,11 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
             )
 
     def _new_rows(self, X, task):
-        """Checked rows of a new task, and the task names with it."""
+        """Checked rows of a new task, which may be none, and the task names with it."""
         X, names = self._rows_of_new_task(X, task)
-        X = check_array(X, dtype=np.float64, estimator=self, input_name="X")
+        if X is None:
+            return np.zeros((0, self._n_inputs)), names
+        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
         if X.shape[1] != self._n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "

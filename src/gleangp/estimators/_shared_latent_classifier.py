@@ -66,6 +66,9 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         Label that means "no label"; such rows help to find the latent space. None: every label is a class.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     random_state : int, RandomState, Generator or None, default=None
         Draws the hidden units.
     verbose : int, default=0
@@ -148,6 +151,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         n_init: int = 1,
         unlabeled: Any = None,
         task: str | int | None = None,
+        new_tasks: str = "prior",
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -166,6 +170,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self.n_init = n_init
         self.unlabeled = unlabeled
         self.task = task
+        self.new_tasks = new_tasks
         self.random_state = random_state
         self.verbose = verbose
 
@@ -213,7 +218,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         Parameters
         ----------
         X : frame or array-like of shape (m, p)
-            Its rows, with or without the task column.
+            Its rows, with or without the task column. None or no rows: the task is predicted from
+            the prior.
         y : array-like of shape (m,)
             Its labels, of at least two of the classes seen in `fit`.
         task : str, int or bool
@@ -226,11 +232,14 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         check_is_fitted(self)
         with unchanged_on_failure(self):
             X, names = self._new_rows(X, task)
-            y = check_class_target(y, len(X))
-            labeled = split_unlabeled(y, self.unlabeled)
-            y_codes = self._known_classes(y[labeled])
-            present = self._check_classes(y_codes, task)
-            self._learn_new_task(X[labeled], _signs(y_codes, present))
+            if len(X):
+                y = check_class_target(y, len(X))
+                labeled = split_unlabeled(y, self.unlabeled)
+                X, y_codes = X[labeled], self._known_classes(y[labeled])
+                present = self._check_classes(y_codes, task)
+            else:
+                y_codes, present = np.zeros(0, dtype=np.intp), np.arange(len(self.classes_))
+            self._learn_new_task(X, _signs(y_codes, present))
             self.tasks_ = names
             self._task_classes = (*self._task_classes, present)
         return self

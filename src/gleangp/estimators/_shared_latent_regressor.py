@@ -58,6 +58,9 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         Starts with other hidden units; the best objective is kept.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     random_state : int, RandomState, Generator or None, default=None
         Draws the hidden units.
     verbose : int, default=0
@@ -130,6 +133,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         tol: float = 1e-4,
         n_init: int = 1,
         task: str | int | None = None,
+        new_tasks: str = "prior",
         random_state: Any = None,
         verbose: int = 0,
     ):
@@ -146,6 +150,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self.tol = tol
         self.n_init = n_init
         self.task = task
+        self.new_tasks = new_tasks
         self.random_state = random_state
         self.verbose = verbose
 
@@ -188,7 +193,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         Parameters
         ----------
         X : frame or array-like of shape (m, p)
-            Its rows, with or without the task column.
+            Its rows, with or without the task column. None or no rows: the task is predicted from
+            the prior.
         y : array-like of shape (m,)
             Its targets, two at least; rows where it is NaN are left out.
         task : str, int or bool
@@ -201,11 +207,14 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         check_is_fitted(self)
         with unchanged_on_failure(self):
             X, names = self._new_rows(X, task)
-            y, labeled = check_regression_target(y, len(X))
-            self._check_rows(int(labeled.sum()), task)
-            units: TargetUnits = self._units.with_task(y[labeled])
-            standard = (y[labeled] - units.mean[-1]) / units.scale[-1]
-            self._learn_new_task(X[labeled], standard[:, None])
+            if len(X):
+                y, labeled = check_regression_target(y, len(X))
+                self._check_rows(int(labeled.sum()), task)
+                X, y = X[labeled], y[labeled]
+            else:
+                y = np.zeros(0)
+            units: TargetUnits = self._units.with_task(y)
+            self._learn_new_task(X, ((y - units.mean[-1]) / units.scale[-1])[:, None])
             self.tasks_, self._units = names, units
         return self
 

@@ -47,6 +47,7 @@ SHARED_CONSTRAINTS = {
     "n_restarts": [Interval(Integral, 0, None, closed="left")],
     "priors": [dict, None],
     "task": [str, Integral, None],
+    "new_tasks": [StrOptions({"prior", "error"})],
     "n_jobs": [Integral, None],
     "random_state": ["random_state", np.random.Generator],
     "verbose": ["verbose"],

@@ -100,6 +100,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         vectors) compete for the active set. Rows come without the task column.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     n_jobs : int, default=None
         Processes for the classes, or for the selection of many tasks.
     random_state : int, RandomState, Generator or None, default=None
@@ -212,6 +215,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         unlabeled: Any = None,
         invariances: Any = None,
         task: str | int | None = None,
+        new_tasks: str = "prior",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -230,6 +234,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.unlabeled = unlabeled
         self.invariances = invariances
         self.task = task
+        self.new_tasks = new_tasks
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -418,7 +423,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         if not hasattr(self, "_models"):
             return self._first_part(X, y, tasks, classes)
         with unchanged_on_failure(self):
-            X, _, codes = self._resolve(X, tasks, reset=False)
+            X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
             y_codes = self._known_classes(y, len(X))
             rows = blocks_of_rows(codes, self._models[0].n_tasks)
             filled = {t: r for t, r in enumerate(rows) if len(r)}

@@ -89,6 +89,9 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Rows come without the task column.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     n_jobs : int, default=None
         Processes for the selection of many tasks.
     random_state : int, RandomState, Generator or None, default=None
@@ -180,6 +183,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         noise_variance: Any = None,
         invariances: Any = None,
         task: str | int | None = None,
+        new_tasks: str = "prior",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -198,6 +202,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.noise_variance = noise_variance
         self.invariances = invariances
         self.task = task
+        self.new_tasks = new_tasks
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -280,7 +285,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
         scale = self._units.scale[codes]
         if return_cov:
             with threads_for(np.bincount(codes)):
@@ -341,7 +346,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             labeled = np.flatnonzero(~np.isnan(y))
             units = self._units.with_task(y[labeled])
             codes = np.full(len(labeled), len(names) - 1)
-            noise = Gaussian(self._noise_at_new_rows())
+            noise = Gaussian(self._noise_at_new_rows()) if len(labeled) else self.noise_
             block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
             settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
             seed = int(generator_from(self.random_state).integers(2**31))
@@ -379,7 +384,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks)
         with unchanged_on_failure(self):
-            X, _, codes = self._resolve(X, tasks, reset=False)
+            X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
             y, labeled = check_regression_target(y, len(X))
             standard = self._units.to_standard(y, codes)
             rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]

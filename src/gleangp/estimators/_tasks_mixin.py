@@ -21,6 +21,7 @@ in one step; one that fails leaves it as it was (`_one_step`). An estimator read
 `tasks_` is None for a model fitted without tasks; its codes are all 0.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import isfunction, signature
@@ -32,10 +33,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
 from gleangp.estimators._one_step import changing, reading
-from gleangp.exceptions import LabelError, TaskError
+from gleangp.exceptions import LabelError, NewTaskWarning, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.learning import shared_kernel
-from gleangp.tasks import append_task, encode_tasks, lookup_tasks, take_task_column
+from gleangp.tasks import (
+    append_task,
+    encode_tasks,
+    list_names,
+    lookup_tasks,
+    match_tasks,
+    take_task_column,
+)
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_on_failure"]
 
@@ -68,9 +76,11 @@ def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
 class TaskMixin:
     """Tasks by the column named in `task=` or by `tasks=`, and requested by default when routed.
 
-    The estimator has the constructor parameter `task` and sets `tasks_` in `fit`.
+    The estimator has the constructor parameter `task` and sets `tasks_` in `fit`. With the parameter
+    `new_tasks="prior"` it predicts tasks that it has not seen; it must then have `add_task`.
     """
 
+    new_tasks: str = "error"
     task: str | int | None
     tasks_: np.ndarray | None
     n_features_in_: int
@@ -93,7 +103,14 @@ class TaskMixin:
         super().__init_subclass__(**kwargs)
 
     def _resolve(
-        self, X: Any, tasks: Any, *, reset: bool, keep_float32: bool = False
+        self,
+        X: Any,
+        tasks: Any,
+        *,
+        reset: bool,
+        keep_float32: bool = False,
+        learn: bool = False,
+        joint: bool = False,
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Inputs, names of the tasks, and code of the task of each row.
 
@@ -109,6 +126,11 @@ class TaskMixin:
             and tasks are looked up in `tasks_`.
         keep_float32 : bool, default=False
             Leave very many float32 rows of one task as they are.
+        learn : bool, default=False
+            True in `partial_fit`: a new task is an error whatever `new_tasks` is.
+        joint : bool, default=False
+            Give every new task a code of its own, for a joint covariance. By default all new tasks have
+            one code: as long as rows are predicted one by one, new tasks are all the same.
 
         Returns
         -------
@@ -139,7 +161,27 @@ class TaskMixin:
             self._check_same_kind(tasks)
             if self.tasks_ is None:
                 return X, None, np.zeros(len(X), dtype=np.intp)
-            return X, self.tasks_, lookup_tasks(self.tasks_, tasks, len(X))
+            if learn or self.new_tasks == "error":
+                return X, self.tasks_, lookup_tasks(self.tasks_, tasks, len(X))
+            codes, new = match_tasks(self.tasks_, tasks, len(X))
+            self._add_new_tasks(new, joint=joint)
+            return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
+
+    def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
+        """Add tasks without rows to this estimator, which is the copy that one prediction works on."""
+        if len(new) == 0:
+            return
+        self.random_state = 0  # without rows nothing is drawn; a generator of the user's stays as it is
+        for task in (new if joint else new[:1]).tolist():
+            self.add_task(None, None, task)
+        were = "tasks were" if len(new) > 1 else "task was"
+        warnings.warn(
+            f"{len(new)} {were} not seen by this {type(self).__name__}: {list_names(new)}. Their rows are "
+            "predicted from what the known tasks share. Learn new tasks with add_task, or set "
+            "new_tasks='error' to refuse them.",
+            NewTaskWarning,
+            stacklevel=5,
+        )
 
     def _check_same_kind(self, tasks: Any) -> None:
         """Raise if the model was fitted with tasks and now there are none, or the reverse."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.learning.back_constraint import Perceptron
@@ -134,6 +135,15 @@ def fit_new_task(
     part = fit_kernel(Weighted(term, settings.label_parameters), positions)
     mapping = term.fit_map(part.parameters.kernel, positions)
     return replace(model, label_maps=(*model.label_maps, mapping)), positions
+
+
+def add_prior_task(model: LatentModel, n_columns: int) -> LatentModel:
+    """The model with one more label mapping, the prior at the mean log parameters of the others' kernels."""
+    kernel = clone(model.label_maps[0].kernel)
+    kernel.theta = np.mean([m.kernel.theta for m in model.label_maps], axis=0)
+    nowhere = np.zeros((0, model.positions.shape[1]))
+    mapping = Mapping(kernel, nowhere, np.zeros((0, n_columns)), (), 0.0)
+    return replace(model, label_maps=(*model.label_maps, mapping))
 
 
 def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray:

@@ -52,6 +52,8 @@ class Mapping:
         """Mean and variance (n, S); the variance has the kernel's white noise in it."""
         mean, var = np.empty((len(X), self.weights.shape[1])), np.empty((len(X), self.weights.shape[1]))
         prior = self.kernel.diag(X)
+        if len(self.points) == 0:  # a task without rows
+            return np.zeros_like(mean), np.repeat(prior[:, None], mean.shape[1], axis=1)
         step = max(1, _CHUNK_ENTRIES // len(self.points))
         for start in range(0, len(X), step):
             part = slice(start, start + step)

@@ -1,0 +1,172 @@
+"""Tasks that were not seen are predicted from what the known ones share, and nothing else changes."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
+from gleangp.exceptions import NewTaskWarning, TaskError
+from tests.endurance.every_estimator import CASES, every, make_rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def same_state(model, before):
+    """Whether every attribute is the very object that it was."""
+    return vars(model).keys() == before.keys() and all(vars(model)[k] is v for k, v in before.items())
+
+
+@every()
+def test_new_tasks_are_as_added_without_rows(case, tmp_path):
+    """Marginal predictions of known and new rows equal those after add_task(None, None), saved or not."""
+    X, y, codes, rng = make_rows(30, 1)
+    model = case.new().fit(X, case.target(y), codes)
+    new, tasks = rng.normal(size=(6, 2)), np.array([1, 7, 8, 7, 0, 9])
+    added = copy.deepcopy(model)
+    for task in (7, 8, 9):
+        added.add_task(None, None, task)
+    before = dict(vars(model))
+    with pytest.warns(NewTaskWarning, match=r"3 tasks were not seen by this \w+: 7, 8, 9\. ") as record:
+        found = case.outputs(model, new, tasks)
+    assert len(record) == 1
+    assert same_state(model, before)
+    assert_allclose(found, case.outputs(added, new, tasks), rtol=1e-9)
+    save(added, tmp_path / "added.glean")
+    loaded = load(tmp_path / "added.glean")
+    assert_array_equal(case.outputs(loaded, new, tasks), case.outputs(added, new, tasks))
+    for method in {"predict", "score", "decision_function", "predict_latent"} & set(dir(model)):
+        target = (case.target(y)[:6],) if method == "score" else ()
+        with pytest.warns(NewTaskWarning) as record:
+            found = getattr(model, method)(new, *target, tasks=tasks)
+        assert len(record) == 1
+        expected = getattr(added, method)(new, *target, tasks=tasks)
+        if np.asarray(expected).dtype.kind == "f":
+            assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        else:
+            assert_array_equal(found, expected)
+    strict = model.set_params(new_tasks="error")
+    with pytest.raises(TaskError, match=r"unknown tasks \(3\): 7, 8, 9\. Known tasks \(3\): 0, 1, 2"):
+        case.outputs(strict, new, tasks)
+
+
+@pytest.mark.parametrize("coupling", ["kernel", "function", "coregion"])
+def test_joint_predictions_of_new_tasks(coupling):
+    """Covariances and draws are those after add_task too, between two new tasks as well."""
+    X, y, codes, rng = make_rows(45, 2)
+    model = SparseGPRegressor(coupling=coupling, n_active=15, n_rounds=2, random_state=0).fit(X, y, codes)
+    added = copy.deepcopy(model).add_task(None, None, 7).add_task(None, None, 8)
+    new, tasks = np.repeat(rng.normal(size=(2, 2)), 3, axis=0), np.array([7, 8, 0, 8, 7, 1])
+    mean, cov = added.predict(new, tasks, return_cov=True)
+    with pytest.warns(NewTaskWarning, match="2 tasks"):
+        found = model.predict(new, tasks, return_cov=True)
+    assert_allclose(found[0], mean, rtol=1e-9)
+    assert_allclose(found[1], cov, rtol=1e-9, atol=1e-12)
+    assert (abs(found[1][0, 1]) > 1e-6) == (coupling != "kernel")
+    with pytest.warns(NewTaskWarning):
+        draws = model.sample_y(new, 3, tasks, random_state=0)
+    assert_allclose(draws, added.sample_y(new, 3, tasks, random_state=0), rtol=1e-6, atol=1e-8)
+    assert model.tasks_.tolist() == [0, 1, 2]
+
+
+def test_one_new_task_and_many():
+    """One is said in the singular; thousands cost no more than one, and ten of them are named."""
+    X, y, codes, rng = make_rows(30, 0)
+    model = SparseGPRegressor(coupling="kernel", n_rounds=1, random_state=0).fit(X, y, codes)
+    with pytest.warns(NewTaskWarning, match=r"^1 task was not seen by this SparseGPRegressor: 5\."):
+        model.predict(X[:1], [5])
+    new = rng.normal(size=(20_000, 2))
+    with pytest.warns(NewTaskWarning, match="^20000 tasks were .*109 and 19990 more"):
+        mean, std = model.predict(new, np.arange(100, 20_100), return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.isfinite(std).all()
+
+
+def test_a_generator_is_not_drawn_from():
+    """Predictions of new tasks leave the random state of the estimator alone."""
+    X, y, codes, _ = make_rows(30, 0)
+    random_state = np.random.RandomState(0)
+    model = SparseGPRegressor(coupling="kernel", n_rounds=1, random_state=random_state).fit(X, y, codes)
+    before = pickle.dumps(random_state)
+    with pytest.warns(NewTaskWarning):
+        model.predict(X[:2], [5, 6])
+    assert pickle.dumps(random_state) == before
+    assert model.random_state is random_state
+
+
+def test_noise_that_is_known_per_row_is_not_needed():
+    """A new task without rows has no noise of its own to know."""
+    X, y, codes, _ = make_rows(30, 0)
+    model = SparseGPRegressor(coupling="kernel", noise_variance=np.full(30, 0.1), n_rounds=1).fit(X, y, codes)
+    with pytest.warns(NewTaskWarning):
+        assert np.isfinite(model.predict(X[:2], [5, 6])).all()
+
+
+def test_other_types_are_still_errors():
+    """The name of a task of another type is a mistake, not a new task."""
+    X, y, codes, _ = make_rows(30, 0)
+    model = SparseGPRegressor(coupling="kernel", n_rounds=1).fit(X, y, codes)
+    with pytest.raises(TaskError, match="another type"):
+        model.predict(X[:2], ["a", "b"])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_latent_classifier_has_every_class_for_a_new_task(n_classes):
+    """Nothing is known of its labels: all classes are as probable."""
+    X, _, codes, _ = make_rows(30, 0)
+    labels = np.arange(30) % n_classes
+    model = SharedLatentGPClassifier(n_components=1, max_iter=10, hidden_units=3, random_state=0)
+    model.fit(X, labels, codes)
+    with pytest.warns(NewTaskWarning):
+        assert_allclose(model.predict_proba(X[:2], [5, 6]), 1.0 / n_classes)
+
+
+def by_task(n_tasks=6, n_rows=12):
+    """A frame sorted by task, its numbers, and which side of zero they are on."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(0, 6, n_tasks * n_rows), "who": np.repeat(list("abcdef"), n_rows)})
+    y = np.sin(frame["x"]) + 0.1 * rng.normal(size=len(frame))
+    return frame, y, y > 0
+
+
+@pytest.mark.filterwarnings("ignore::gleangp.exceptions.NewTaskWarning")
+def test_scores_of_held_out_tasks_are_finite_and_good():
+    """KFold and GroupKFold on a table sorted by task, a grid search, a pipeline."""
+    frame, y, labels = by_task()
+    model = SparseGPRegressor(coupling="function", task="who", n_rounds=1, random_state=0)
+    for cv, groups in ((3, None), (GroupKFold(3), frame["who"])):
+        scores = cross_val_score(model, frame, y, groups=groups, cv=cv, error_score="raise")
+        assert (scores > 0.9).all()
+    search = GridSearchCV(model, {"n_active": [10, 20]}, cv=GroupKFold(3), error_score="raise")
+    assert search.fit(frame, y, groups=frame["who"]).best_score_ > 0.9
+    inner = make_pipeline(StandardScaler(), clone(model).set_params(task=None))
+    scores = cross_val_score(
+        TaskColumn(inner, task="who"), frame, y, groups=frame["who"], cv=GroupKFold(3), error_score="raise"
+    )
+    assert (scores > 0.9).all()
+    classes = SparseGPClassifier(coupling="function", task="who", n_rounds=1, random_state=0)
+    groups = frame["who"]
+    scores = cross_val_score(classes, frame, labels, groups=groups, scoring="neg_log_loss", cv=GroupKFold(3))
+    assert (scores > -0.5).all()
+
+
+def test_known_tasks_give_no_warning():
+    """Only new tasks are worth one."""
+    X, y, codes, _ = make_rows(30, 0)
+    model = SparseGPRegressor(coupling="kernel", n_rounds=1).fit(X, y, codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X, codes)
+
+
+def test_every_case_takes_new_tasks():
+    """The parameter has the same default everywhere."""
+    assert {case.estimator.new_tasks for case in CASES} == {"prior"}
