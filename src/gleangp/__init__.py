@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
     from gleangp.learning.couplings import CoregionCoupling, FunctionCoupling
+    from gleangp.model_selection import TaskKFold
     from gleangp.selection.descriptors import LabelRelevance, PosteriorRelevance
     from gleangp.selection.graph import GraphSelector
     from gleangp.selection.relevance import TaskRelevance
@@ -57,6 +58,7 @@ __all__ = [
     "SparseGPOrdinal",
     "SparseGPRegressor",
     "TaskColumn",
+    "TaskKFold",
     "TaskRelevance",
     "__version__",
     "dask",
@@ -94,6 +96,7 @@ _HOME = {
     "SparseGPOrdinal": "gleangp.estimators._ordinal",
     "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
     "TaskColumn": "gleangp.estimators._task_column",
+    "TaskKFold": "gleangp.model_selection",
     "TaskRelevance": "gleangp.selection.relevance",
     "dask": "gleangp.dask",
     "datasets": "gleangp.datasets",

@@ -33,6 +33,7 @@ PUBLIC = [
     "SparseGPOrdinal",
     "SparseGPRegressor",
     "TaskColumn",
+    "TaskKFold",
     "TaskRelevance",
     "__version__",
     "dask",

@@ -1,0 +1,111 @@
+"""Cross-validation with tasks: new rows of known tasks, or new tasks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator, GroupKFold, KFold
+from sklearn.utils import check_random_state
+
+from gleangp.exceptions import TaskError
+from gleangp.tasks import encode_tasks, take_task_column
+
+__all__ = ["TaskKFold"]
+
+
+class TaskKFold(BaseCrossValidator):
+    """Folds for data with tasks: rows within every task, or whole tasks.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    known : bool, default=True
+        True: the rows of every task are spread over the folds, so that a task with two or more rows is always
+        in the training set. The score is that of new rows of known tasks. False: whole tasks are held out.
+        The score is that of new tasks without labels.
+    task : str or int, default=None
+        Name or position of the column of X that holds the task, where `split` gets no `groups`.
+    shuffle : bool, default=False
+        Whether to shuffle rows (or tasks) before they are dealt out. If False, the test rows of a task are
+        neighbours, as with `KFold`.
+    random_state : int, RandomState or None, default=None
+        For the shuffling.
+
+    See Also
+    --------
+    sklearn.model_selection.GroupKFold : What `known=False` is, with the tasks as groups.
+
+    Notes
+    -----
+    Sizes of folds differ by at most one row with `known=True`, and are as equal as the sizes of tasks allow
+    with `known=False` and no shuffling.
+
+    Examples
+    --------
+    >>> from gleangp import TaskKFold
+    >>> tasks = ["ann", "ann", "bob", "bob", "cid", "cid"]
+    >>> [test.tolist() for _, test in TaskKFold(2).split(tasks, groups=tasks)]
+    [[0, 2, 4], [1, 3, 5]]
+    >>> [test.tolist() for _, test in TaskKFold(3, known=False).split(tasks, groups=tasks)]
+    [[4, 5], [2, 3], [0, 1]]
+    """
+
+    __metadata_request__split = {"groups": True}
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        known: bool = True,
+        task: str | int | None = None,
+        shuffle: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        KFold(n_splits, shuffle=shuffle, random_state=random_state)  # raises where these are not usable
+        self.n_splits = n_splits
+        self.known = known
+        self.task = task
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """The number of folds.
+
+        Parameters
+        ----------
+        X, y, groups : object, default=None
+            Not used.
+
+        Returns
+        -------
+        int
+        """
+        return self.n_splits
+
+    def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[np.ndarray]:
+        if groups is None:
+            if self.task is None:
+                raise TaskError(
+                    "TaskKFold was given no tasks. Name the column of X that holds them (task=), or pass "
+                    "them as groups=."
+                )
+            groups = take_task_column(X, self.task)[1]
+        _, codes = encode_tasks(groups, len(groups))
+        if self.known:
+            yield from self._within_tasks(codes)
+        else:
+            whole = GroupKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+            yield from (test for _, test in whole.split(codes, groups=codes))
+
+    def _within_tasks(self, codes: np.ndarray) -> Iterator[np.ndarray]:
+        if len(codes) < self.n_splits:
+            raise ValueError(f"n_splits={self.n_splits} is more than the {len(codes)} rows. Use fewer folds.")
+        rows = np.arange(len(codes))
+        if self.shuffle:
+            check_random_state(self.random_state).shuffle(rows)
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        folds = np.arange(len(rows)) % self.n_splits  # dealt out in turns, one task after the other
+        folds = folds[np.lexsort((folds, codes[rows]))]  # neighbours of a task go to the same fold
+        for fold in range(self.n_splits):
+            yield np.sort(rows[folds == fold])
