@@ -30,11 +30,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp import TaskColumn
-from gleangp.estimators._tasks_mixin import (
-    TaskClassifierMixin,
-    TaskRegressorMixin,
-    unchanged_on_failure,
-)
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin, TaskRegressorMixin
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.labels import (
     check_class_target,
@@ -54,13 +50,12 @@ class ToyRegressor(TaskRegressorMixin, BaseEstimator):
         self.task = task
 
     def fit(self, X, y, tasks=None):
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
-            y, labeled = check_regression_target(y, len(X))
-            self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
-            D = design(X, codes, self.n_tasks_)[labeled]
-            gram = D.T @ D + self.alpha * np.eye(D.shape[1])
-            self.coef_ = np.linalg.solve(gram, D.T @ y[labeled])
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        y, labeled = check_regression_target(y, len(X))
+        self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
+        D = design(X, codes, self.n_tasks_)[labeled]
+        gram = D.T @ D + self.alpha * np.eye(D.shape[1])
+        self.coef_ = np.linalg.solve(gram, D.T @ y[labeled])
         return self
 
     def predict(self, X, tasks=None, return_std=False):
@@ -76,15 +71,14 @@ class ToyClassifier(TaskClassifierMixin, BaseEstimator):
         self.unlabeled = unlabeled
 
     def fit(self, X, y, tasks=None):
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
-            y = check_class_target(y, len(X))
-            labeled = split_unlabeled(y, self.unlabeled)
-            self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-            self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
-            D = design(X, codes, self.n_tasks_)[labeled]
-            signs = 2 * np.eye(len(self.classes_))[y_codes[labeled]] - 1
-            self.coef_ = np.linalg.solve(D.T @ D + 1e-3 * np.eye(D.shape[1]), D.T @ signs)
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        y = check_class_target(y, len(X))
+        labeled = split_unlabeled(y, self.unlabeled)
+        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
+        self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
+        D = design(X, codes, self.n_tasks_)[labeled]
+        signs = 2 * np.eye(len(self.classes_))[y_codes[labeled]] - 1
+        self.coef_ = np.linalg.solve(D.T @ D + 1e-3 * np.eye(D.shape[1]), D.T @ signs)
         return self
 
     def decision_function(self, X, tasks=None):
@@ -228,11 +222,11 @@ def test_failed_fit_changes_nothing(fitted, X, y, message):
     assert all(vars(model)[name] is before[name] for name in before)
 
 
-def test_failed_resolve_changes_nothing():
+def test_failed_fit_of_a_new_estimator_sets_nothing():
     """The number of features is not left behind by inputs that turn out to be bad."""
     model = ToyRegressor()
     with pytest.raises(ValueError, match="NaN"):
-        model._resolve(np.full((3, 2), np.nan), None, reset=True)
+        model.fit(np.full((3, 2), np.nan), np.zeros(3))
     assert vars(model) == {"alpha": 1e-3, "task": None}
 
 

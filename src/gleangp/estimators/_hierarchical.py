@@ -26,7 +26,7 @@ from gleangp.estimators._hierarchical_rows import (
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.estimators._targets import natural_units, standard_units, target_moments
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white
@@ -253,7 +253,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self), ExitStack() as stack:
+        with ExitStack() as stack:
             X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
             stack.enter_context(threads_for(np.bincount(codes)))
             y, labeled = check_regression_target(y, len(X))
@@ -370,16 +370,15 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self):
-            X, y, names = self._new_task(X, y, task)
-            units = self._units.with_task(y[~np.isnan(y)])
-            codes = np.full(len(X), len(names) - 1)
-            encoded = encode_constraints(constraints, codes) if constraints is not None else None
-            self.tasks_, self._units = names, units
-            make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
-            with threads_for([len(X)]):
-                [block] = make([self.kernel_], self.noise_variance_)
-                self._store(add_task(self._model, block, optimize=self.optimizer is not None))
+        X, y, names = self._new_task(X, y, task)
+        units = self._units.with_task(y[~np.isnan(y)])
+        codes = np.full(len(X), len(names) - 1)
+        encoded = encode_constraints(constraints, codes) if constraints is not None else None
+        self.tasks_, self._units = names, units
+        make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
+        with threads_for([len(X)]):
+            [block] = make([self.kernel_], self.noise_variance_)
+            self._store(add_task(self._model, block, optimize=self.optimizer is not None))
         return self
 
     def _learn_common(

@@ -14,7 +14,7 @@ from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import LocalRows, Ranks, TrainingRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
@@ -229,13 +229,12 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
-            y = check_class_target(y, len(X))
-            labeled = split_unlabeled(y, self.unlabeled)
-            self.classes_, ranks = self._ordered_categories(y, labeled)
-            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            self._fit_rows(LocalRows(X, ranks, codes, n_tasks, None if labeled.all() else labeled), given)
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
+        y = check_class_target(y, len(X))
+        labeled = split_unlabeled(y, self.unlabeled)
+        self.classes_, ranks = self._ordered_categories(y, labeled)
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        self._fit_rows(LocalRows(X, ranks, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
 
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
@@ -329,21 +328,20 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self):
-            X, names = self._rows_of_new_task(X, task)
-            X = self._check_new_rows(X)
-            ranks, labeled = self._known_ranks(y, len(X))
-            block = Block(X[labeled], ranks[labeled], self._model.noise)
-            settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
-            seed = int(generator_from(self.random_state).integers(2**31))
-            with threads_for([len(block)]):
-                model = add_task(self._model, block, settings, seed)
-                if invariances := check_invariances(self.invariances):
-                    model = add_virtual_vectors_to_last(
-                        model, block, invariances, settings, seed, self._model.log_evidence
-                    )
-            self.tasks_ = names
-            self._store(model)
+        X, names = self._rows_of_new_task(X, task)
+        X = self._check_new_rows(X)
+        ranks, labeled = self._known_ranks(y, len(X))
+        block = Block(X[labeled], ranks[labeled], self._model.noise)
+        settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
+        seed = int(generator_from(self.random_state).integers(2**31))
+        with threads_for([len(block)]):
+            model = add_task(self._model, block, settings, seed)
+            if invariances := check_invariances(self.invariances):
+                model = add_virtual_vectors_to_last(
+                    model, block, invariances, settings, seed, self._model.log_evidence
+                )
+        self.tasks_ = names
+        self._store(model)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -367,14 +365,13 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks)
-        with unchanged_on_failure(self):
-            X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
-            ranks, labeled = self._known_ranks(y, len(X))
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
-            filled = {t: r for t, r in enumerate(rows) if len(r)}
-            blocks = {t: Block(X[r], ranks[r], self._model.noise) for t, r in filled.items()}
-            with threads_for(map(len, blocks.values())):
-                self._store(absorb_rows(self._model, blocks, filled, len(X)))
+        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
+        ranks, labeled = self._known_ranks(y, len(X))
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
+        filled = {t: r for t, r in enumerate(rows) if len(r)}
+        blocks = {t: Block(X[r], ranks[r], self._model.noise) for t, r in filled.items()}
+        with threads_for(map(len, blocks.values())):
+            self._store(absorb_rows(self._model, blocks, filled, len(X)))
         return self
 
     def _ordered_categories(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:

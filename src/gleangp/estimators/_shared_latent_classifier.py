@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._shared_latent import SHARED_CONSTRAINTS, SharedLatentMixin
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.exceptions import LabelError
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.latent_model import Labels, locate
@@ -192,21 +192,20 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
-            y = check_class_target(y, len(X))
-            labeled = split_unlabeled(y, self.unlabeled)
-            self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
-            self._task_classes = tuple(
-                self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)
-            )
-            labels = [
-                Labels(r, _signs(y_codes[r], present))
-                for r, present in zip(rows, self._task_classes, strict=True)
-            ]
-            self._learn(X, labels, given)
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        y = check_class_target(y, len(X))
+        labeled = split_unlabeled(y, self.unlabeled)
+        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+        self._task_classes = tuple(
+            self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)
+        )
+        labels = [
+            Labels(r, _signs(y_codes[r], present))
+            for r, present in zip(rows, self._task_classes, strict=True)
+        ]
+        self._learn(X, labels, given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
@@ -230,18 +229,17 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self):
-            X, names = self._new_rows(X, task)
-            if len(X):
-                y = check_class_target(y, len(X))
-                labeled = split_unlabeled(y, self.unlabeled)
-                X, y_codes = X[labeled], self._known_classes(y[labeled])
-                present = self._check_classes(y_codes, task)
-            else:
-                y_codes, present = np.zeros(0, dtype=np.intp), np.arange(len(self.classes_))
-            self._learn_new_task(X, _signs(y_codes, present))
-            self.tasks_ = names
-            self._task_classes = (*self._task_classes, present)
+        X, names = self._new_rows(X, task)
+        if len(X):
+            y = check_class_target(y, len(X))
+            labeled = split_unlabeled(y, self.unlabeled)
+            X, y_codes = X[labeled], self._known_classes(y[labeled])
+            present = self._check_classes(y_codes, task)
+        else:
+            y_codes, present = np.zeros(0, dtype=np.intp), np.arange(len(self.classes_))
+        self._learn_new_task(X, _signs(y_codes, present))
+        self.tasks_ = names
+        self._task_classes = (*self._task_classes, present)
         return self
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:

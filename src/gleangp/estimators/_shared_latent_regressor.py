@@ -12,7 +12,7 @@ from gleangp._compat import fit_context
 from gleangp._typing import FloatArray
 from gleangp.estimators._shared_latent import SHARED_CONSTRAINTS, SharedLatentMixin
 from gleangp.estimators._targets import TargetUnits, own_units
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.labels import check_regression_target
 from gleangp.learning.latent_model import Labels, locate
 from gleangp.parallel import threads_for
@@ -172,16 +172,15 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
-            y, labeled = check_regression_target(y, len(X))
-            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
-            for t, r in enumerate(rows):
-                self._check_rows(len(r), self._task_name(t))
-            self._units = own_units([y[r] for r in rows])
-            standard = self._units.to_standard(y, codes)
-            self._learn(X, [Labels(r, standard[r, None]) for r in rows], given)
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        y, labeled = check_regression_target(y, len(X))
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+        for t, r in enumerate(rows):
+            self._check_rows(len(r), self._task_name(t))
+        self._units = own_units([y[r] for r in rows])
+        standard = self._units.to_standard(y, codes)
+        self._learn(X, [Labels(r, standard[r, None]) for r in rows], given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
@@ -205,17 +204,16 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self):
-            X, names = self._new_rows(X, task)
-            if len(X):
-                y, labeled = check_regression_target(y, len(X))
-                self._check_rows(int(labeled.sum()), task)
-                X, y = X[labeled], y[labeled]
-            else:
-                y = np.zeros(0)
-            units: TargetUnits = self._units.with_task(y)
-            self._learn_new_task(X, ((y - units.mean[-1]) / units.scale[-1])[:, None])
-            self.tasks_, self._units = names, units
+        X, names = self._new_rows(X, task)
+        if len(X):
+            y, labeled = check_regression_target(y, len(X))
+            self._check_rows(int(labeled.sum()), task)
+            X, y = X[labeled], y[labeled]
+        else:
+            y = np.zeros(0)
+        units: TargetUnits = self._units.with_task(y)
+        self._learn_new_task(X, ((y - units.mean[-1]) / units.scale[-1])[:, None])
+        self.tasks_, self._units = names, units
         return self
 
     def predict(self, X: Any, tasks: Any = None, return_std: bool = False) -> Any:

@@ -25,7 +25,7 @@ from gleangp.estimators._defaults import (
     variance_priors,
 )
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin, unchanged_on_failure
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
@@ -257,13 +257,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
-            y = check_class_target(y, len(X))
-            labeled = split_unlabeled(y, self.unlabeled)
-            self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            self._fit_rows(LocalRows(X, y_codes, codes, n_tasks), given)
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
+        y = check_class_target(y, len(X))
+        labeled = split_unlabeled(y, self.unlabeled)
+        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        self._fit_rows(LocalRows(X, y_codes, codes, n_tasks), given)
         return self
 
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
@@ -372,7 +371,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self), ExitStack() as stack:
+        with ExitStack() as stack:
             X, names = self._rows_of_new_task(X, task)
             X = self._check_new_rows(X)
             stack.enter_context(threads_for([len(X)]))
@@ -422,17 +421,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         if not hasattr(self, "_models"):
             return self._first_part(X, y, tasks, classes)
-        with unchanged_on_failure(self):
-            X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
-            y_codes = self._known_classes(y, len(X))
-            rows = blocks_of_rows(codes, self._models[0].n_tasks)
-            filled = {t: r for t, r in enumerate(rows) if len(r)}
-            models = []
-            with threads_for(map(len, rows)):
-                for model, signs in zip(self._models, self._signs(y_codes), strict=True):
-                    blocks = {t: Block(X[r], signs[r], model.noise) for t, r in filled.items()}
-                    models.append(absorb_rows(model, blocks, filled, len(X)))
-            self._store(models)
+        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
+        y_codes = self._known_classes(y, len(X))
+        rows = blocks_of_rows(codes, self._models[0].n_tasks)
+        filled = {t: r for t, r in enumerate(rows) if len(r)}
+        models = []
+        with threads_for(map(len, rows)):
+            for model, signs in zip(self._models, self._signs(y_codes), strict=True):
+                blocks = {t: Block(X[r], signs[r], model.noise) for t, r in filled.items()}
+                models.append(absorb_rows(model, blocks, filled, len(X)))
+        self._store(models)
         return self
 
     def _first_part(self, X: Any, y: Any, tasks: Any, classes: Any) -> Self:

@@ -14,7 +14,7 @@ from gleangp._typing import FloatArray
 from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, standard_units
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin, unchanged_on_failure
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import LocalRows, StandardTargets, TrainingRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
@@ -225,11 +225,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         given = X, y, tasks
-        with unchanged_on_failure(self):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
-            y, labeled = check_regression_target(y, len(X))
-            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            self._fit_rows(LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled), given)
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
+        y, labeled = check_regression_target(y, len(X))
+        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        self._fit_rows(LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
 
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
@@ -341,23 +340,22 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        with unchanged_on_failure(self):
-            X, y, names = self._new_task(X, y, task)
-            labeled = np.flatnonzero(~np.isnan(y))
-            units = self._units.with_task(y[labeled])
-            codes = np.full(len(labeled), len(names) - 1)
-            noise = Gaussian(self._noise_at_new_rows()) if len(labeled) else self.noise_
-            block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
-            settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
-            seed = int(generator_from(self.random_state).integers(2**31))
-            with threads_for([len(block)]):
-                model = add_task(self._model, block, settings, seed)
-                if invariances := check_invariances(self.invariances):
-                    model = add_virtual_vectors_to_last(
-                        model, block, invariances, settings, seed, self._model.log_evidence
-                    )
-            self.tasks_, self._units = names, units
-            self._store(model)
+        X, y, names = self._new_task(X, y, task)
+        labeled = np.flatnonzero(~np.isnan(y))
+        units = self._units.with_task(y[labeled])
+        codes = np.full(len(labeled), len(names) - 1)
+        noise = Gaussian(self._noise_at_new_rows()) if len(labeled) else self.noise_
+        block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
+        settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
+        seed = int(generator_from(self.random_state).integers(2**31))
+        with threads_for([len(block)]):
+            model = add_task(self._model, block, settings, seed)
+            if invariances := check_invariances(self.invariances):
+                model = add_virtual_vectors_to_last(
+                    model, block, invariances, settings, seed, self._model.log_evidence
+                )
+        self.tasks_, self._units = names, units
+        self._store(model)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -383,16 +381,15 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         """
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks)
-        with unchanged_on_failure(self):
-            X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
-            y, labeled = check_regression_target(y, len(X))
-            standard = self._units.to_standard(y, codes)
-            rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
-            filled = {t: r for t, r in enumerate(rows) if len(r)}
-            noise = Gaussian(self._noise_at_new_rows())
-            blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
-            with threads_for(map(len, blocks.values())):
-                self._store(absorb_rows(self._model, blocks, filled, len(X)))
+        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
+        y, labeled = check_regression_target(y, len(X))
+        standard = self._units.to_standard(y, codes)
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
+        filled = {t: r for t, r in enumerate(rows) if len(r)}
+        noise = Gaussian(self._noise_at_new_rows())
+        blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
+        with threads_for(map(len, blocks.values())):
+            self._store(absorb_rows(self._model, blocks, filled, len(X)))
         return self
 
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:

@@ -22,13 +22,11 @@ in one step; one that fails leaves it as it was (`_one_step`). An estimator read
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from inspect import isfunction, signature
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
@@ -45,32 +43,12 @@ from gleangp.tasks import (
     take_task_column,
 )
 
-__all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_on_failure"]
+__all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
 
 
 _CHANGING = ("fit", "partial_fit", "add_task")
 _READING = ("predict", "predict_proba", "predict_latent", "decision_function", "sample_y", "score")
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
-
-# What scikit-learn keeps on an estimator while `fit` runs and takes off afterwards, also when it fails.
-_CALLBACKS_AT_WORK = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
-
-
-@contextmanager
-def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
-    """Give the estimator its attributes back if the block raises.
-
-    What is restored is which object each attribute refers to: the block must set new arrays and
-    objects, not write into the old ones.
-    """
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:  # an interrupted fit too
-        callbacks = {k: v for k, v in vars(estimator).items() if k in _CALLBACKS_AT_WORK}
-        vars(estimator).clear()
-        vars(estimator).update(before | callbacks)
-        raise
 
 
 class TaskMixin:
@@ -146,26 +124,25 @@ class TaskMixin:
                 f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
                 "Give one; for tasks= leave the parameter task=None."
             )
-        with unchanged_on_failure(self):
-            if self.task is None:
-                keep = keep_float32 and tasks is None and _is_large_float32(X)
-                dtype = np.float32 if keep else np.float64
-                X = validate_data(self, X, dtype=dtype, reset=reset)
-            else:
-                validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
-                X, tasks = take_task_column(X, self.task)
-                X = check_array(X, dtype=np.float64, estimator=self, input_name="X")
-            X = np.ascontiguousarray(X)  # sums depend on the layout; results shall not
-            if reset:
-                return X, *_encoded(tasks, len(X))
-            self._check_same_kind(tasks)
-            if self.tasks_ is None:
-                return X, None, np.zeros(len(X), dtype=np.intp)
-            if learn or self.new_tasks == "error":
-                return X, self.tasks_, lookup_tasks(self.tasks_, tasks, len(X))
-            codes, new = match_tasks(self.tasks_, tasks, len(X))
-            self._add_new_tasks(new, joint=joint)
-            return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
+        if self.task is None:
+            keep = keep_float32 and tasks is None and _is_large_float32(X)
+            dtype = np.float32 if keep else np.float64
+            X = validate_data(self, X, dtype=dtype, reset=reset)
+        else:
+            validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
+            X, tasks = take_task_column(X, self.task)
+            X = check_array(X, dtype=np.float64, estimator=self, input_name="X")
+        X = np.ascontiguousarray(X)  # sums depend on the layout; results shall not
+        if reset:
+            return X, *_encoded(tasks, len(X))
+        self._check_same_kind(tasks)
+        if self.tasks_ is None:
+            return X, None, np.zeros(len(X), dtype=np.intp)
+        if learn or self.new_tasks == "error":
+            return X, self.tasks_, lookup_tasks(self.tasks_, tasks, len(X))
+        codes, new = match_tasks(self.tasks_, tasks, len(X))
+        self._add_new_tasks(new, joint=joint)
+        return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
         """Add tasks without rows to this estimator, which is the copy that one prediction works on."""
