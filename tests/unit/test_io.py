@@ -4,6 +4,9 @@ import io
 import json
 import os
 import pickle
+import signal
+import subprocess
+import sys
 import zipfile
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -219,6 +222,121 @@ def test_writing_is_all_or_nothing(tmp_path):
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o640
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_are_followed(regressor, tmp_path):
+    """The target of a symbolic link gets the new model and the link stays, also where the target is new."""
+    (tmp_path / "models").mkdir()
+    link, target = tmp_path / "latest.glean", tmp_path / "models" / "first.glean"
+    link.symlink_to(Path("models") / "first.glean")
+    for _ in range(2):
+        target.unlink(missing_ok=True)
+        save(regressor, link)
+        assert link.is_symlink()
+        assert target.is_file()
+        assert not target.is_symlink()
+    target.write_text("old")
+    save(regressor, link)
+    assert load(target).kernel_ == regressor.kernel_
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["first.glean", "latest.glean", "models"]
+
+
+def test_only_regular_files_are_replaced(regressor, tmp_path):
+    """A folder, a pipe and a link to itself stay what they are."""
+    folder, pipe, loop = tmp_path / "folder", tmp_path / "pipe", tmp_path / "loop"
+    folder.mkdir()
+    loop.symlink_to(loop)
+    paths = [folder, loop]
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(pipe)
+        link = tmp_path / "link"
+        link.symlink_to(pipe)
+        paths += [pipe, link]
+    for path in paths:
+        before = os.lstat(path).st_mode
+        with pytest.raises(OSError, match=r"cannot write .* regular file"):
+            save(regressor, path)
+        assert os.lstat(path).st_mode == before
+    assert len(list(tmp_path.iterdir())) == len(paths)
+
+
+WRITER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from gleangp.io import replacing
+with replacing(sys.argv[2]) as temporary:
+    temporary.write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def start_writer(path):
+    """A process that is in the middle of writing a file."""
+    source = str(Path(gleangp.__file__).parents[1])
+    process = subprocess.Popen([sys.executable, "-c", WRITER, source, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"writing\n"
+    return process
+
+
+def end_writer(process, number):
+    """End it by a signal, and see that the signal did it."""
+    process.send_signal(number)
+    assert process.wait(30) == -number
+    process.stdout.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_signals_leave_nothing_behind(tmp_path, name):
+    """A process that is ended while it writes leaves the old file alone."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    end_writer(start_writer(path), getattr(signal, name))
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
+def test_stale_files_are_removed(tmp_path):
+    """The next writer removes what a killed one left, and nothing of a living one or of other files."""
+    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    mine = tmp_path / ".a.txt.12345678"
+    mine.write_text("mine")
+    living, killed, elsewhere = start_writer(path), start_writer(path), start_writer(other)
+    for process in (killed, elsewhere):
+        end_writer(process, signal.SIGKILL)
+    assert len(list(tmp_path.iterdir())) == 4
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        with replacing(path) as inner:  # of this process, and at work: both stay
+            inner.write_text("newer")
+        assert path.read_text() == "newer"
+    assert path.read_text() == "new"
+    left = sorted(p.name for p in tmp_path.iterdir() if p not in (path, mine))
+    assert [name[:7] for name in left] == [".a.txt.", ".b.txt."]
+    end_writer(living, signal.SIGTERM)
+    with replacing(other) as temporary:
+        temporary.write_text("b")
+    assert sorted(tmp_path.iterdir()) == sorted([mine, path, other])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_handlers_of_the_program_stay(tmp_path):
+    """A handler that does not end the process does not end the writing; ours is gone afterwards."""
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with replacing(tmp_path / "a.txt") as temporary:
+            temporary.write_text("whole")
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIGTERM]
+    assert (tmp_path / "a.txt").read_text() == "whole"
+    with replacing(tmp_path / "a.txt") as temporary:
+        temporary.write_text("again")
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 CHANGES = {

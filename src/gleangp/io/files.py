@@ -28,7 +28,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     model : estimator
         An estimator of gleangp.
     path : str or path
-        Where to; a file that is there is replaced in one step. ".glean" is the customary suffix.
+        Where to; a file that is there is replaced in one step. Of a symbolic link the target is replaced.
+        A folder, device or pipe is an `OSError`. ".glean" is the customary suffix.
 
     See Also
     --------
@@ -39,6 +40,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     The file is a zip of JSON and `.npy`; equal models give equal bytes. It holds no code, so kernels
     must be scikit-learn's or gleangp's own. Other estimators and pipelines go through pickle or joblib,
     which work with every estimator here too.
+
+    A hidden temporary file lies beside the target while it is written. SIGTERM and SIGHUP remove it (unless
+    the program handles them itself, or saves in another thread than the main one). What a killed process
+    left is removed at the next save to the same path.
 
     Examples
     --------
