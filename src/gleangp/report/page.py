@@ -147,7 +147,8 @@ def render(facts: Facts) -> str:
     title = f"gleangp: {facts.target}"
     body = [_summary(facts), _quality(facts), _learnt(facts), _tasks(facts), _next_steps(facts)]
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="generator" content="gleangp {escape(__version__)}"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><main>'
         f"{''.join(body)}"
