@@ -10,7 +10,7 @@ import typer
 
 from gleangp._version import __version__
 from gleangp.cli._reproduce import reproduce
-from gleangp.cli._usage import UsageError, check_folds, check_jobs, check_outputs
+from gleangp.cli._usage import UsageError, check_folds, check_jobs, check_outputs, printable
 
 app = typer.Typer(
     name="gleangp",
@@ -34,7 +34,7 @@ def run() -> None:
         message = " ".join(str(error).split())
         if isinstance(error, ModuleNotFoundError):
             message += "; optional parts come with: pip install 'gleangp[cli,plot,report]'"
-        print(f"gleangp: error: {message}", file=sys.stderr)
+        print(f"gleangp: error: {printable(message)}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UsageError) else 1)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from gleangp.cli._usage import UsageError
 from gleangp.io import replacing
 
 _SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
@@ -65,7 +66,15 @@ def _dialect(path: str) -> tuple[str, str]:
 
 def read_table(path: str, text: tuple[str, ...] = ()) -> pd.DataFrame:
     """The whole table; columns named in `text` as text, so that a task called 01 keeps its zero."""
-    return pd.concat(list(read_chunks(path, None, text)), ignore_index=True)
+    chunks = [chunk for chunk in read_chunks(path, None, text) if len(chunk)]
+    if not chunks:
+        raise no_rows(path)
+    return pd.concat(chunks, ignore_index=True)
+
+
+def no_rows(path: str) -> UsageError:
+    """The error for a table without rows."""
+    return UsageError(f"the table {path!r} has no rows, but at least one is needed.")
 
 
 def read_chunks(

@@ -1,4 +1,4 @@
-"""What is checked before a command works: options that make no sense, and files that must not be lost."""
+"""What commands check before they work, and how they print what comes from a table."""
 
 from __future__ import annotations
 
@@ -74,6 +74,11 @@ def check_folds(folds: int | None) -> None:
     """Raise if no row could be learnt from."""
     if folds == 1:
         raise UsageError("--folds 1: a held-out score needs at least two folds (0: no score).")
+
+
+def printable(text: str) -> str:
+    r"""Text for a terminal: control characters as escapes, such as ``\x1b``."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _same_file(a: Path, b: Path) -> bool:
