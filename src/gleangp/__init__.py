@@ -2,7 +2,8 @@
 
 Public names are imported when they are first used, so that `import gleangp` is cheap. To add one:
 its home in `_HOME`, the name in `__all__`, and the import for type checkers. The test of the public
-names checks that the three agree.
+names checks that the three agree. `gleangp.dask` is not in `__all__`: it needs the extra `dask`, and
+`from gleangp import *` must work without it.
 """
 
 from importlib import import_module
@@ -59,7 +60,6 @@ __all__ = [
     "TaskColumn",
     "TaskRelevance",
     "__version__",
-    "dask",
     "datasets",
     "exceptions",
     "load",
@@ -119,4 +119,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME})
