@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from gleangp._version import __version__
 
 if TYPE_CHECKING:
-    from gleangp import dask, datasets, exceptions, plots, report
+    from gleangp import dask as dask  # not in __all__
+    from gleangp import datasets, exceptions, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
