@@ -7,6 +7,8 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
+import tracemalloc
 import zipfile
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -169,6 +171,7 @@ def test_every_public_estimator_is_listed():
 def test_parameters_of_all_kinds(tmp_path):
     """Plain values keep their type: NumPy scalars, infinities, tuples, dicts, objects."""
     priors = {"a": (1, 2.5, None), "b": [float("inf"), float("-inf")], 3: np.int32(4), "s": np.bool_(True)}
+    priors |= {None: 1, 1.5: 2, np.float64(2.5): 3, np.int64(-7): 4, 2**63 - 1: 5, np.str_("t"): 6}
     model = SparseGPRegressor(priors=priors, selector=ResidualSelector("variance"), n_active=np.int64(3))
     loaded = load_bytes(save_bytes(model, tmp_path))
     assert loaded.priors == priors
@@ -372,7 +375,7 @@ def test_changed_manifest(name, regressor, tmp_path):
 def test_deep_nesting(regressor, tmp_path):
     """Neither JSON nor the tree can exhaust the stack."""
     data = save_bytes(regressor, tmp_path)
-    for depth in (100, 100_000):
+    for depth in (100, 2000, 100_000):
         nested = b"[" * depth + b"]" * depth
         out = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
@@ -381,8 +384,106 @@ def test_deep_nesting(regressor, tmp_path):
                 if info.filename == "model.json":
                     content = content.replace(b'"model":', b'"model":' + nested + b',"was":')
                 new.writestr(info.filename, content)
-        with pytest.raises(ModelFileError, match=r"nested deeper|recursion"):
+        with pytest.raises(ModelFileError, match=r"nested deeper|recursion|lists and objects"):
             load_bytes(out.getvalue())
+
+
+def with_kernel(data, kernels):
+    """The file of a regressor with a kernel of the file replaced by the last of these."""
+
+    def change(manifest):
+        objects = manifest["objects"]
+        manifest["objects"] = kernels + [objects[-1]]
+        pairs = objects[-1]["state"]["parameters"]["dict"]
+        next(pair for pair in pairs if pair[0] == "kernel")[1] = {"object": len(kernels) - 1}
+        manifest["model"] = {"object": len(kernels)}
+
+    return rewritten(data, change)
+
+
+def sums(pairs):
+    """An RBF kernel, then for each pair the sum of two earlier kernels."""
+    rbf = {"class": "RBF", "state": {"length_scale": 1.0, "length_scale_bounds": "fixed"}}
+    return [rbf] + [{"class": "Sum", "state": {"k1": {"object": i}, "k2": {"object": j}}} for i, j in pairs]
+
+
+def test_shared_objects_cannot_explode(tmp_path):
+    """Sums of a kernel with itself, and chains of references, are refused where they are too large."""
+    data = save_bytes(SparseGPRegressor(sk.RBF()), tmp_path)
+    small = load_bytes(with_kernel(data, sums([(i, i) for i in range(8)])))
+    assert len(repr(small.kernel).split("+")) == 2**8
+    for pairs, message in (
+        ([(i, i) for i in range(40)], r"consists of \d+ objects in \d+ levels"),
+        ([(i, 0) for i in range(1500)], r"in 201 levels; at most \d+ in 200"),
+    ):
+        with pytest.raises(ModelFileError, match=message):
+            load_bytes(with_kernel(data, sums(pairs)))
+    kernel = sk.RBF()
+    for _ in range(40):
+        kernel = sk.Sum(kernel, kernel)
+    with pytest.raises(ModelFileError, match="consists of"):
+        save(SparseGPRegressor(kernel), tmp_path / "new.glean")
+    assert [p.name for p in tmp_path.iterdir()] == ["model.glean"]
+
+
+def test_long_sums(tmp_path):
+    """A hundred and fifty different kernels are no attack."""
+    kernel = sum((sk.RBF(i + 1.0) for i in range(150)), start=sk.WhiteKernel())
+    assert load_bytes(save_bytes(SparseGPRegressor(kernel), tmp_path)).kernel == kernel
+
+
+@pytest.mark.parametrize(
+    "key",
+    [2**63, -(2**63), {"tuple": [1]}, {"objects": [[0], []]}, [1]],
+    ids=repr,
+)
+def test_keys(key, regressor, tmp_path):
+    """Keys whose hashes can be made equal are refused, as is what cannot be hashed."""
+    data = save_bytes(regressor, tmp_path)
+    pairs = [[key, None]]
+    with pytest.raises(ModelFileError, match=r"a key in it is a"):
+        load_bytes(rewritten(data, lambda m: m.update(model={"dict": pairs})))
+
+
+def test_keys_that_collide_take_no_time(regressor, tmp_path):
+    """Two megabytes of integers of one hash are refused at once."""
+    pairs = [[i * (2**61 - 1), 0] for i in range(1, 80_000)]
+    data = rewritten(save_bytes(regressor, tmp_path), lambda m: m.update(model={"dict": pairs}))
+    start = time.perf_counter()
+    with pytest.raises(ModelFileError, match=r"a key in it is a|lists and objects"):
+        load_bytes(data)
+    assert time.perf_counter() - start < 5
+
+
+def test_keys_that_cannot_be_saved(tmp_path):
+    """What could not be loaded is not saved."""
+    for key in ((1, 2), 2**63, b"x"):
+        with pytest.raises(ModelFileError, match="is not None, text or a number"):
+            save(SparseGPRegressor(priors={"a": {key: 1}}), tmp_path / "m.glean")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", [b"{}", b"[]", b'{"":0}', b'"\\"",{}'], ids=bytes.decode)
+def test_memory_of_many_small_parts(part):
+    """Very many small objects are refused before they are built; what is in quotes is not counted."""
+    text = b"[" + b",".join([part] * 300_000) + b"]"
+    data = zip_of([("model.json", text)])
+    tracemalloc.start()
+    with pytest.raises(ModelFileError, match="lists and objects"):
+        load_bytes(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * len(data)
+    with pytest.raises(ModelFileError, match="not a gleangp model"):
+        load_bytes(zip_of([("model.json", json.dumps(text.decode() * 2).encode())]))
+
+
+def test_quotes_are_counted_in_linear_time():
+    """Text without an end, full of escaped quotes, is scanned once."""
+    start = time.perf_counter()
+    with pytest.raises(ModelFileError):
+        load_bytes(zip_of([("model.json", b'"' + rb"\"" * 1_000_000)]))
+    assert time.perf_counter() - start < 5
 
 
 def zip_of(members, **options):
