@@ -107,3 +107,35 @@ def test_a_model_file_from_a_stranger_is_printed_safely(table, tmp_path):
     loaded.summary["kind"] = "\x1b[31m[/red]"
     save(loaded, model)
     assert "\\x1b[31m[/red]" in call("inspect", model)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_formulas_are_escaped(tmp_path, suffix):
+    """Task names, labels and headings that a spreadsheet would run get an apostrophe; numbers never."""
+    names = ["=1+1", "+cmd|x", "-2+3", "@sum(a)", "-7", "+1.5e3", "\tx", "plain", "a=b"]
+    x = np.linspace(0, 3, 45)
+    label = np.where(x > 1.5, "=HYPERLINK(1)", "-3")
+    frame = pd.DataFrame({"x": x, "@task": np.tile(names, 5), "=label": label})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model, out = tmp_path / "m.glean", tmp_path / f"out.{suffix}"
+    call("fit", tmp_path / "t.csv", "--target", "=label", "--task", "@task", "-o", model, "--folds", 0)
+    call("predict", model, tmp_path / "t.csv", "-o", out)
+    found = pd.read_csv(out, sep="," if suffix == "csv" else "\t", dtype=str, keep_default_na=False)
+    assert list(found) == ["'@task", "'=label", "p(-3)", "p(=HYPERLINK(1))"]
+    escaped = ["'=1+1", "'+cmd|x", "'-2+3", "'@sum(a)", "-7", "+1.5e3", "'\tx", "plain", "a=b"]
+    assert found["'@task"].tolist() == escaped * 5
+    assert set(found["'=label"]) == {"'=HYPERLINK(1)", "-3"}
+    call("predict", model, tmp_path / "t.csv", "-o", tmp_path / "out.parquet")
+    assert set(pd.read_parquet(tmp_path / "out.parquet")["@task"]) == set(
+        names
+    )  # no spreadsheet: as they are
+
+
+def test_negative_numbers_are_written_as_they_are(tmp_path):
+    """Predictions below zero have no apostrophe."""
+    x = np.linspace(0, 3, 20)
+    pd.DataFrame({"x": x, "y": -1.0 - x}).to_csv(tmp_path / "t.csv", index=False)
+    call("fit", tmp_path / "t.csv", "--target", "y", "-o", tmp_path / "m.glean", "--folds", 0)
+    call("predict", tmp_path / "m.glean", tmp_path / "t.csv", "-o", tmp_path / "out.csv")
+    assert (pd.read_csv(tmp_path / "out.csv")["y"] < -0.5).all()
+    assert "'" not in (tmp_path / "out.csv").read_text()

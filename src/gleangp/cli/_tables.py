@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from gleangp.cli._usage import UsageError
 from gleangp.io import replacing
@@ -21,6 +22,7 @@ from gleangp.io import replacing
 _SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 _COMPRESSIONS = {".gz", ".bz2", ".xz", ".zst"}
 CHUNK_ROWS = 20_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that a spreadsheet runs
 
 
 def _kind(path: str) -> str:
@@ -173,8 +175,19 @@ class _ArrowWriter:
             self._writer.close()
 
 
+def _inert(cell: Any) -> Any:
+    """Text that a spreadsheet would run as a formula, with an apostrophe before it; numbers as they are."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 class _CsvWriter:
-    """Appends frames, the header once."""
+    """Appends frames, the header once; text that a spreadsheet would run is escaped."""
 
     def __init__(self, stream: Any, separator: str) -> None:
         self._stream = stream
@@ -182,6 +195,8 @@ class _CsvWriter:
         self._started = False
 
     def __call__(self, frame: pd.DataFrame) -> None:
+        text = {c: frame[c].map(_inert) for c in frame.columns if not is_numeric_dtype(frame[c])}
+        frame = frame.assign(**text).rename(columns=_inert)
         frame.to_csv(
             self._stream,
             sep=self._separator,

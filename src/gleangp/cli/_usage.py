@@ -90,5 +90,5 @@ def _same_file(a: Path, b: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     with open(path, "rb") as file:
-        head = file.read(400)
+        head = file.read(1000)
     return any(mark in head for mark in _OURS)
