@@ -2,7 +2,8 @@
 
 Public names are imported when they are first used, so that `import gleangp` is cheap. To add one:
 its home in `_HOME`, the name in `__all__`, and the import for type checkers. The test of the public
-names checks that the three agree.
+names checks that the three agree. `gleangp.dask` is not in `__all__`: it needs the extra `dask`, and
+`from gleangp import *` must work without it.
 """
 
 from importlib import import_module
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from gleangp._version import __version__
 
 if TYPE_CHECKING:
-    from gleangp import dask, datasets, exceptions, plots, report
+    from gleangp import dask as dask  # not in __all__
+    from gleangp import datasets, exceptions, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
@@ -61,7 +63,6 @@ __all__ = [
     "TaskKFold",
     "TaskRelevance",
     "__version__",
-    "dask",
     "datasets",
     "exceptions",
     "load",
@@ -122,4 +123,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME})

@@ -101,6 +101,19 @@ def test_bad_answers(mirror, tmp_path, answer, says):
     assert [p for p in (tmp_path / "cache").rglob("*") if p.is_file()] == []
 
 
+@pytest.mark.parametrize("damage", [TEXT.replace(b"30", b"31"), TEXT[:-3], b"", b"PK\x03\x04", b"\x1f\x8b"])
+def test_cached_file_is_checked_when_it_is_used(mirror, tmp_path, damage):
+    """What was changed in the cache is fetched again, and refused where that cannot be done."""
+    cached = tmp_path / "cache" / NAME
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(damage)
+    with pytest.raises(DatasetError, match="is damaged in the cache"):
+        datasets.load_haberman()
+    mirror.answers[f"/{NAME}"] = TEXT
+    np.testing.assert_array_equal(datasets.load_haberman().data, [[30, 64, 1], [40, 65, 2]])
+    assert cached.read_bytes() == TEXT
+
+
 @pytest.mark.parametrize(
     "answer", [TEXT[:-5], b"cut" + TEXT, 404], ids=["wrong checksum", "truncated", "absent"]
 )

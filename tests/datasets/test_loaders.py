@@ -150,15 +150,19 @@ def test_no_public_address(monkeypatch, tmp_path):
 @needs_data
 @pytest.mark.realdata
 def test_folder_comes_before_cache(monkeypatch, tmp_path):
-    """GLEANGP_DATA wins over the cache; without it the cache is read."""
-    cached = tmp_path / "haberman" / "haberman.csv"
-    cached.parent.mkdir()
-    cached.write_text("age,operation_year,positive_nodes,survival_status\n1,2,3,1\n")
-    monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path))
-    monkeypatch.setenv("GLEANGP_DATA", str(DATA))
-    assert len(datasets.load_haberman().target) == 306
-    monkeypatch.delenv("GLEANGP_DATA")
+    """GLEANGP_DATA wins over the cache and is not checked; without it the cache is read."""
+    mine, cached = (tmp_path / place / "haberman" / "haberman.csv" for place in ("mine", "cache"))
+    for path in (mine, cached):
+        path.parent.mkdir(parents=True)
+    mine.write_text("age,operation_year,positive_nodes,survival_status\n1,2,3,1\n")
+    write_table(
+        read_table(DATA / "haberman" / "haberman.csv"), cached, suffix=".csv"
+    )  # as after a conversion
+    monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GLEANGP_DATA", str(tmp_path / "mine"))
     np.testing.assert_array_equal(datasets.load_haberman().data, [[1.0, 2.0, 3.0]])
+    monkeypatch.delenv("GLEANGP_DATA")
+    assert len(datasets.load_haberman().target) == 306
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="XDG is for Unix")

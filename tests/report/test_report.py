@@ -1,5 +1,7 @@
 """The report: self-contained, escaped, and its numbers are those of the model."""
 
+import base64
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -62,7 +64,7 @@ def test_regression_report(data, tmp_path):
     tags = parse(text)
     assert tags.scripts == 1
     assert tags.loads == []
-    assert "http" not in text
+    assert not re.search(r"https?:", text)
     assert "alert('x')" not in re.sub(r"&#x27;|&quot;", "", text)
     assert text.count("<tr>") == 1 + 5
     assert list(tmp_path.iterdir()) == [path]
@@ -121,3 +123,17 @@ def test_kernel_in_words():
     assert "deviation 0.5" in noise
     assert "rough" in rough
     assert "about 2" in rough
+
+
+def test_content_security_policy(data, tmp_path):
+    """The page allows its own script by its hash, and nothing from elsewhere."""
+    X, y, tasks = data
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
+    report.write(model, X, y, tasks, tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert page.index("Content-Security-Policy") < page.index("<style>") < page.index("<script>")

@@ -26,9 +26,7 @@ def test_killed_workers_are_survived_with_the_same_result(monkeypatch):
     """One worker dies while points are chosen, another while the kernel is learnt: the fit is the same."""
     monkeypatch.setattr(task_store, "_CHUNK_ROWS", 50)
     frame = school_frame()
-    model = SparseGPClassifier(
-        coupling="kernel", n_active=30, n_rounds=1, selector="entropy", random_state=0
-    )
+    model = SparseGPClassifier(coupling="kernel", n_active=30, n_rounds=1, selector="entropy", random_state=0)
     here = clone(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
     with local_cluster(n_workers=3) as client:
         first = list(client.run(os.getpid).values())
@@ -83,6 +81,30 @@ def hungry(part):
     hoard = np.ones(120_000_000)
     time.sleep(20.0)
     return part.assign(a=hoard[: len(part)])
+
+
+@pytest.mark.parametrize("at_call", [0, 2], ids=["before", "during"])
+def test_a_closed_scheduler_is_an_error_that_says_so(monkeypatch, at_call):
+    """Before the fit or in the middle of it: a ClusterError, and the estimator is as it was."""
+    ddf = dd.from_pandas(school_frame()[[*FEATURES, "school", "passed"]], npartitions=3, sort=False)
+    model = SparseGPClassifier(coupling="kernel", n_active=30, n_rounds=1, selector="entropy")
+    before = dict(vars(model))
+    with local_cluster() as client:
+        calls, evidence = [], _tasks.ClusterEvidence.__call__
+
+        def closing(self, *given):
+            calls.append(1)
+            if len(calls) == at_call:
+                client.cluster.close()
+            return evidence(self, *given)
+
+        monkeypatch.setattr(_tasks.ClusterEvidence, "__call__", closing)
+        if at_call == 0:
+            client.cluster.close()
+        with pytest.raises(ClusterError, match="connection to the Dask scheduler was lost"):
+            gleangp.dask.fit(model, ddf, "passed", "school", client=client)
+    assert len(calls) == at_call
+    assert vars(model) == before
 
 
 def test_a_worker_out_of_memory_is_an_error_that_says_so():

@@ -65,6 +65,39 @@ def test_same_as_in_memory(client, frame, estimator, target):
     same_model(here, there)
 
 
+def test_saved_after_a_fit_and_after_an_interrupted_one(client, frame, tmp_path):
+    """Nothing of the callbacks stays on the estimator, whose hooks are torn down once for each fit."""
+    ddf = dd.from_pandas(frame[[*FEATURES, "school", "score"]], npartitions=3, sort=False)
+    model = SparseGPRegressor(coupling="kernel", n_active=20, n_rounds=1, random_state=0)
+    gleangp.dask.fit(model, ddf, "score", "school", client=client)
+    gleangp.save(model, tmp_path / "m.glean")
+    loaded = gleangp.load(tmp_path / "m.glean")
+    same_model(model, loaded)
+
+    class Interrupts:
+        torn_down = 0
+
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            self.torn_down += 1
+
+        def on_fit_task_begin(self, estimator, context):
+            raise KeyboardInterrupt
+
+        def on_fit_task_end(self, estimator, context):
+            return False
+
+    callback = Interrupts()
+    model.set_callbacks(callback)
+    with pytest.raises(KeyboardInterrupt):
+        gleangp.dask.fit(model, ddf, "score", "school", client=client)
+    assert callback.torn_down == 1
+    gleangp.save(model, tmp_path / "m.glean")
+    same_model(loaded, gleangp.load(tmp_path / "m.glean"))
+
+
 def test_own_task_column_and_predictions(client, frame):
     """A task column of the estimator's own is one of its features; predictions come row by row."""
     columns = [*FEATURES, "school"]

@@ -71,6 +71,7 @@ def test_demo(tmp_path):
     picture = tmp_path / "gleangp-demo.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert picture.stat().st_size > 20_000
+    run("demo", "--json", cwd=tmp_path)  # a picture of its own is replaced without --force
 
 
 def test_error_is_one_line(tmp_path):

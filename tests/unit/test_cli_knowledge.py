@@ -120,7 +120,7 @@ def test_constraints_move_predictions(pupils, tmp_path):
     for more in ((), ("--constraints", tmp_path / "pairs.csv")):
         facts, model = fit(tmp_path, frame, *options, *more)
         assert facts["inputs"] == ["hours"]
-        run("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv")
+        run("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--force")
         errors.append(np.sqrt(np.mean((pd.read_csv(tmp_path / "o.csv")["score"] - truth) ** 2)))
     assert errors[1] < 0.8 * errors[0]
     with pytest.raises(ValueError, match="--constraints are for --model hierarchical"):

@@ -145,7 +145,7 @@ def test_new_tasks(fitted, frame, tmp_path):
     run("predict", model, table, "-o", out, "--new-tasks", "prior")
     before = pd.read_csv(out)
     run("add-task", model, table, "-o", tmp_path / "more.glean")
-    run("predict", tmp_path / "more.glean", table, "-o", out)
+    run("predict", tmp_path / "more.glean", table, "-o", out, "--force")
     after = pd.read_csv(out)
     assert (after["score_std"] < before["score_std"]).all()
     assert np.abs(after["score"] - few["score"]).mean() < np.abs(before["score"] - few["score"]).mean()

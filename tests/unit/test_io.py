@@ -4,6 +4,11 @@ import io
 import json
 import os
 import pickle
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
 import zipfile
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -166,6 +171,7 @@ def test_every_public_estimator_is_listed():
 def test_parameters_of_all_kinds(tmp_path):
     """Plain values keep their type: NumPy scalars, infinities, tuples, dicts, objects."""
     priors = {"a": (1, 2.5, None), "b": [float("inf"), float("-inf")], 3: np.int32(4), "s": np.bool_(True)}
+    priors |= {None: 1, 1.5: 2, np.float64(2.5): 3, np.int64(-7): 4, 2**63 - 1: 5, np.str_("t"): 6}
     model = SparseGPRegressor(priors=priors, selector=ResidualSelector("variance"), n_active=np.int64(3))
     loaded = load_bytes(save_bytes(model, tmp_path))
     assert loaded.priors == priors
@@ -221,6 +227,121 @@ def test_writing_is_all_or_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_links_are_followed(regressor, tmp_path):
+    """The target of a symbolic link gets the new model and the link stays, also where the target is new."""
+    (tmp_path / "models").mkdir()
+    link, target = tmp_path / "latest.glean", tmp_path / "models" / "first.glean"
+    link.symlink_to(Path("models") / "first.glean")
+    for _ in range(2):
+        target.unlink(missing_ok=True)
+        save(regressor, link)
+        assert link.is_symlink()
+        assert target.is_file()
+        assert not target.is_symlink()
+    target.write_text("old")
+    save(regressor, link)
+    assert load(target).kernel_ == regressor.kernel_
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["first.glean", "latest.glean", "models"]
+
+
+def test_only_regular_files_are_replaced(regressor, tmp_path):
+    """A folder, a pipe and a link to itself stay what they are."""
+    folder, pipe, loop = tmp_path / "folder", tmp_path / "pipe", tmp_path / "loop"
+    folder.mkdir()
+    loop.symlink_to(loop)
+    paths = [folder, loop]
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(pipe)
+        link = tmp_path / "link"
+        link.symlink_to(pipe)
+        paths += [pipe, link]
+    for path in paths:
+        before = os.lstat(path).st_mode
+        with pytest.raises(OSError, match=r"cannot write .* regular file"):
+            save(regressor, path)
+        assert os.lstat(path).st_mode == before
+    assert len(list(tmp_path.iterdir())) == len(paths)
+
+
+WRITER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from gleangp.io import replacing
+with replacing(sys.argv[2]) as temporary:
+    temporary.write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def start_writer(path):
+    """A process that is in the middle of writing a file."""
+    source = str(Path(gleangp.__file__).parents[1])
+    process = subprocess.Popen([sys.executable, "-c", WRITER, source, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"writing\n"
+    return process
+
+
+def end_writer(process, number):
+    """End it by a signal, and see that the signal did it."""
+    process.send_signal(number)
+    assert process.wait(30) == -number
+    process.stdout.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_signals_leave_nothing_behind(tmp_path, name):
+    """A process that is ended while it writes leaves the old file alone."""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    end_writer(start_writer(path), getattr(signal, name))
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "old"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
+def test_stale_files_are_removed(tmp_path):
+    """The next writer removes what a killed one left, and nothing of a living one or of other files."""
+    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    mine = tmp_path / ".a.txt.12345678"
+    mine.write_text("mine")
+    living, killed, elsewhere = start_writer(path), start_writer(path), start_writer(other)
+    for process in (killed, elsewhere):
+        end_writer(process, signal.SIGKILL)
+    assert len(list(tmp_path.iterdir())) == 4
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        with replacing(path) as inner:  # of this process, and at work: both stay
+            inner.write_text("newer")
+        assert path.read_text() == "newer"
+    assert path.read_text() == "new"
+    left = sorted(p.name for p in tmp_path.iterdir() if p not in (path, mine))
+    assert [name[:7] for name in left] == [".a.txt.", ".b.txt."]
+    end_writer(living, signal.SIGTERM)
+    with replacing(other) as temporary:
+        temporary.write_text("b")
+    assert sorted(tmp_path.iterdir()) == sorted([mine, path, other])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_handlers_of_the_program_stay(tmp_path):
+    """A handler that does not end the process does not end the writing; ours is gone afterwards."""
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with replacing(tmp_path / "a.txt") as temporary:
+            temporary.write_text("whole")
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIGTERM]
+    assert (tmp_path / "a.txt").read_text() == "whole"
+    with replacing(tmp_path / "a.txt") as temporary:
+        temporary.write_text("again")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 CHANGES = {
     "newer format": (lambda m: m.update(format_version=2), r"version 2.*Install a newer gleangp"),
     "no version": (lambda m: m.pop("format_version"), r"version None"),
@@ -254,7 +375,7 @@ def test_changed_manifest(name, regressor, tmp_path):
 def test_deep_nesting(regressor, tmp_path):
     """Neither JSON nor the tree can exhaust the stack."""
     data = save_bytes(regressor, tmp_path)
-    for depth in (100, 100_000):
+    for depth in (100, 2000, 100_000):
         nested = b"[" * depth + b"]" * depth
         out = io.BytesIO()
         with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
@@ -263,8 +384,106 @@ def test_deep_nesting(regressor, tmp_path):
                 if info.filename == "model.json":
                     content = content.replace(b'"model":', b'"model":' + nested + b',"was":')
                 new.writestr(info.filename, content)
-        with pytest.raises(ModelFileError, match=r"nested deeper|recursion"):
+        with pytest.raises(ModelFileError, match=r"nested deeper|recursion|lists and objects"):
             load_bytes(out.getvalue())
+
+
+def with_kernel(data, kernels):
+    """The file of a regressor with a kernel of the file replaced by the last of these."""
+
+    def change(manifest):
+        objects = manifest["objects"]
+        manifest["objects"] = kernels + [objects[-1]]
+        pairs = objects[-1]["state"]["parameters"]["dict"]
+        next(pair for pair in pairs if pair[0] == "kernel")[1] = {"object": len(kernels) - 1}
+        manifest["model"] = {"object": len(kernels)}
+
+    return rewritten(data, change)
+
+
+def sums(pairs):
+    """An RBF kernel, then for each pair the sum of two earlier kernels."""
+    rbf = {"class": "RBF", "state": {"length_scale": 1.0, "length_scale_bounds": "fixed"}}
+    return [rbf] + [{"class": "Sum", "state": {"k1": {"object": i}, "k2": {"object": j}}} for i, j in pairs]
+
+
+def test_shared_objects_cannot_explode(tmp_path):
+    """Sums of a kernel with itself, and chains of references, are refused where they are too large."""
+    data = save_bytes(SparseGPRegressor(sk.RBF()), tmp_path)
+    small = load_bytes(with_kernel(data, sums([(i, i) for i in range(8)])))
+    assert len(repr(small.kernel).split("+")) == 2**8
+    for pairs, message in (
+        ([(i, i) for i in range(40)], r"consists of \d+ objects in \d+ levels"),
+        ([(i, 0) for i in range(1500)], r"in 201 levels; at most \d+ in 200"),
+    ):
+        with pytest.raises(ModelFileError, match=message):
+            load_bytes(with_kernel(data, sums(pairs)))
+    kernel = sk.RBF()
+    for _ in range(40):
+        kernel = sk.Sum(kernel, kernel)
+    with pytest.raises(ModelFileError, match="consists of"):
+        save(SparseGPRegressor(kernel), tmp_path / "new.glean")
+    assert [p.name for p in tmp_path.iterdir()] == ["model.glean"]
+
+
+def test_long_sums(tmp_path):
+    """A hundred and fifty different kernels are no attack."""
+    kernel = sum((sk.RBF(i + 1.0) for i in range(150)), start=sk.WhiteKernel())
+    assert load_bytes(save_bytes(SparseGPRegressor(kernel), tmp_path)).kernel == kernel
+
+
+@pytest.mark.parametrize(
+    "key",
+    [2**63, -(2**63), {"tuple": [1]}, {"objects": [[0], []]}, [1]],
+    ids=repr,
+)
+def test_keys(key, regressor, tmp_path):
+    """Keys whose hashes can be made equal are refused, as is what cannot be hashed."""
+    data = save_bytes(regressor, tmp_path)
+    pairs = [[key, None]]
+    with pytest.raises(ModelFileError, match=r"a key in it is a"):
+        load_bytes(rewritten(data, lambda m: m.update(model={"dict": pairs})))
+
+
+def test_keys_that_collide_take_no_time(regressor, tmp_path):
+    """Two megabytes of integers of one hash are refused at once."""
+    pairs = [[i * (2**61 - 1), 0] for i in range(1, 80_000)]
+    data = rewritten(save_bytes(regressor, tmp_path), lambda m: m.update(model={"dict": pairs}))
+    start = time.perf_counter()
+    with pytest.raises(ModelFileError, match=r"a key in it is a|lists and objects"):
+        load_bytes(data)
+    assert time.perf_counter() - start < 5
+
+
+def test_keys_that_cannot_be_saved(tmp_path):
+    """What could not be loaded is not saved."""
+    for key in ((1, 2), 2**63, b"x"):
+        with pytest.raises(ModelFileError, match="is not None, text or a number"):
+            save(SparseGPRegressor(priors={"a": {key: 1}}), tmp_path / "m.glean")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", [b"{}", b"[]", b'{"":0}', b'"\\"",{}'], ids=bytes.decode)
+def test_memory_of_many_small_parts(part):
+    """Very many small objects are refused before they are built; what is in quotes is not counted."""
+    text = b"[" + b",".join([part] * 300_000) + b"]"
+    data = zip_of([("model.json", text)])
+    tracemalloc.start()
+    with pytest.raises(ModelFileError, match="lists and objects"):
+        load_bytes(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * len(data)
+    with pytest.raises(ModelFileError, match="not a gleangp model"):
+        load_bytes(zip_of([("model.json", json.dumps(text.decode() * 2).encode())]))
+
+
+def test_quotes_are_counted_in_linear_time():
+    """Text without an end, full of escaped quotes, is scanned once."""
+    start = time.perf_counter()
+    with pytest.raises(ModelFileError):
+        load_bytes(zip_of([("model.json", b'"' + rb"\"" * 1_000_000)]))
+    assert time.perf_counter() - start < 5
 
 
 def zip_of(members, **options):

@@ -3,8 +3,10 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,6 @@ PUBLIC = [
     "TaskKFold",
     "TaskRelevance",
     "__version__",
-    "dask",
     "datasets",
     "exceptions",
     "load",
@@ -55,7 +56,7 @@ def test_all_is_pinned_and_sorted():
     assert gleangp.__all__ == PUBLIC == sorted(PUBLIC)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", [*PUBLIC, "dask"])
 def test_name_is_there_and_documented(name):
     """Every public name can be imported, is listed by dir(), and says what it is."""
     value = getattr(gleangp, name)
@@ -65,7 +66,7 @@ def test_name_is_there_and_documented(name):
 
 def test_homes_and_type_checkers_agree():
     """What is imported lazily is what type checkers see, and it lives where `_HOME` says."""
-    assert set(gleangp._HOME) == set(gleangp.__all__) - {"__version__"}
+    assert set(gleangp._HOME) == (set(gleangp.__all__) | {"dask"}) - {"__version__"}
     tree = ast.parse(Path(gleangp.__file__).read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     imports = {}
@@ -77,6 +78,54 @@ def test_homes_and_type_checkers_agree():
     for name, home in gleangp._HOME.items():
         module = importlib.import_module(home)
         assert module.__name__ == f"gleangp.{name}" or hasattr(module, name)
+
+
+def python_without(modules, code):
+    """What a new process prints that cannot import some modules."""
+    start = f"import sys; sys.path.insert(0, sys.argv[1]); sys.modules.update(dict.fromkeys({modules}))\n"
+    source = str(Path(gleangp.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", start + code, source], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_everything_without_extras():
+    """`from gleangp import *` needs no optional package; `gleangp.dask` alone names the extra it needs."""
+    modules = ["dask", "distributed", "matplotlib", "pandas", "pooch", "pynndescent", "rich", "typer"]
+    code = (
+        "from gleangp import *\nassert SparseGPRegressor and plots and datasets\nimport gleangp\n"
+        "try:\n    gleangp.dask\nexcept ImportError as error:\n    print(error)"
+    )
+    assert "pip install 'gleangp[dask]'" in python_without(modules, code)
+
+
+def test_the_docs_extra_is_enough_for_the_reference():
+    """Every name of the API page can be imported with the packages of the extra `docs` alone."""
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+
+    def packages(extra):
+        found = set()
+        for requirement in extras[extra]:
+            name, inner = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", requirement).groups()
+            if name == "gleangp":
+                found |= set().union(*map(packages, inner.split(",")))
+            else:
+                found.add(name.replace("-", "_"))
+        return found
+
+    missing = sorted(set().union(*map(packages, extras)) - packages("docs"))
+    assert {"pooch", "pynndescent"} <= set(missing)
+    page = (root / "docs" / "api.rst").read_text(encoding="utf-8")
+    names = re.findall(r"^(?:   |.. auto\w+:: gleangp\.)([A-Za-z_.]+)$", page, re.MULTILINE)
+    assert "dask.fit" in names
+    code = "import gleangp\nfrom operator import attrgetter\n"
+    code += f"for name in {names}:\n    attrgetter(name)(gleangp)\nprint('all')"
+    assert python_without(missing, code) == "all"
 
 
 def test_unknown_name():
@@ -93,9 +142,7 @@ def test_import_is_cheap():
         "print(sorted(loaded & set(sys.modules)))"
     )
     source = str(Path(gleangp.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", code, source], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -10,6 +10,7 @@ import typer
 
 from gleangp._version import __version__
 from gleangp.cli._reproduce import reproduce
+from gleangp.cli._usage import UsageError, check_folds, check_jobs, check_outputs, printable
 
 app = typer.Typer(
     name="gleangp",
@@ -33,8 +34,8 @@ def run() -> None:
         message = " ".join(str(error).split())
         if isinstance(error, ModuleNotFoundError):
             message += "; optional parts come with: pip install 'gleangp[cli,plot,report]'"
-        print(f"gleangp: error: {message}", file=sys.stderr)
-        sys.exit(1)
+        print(f"gleangp: error: {printable(message)}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
 
 
 def _print_version(wanted: bool) -> None:
@@ -51,23 +52,6 @@ def common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Gaussian processes for many related tasks, few labels and few points."""
-
-
-@app.command()
-def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to save the picture (PNG, PDF or SVG).")
-    ] = Path("gleangp-demo.png"),
-    seed: Annotated[int, typer.Option(help="Seed of the generated tasks.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
-) -> None:
-    """Learn twelve related tasks, transfer to new ones with five labels each; a table and a picture.
-
-    The data are generated; nothing is downloaded. A few seconds.
-    """
-    from gleangp.cli._demo import run_demo
-
-    run_demo(output, seed, as_json=as_json)
 
 
 Target = Annotated[str, typer.Option("--target", "-y", help="Column to predict.")]
@@ -96,10 +80,30 @@ Folds = Annotated[
         "--folds", min=0, help="Folds of the held-out score (0: none). Left out: 5, or one for large tables."
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace output files that gleangp did not write.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 TableFile = Annotated[str, typer.Argument(help="CSV, TSV, Parquet or Feather; - for CSV on standard input.")]
 ModelFile = Annotated[Path, typer.Argument(help="A file that `gleangp fit` wrote.")]
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to save the picture (PNG, PDF or SVG).")
+    ] = Path("gleangp-demo.png"),
+    seed: Annotated[int, typer.Option(help="Seed of the generated tasks.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON instead.")] = False,
+    force: Force = False,
+) -> None:
+    """Learn twelve related tasks, transfer to new ones with five labels each; a table and a picture.
+
+    The data are generated; nothing is downloaded. A few seconds.
+    """
+    check_outputs({"--output": output}, (), force=force)
+    from gleangp.cli._demo import run_demo
+
+    run_demo(output, seed, as_json=as_json)
 
 
 @app.command()
@@ -146,9 +150,10 @@ def fit(
     n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
     folds: Folds = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; -1: one for each core.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
+    force: Force = False,
 ) -> None:
     """Learn a model from a table, measure it on held-out rows, and save it.
 
@@ -157,6 +162,9 @@ def fit(
     Ctrl-C ends the held-out score or the fit with the best found so far, and the model is written; a second
     Ctrl-C gives up, and nothing is.
     """
+    check_outputs({"--output": output, "--report": report}, (table, constraints), force=force)
+    check_jobs(jobs)
+    check_folds(folds)
     from gleangp.cli._fit import FitOptions, fit_table
     from gleangp.cli._problem import read_problem
 
@@ -188,6 +196,7 @@ def predict(
     new_tasks: Annotated[
         str | None, typer.Option(help="`prior`: predict unknown tasks from what all tasks share.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Predict the rows of a table: mean and standard deviation, or class and probabilities.
 
@@ -195,6 +204,7 @@ def predict(
     """
     if new_tasks not in (None, "prior"):
         raise typer.BadParameter("only 'prior' is known.", param_hint="--new-tasks")
+    check_outputs({"--output": output}, (model, table), force=force)
     from gleangp.cli._work import predict_table
 
     predict_table(model, table, output, new_tasks_from_prior=new_tasks == "prior")
@@ -207,11 +217,13 @@ def add_task(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Model file to write. Left out: replaces the model.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Teach a model new tasks from a few rows each, without fitting it again.
 
     Example: `gleangp add-task pupils.glean newcomers.csv`
     """
+    check_outputs({"--output": output}, (table,), force=force)
     from gleangp.cli._work import add_tasks
 
     add_tasks(model, table, output or model)
@@ -254,6 +266,7 @@ def compare(
 
     Example: `gleangp compare pupils.csv --target score --task school`
     """
+    check_folds(folds)
     from gleangp.cli._compare import compare_table
     from gleangp.cli._problem import read_problem
 

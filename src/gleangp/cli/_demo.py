@@ -206,7 +206,8 @@ def run_demo(output: Path, seed: int, *, as_json: bool) -> None:
     console.print(_table(result))
     console.print(
         f"add_task with {HEADLINE_ROWS} rows was the better one in {result.n_wins} of {N_NEW_TASKS} "
-        f"new tasks. Picture: {output} ({time.perf_counter() - start:.1f} s in all)"
+        f"new tasks. Picture: {output} ({time.perf_counter() - start:.1f} s in all)",
+        markup=False,  # the path is the user's
     )
 
 

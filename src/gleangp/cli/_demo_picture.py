@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gleangp.cli._demo import FEW_ROWS, HEADLINE_ROWS, N_INPUTS, N_NEW_TASKS, WIDTH, DemoResult, fit_alone
+from gleangp.io import replacing
 
 SHARING, ALONE = "#0072B2", "#D55E00"  # Okabe and Ito's blue and vermilion: told apart by everyone
 
@@ -24,7 +25,10 @@ def save_picture(result: DemoResult, path: Path) -> None:
     _draw_sizes(sizes, result)
     for ax in (new_task, tasks, sizes):
         ax.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    kind = path.suffix[1:].lower() or "png"
+    made_by = {"Software" if kind == "png" else "Creator": "gleangp"}
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=150, format=kind, metadata=made_by)
 
 
 def _draw_new_task(ax: Any, result: DemoResult) -> None:

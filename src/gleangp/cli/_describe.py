@@ -6,9 +6,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from sklearn.base import is_classifier
 
 from gleangp.cli._table_model import TableModel
+from gleangp.cli._usage import printable
 
 
 def describe(model: TableModel) -> dict[str, Any]:
@@ -42,35 +44,39 @@ def print_description(model: TableModel, console: Console) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
+
+    def line(name: str, value: str) -> None:
+        table.add_row(name, Text(printable(value)))  # not markup: names come from a table
+
     summary = facts["summary"]
-    table.add_row("model", f"{facts['estimator']}, {summary.get('kind', '')} of {facts['target']!r}")
+    line("model", f"{facts['estimator']}, {summary.get('kind', '')} of {facts['target']!r}")
     without = summary.get("rows_without_target")
     rows = f"{summary.get('rows', '?')} rows" + (f" ({without} without a target)" if without else "")
     many = len(facts["tasks"])
-    table.add_row("learnt from", f"{rows}, " + (f"{many} tasks" if many > 1 else "one task"))
+    line("learnt from", f"{rows}, " + (f"{many} tasks" if many > 1 else "one task"))
     if facts["tasks"]:
         shown = ", ".join(facts["tasks"][:8]) + (", ..." if len(facts["tasks"]) > 8 else "")
-        table.add_row("tasks", f"{facts['task']}: {shown}")
+        line("tasks", f"{facts['task']}: {shown}")
     if "classes" in facts:
-        table.add_row("classes", ", ".join(facts["classes"]))
-    table.add_row("inputs", ", ".join(facts["inputs"]))
-    table.add_row("kernel", facts["kernel"])
+        line("classes", ", ".join(facts["classes"]))
+    line("inputs", ", ".join(facts["inputs"]))
+    line("kernel", facts["kernel"])
     if "noise" in facts:
-        table.add_row("noise", facts["noise"])
+        line("noise", facts["noise"])
     if "active_points" in facts:
-        table.add_row("active points", str(facts["active_points"]))
+        line("active points", str(facts["active_points"]))
     if "log_evidence" in facts:
-        table.add_row("log evidence", f"{facts['log_evidence']:.2f}")
-    table.add_row("held-out", _held_out_text(summary.get("held_out")))
+        line("log evidence", f"{facts['log_evidence']:.2f}")
+    line("held-out", _held_out_text(summary.get("held_out")))
     if "unlabelled_rows" in summary:
         errors = summary["unlabelled_rows"]
         chosen = min(errors, key=errors.__getitem__)
         tried = ", ".join(f"{error:.1%} {name}" for name, error in errors.items())
-        table.add_row("without target", f"{chosen} (held-out error: {tried})")
+        line("without target", f"{chosen} (held-out error: {tried})")
     if summary.get("stopped_early"):
-        table.add_row("stopped", "early, by Ctrl-C: the best found until then")
+        line("stopped", "early, by Ctrl-C: the best found until then")
     if "seconds" in summary:
-        table.add_row("time", f"{summary['seconds']:.1f} s")
+        line("time", f"{summary['seconds']:.1f} s")
     console.print(table)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gleangp.cli._constraints import constraints_at, read_constraints
 from gleangp.cli._encoding import TableEncoding, learn_encoding, target_of, text_of
 from gleangp.cli._tables import read_table
+from gleangp.cli._usage import UsageError
 from gleangp.exceptions import LabelError
 
 _MOST_CLASSES = 50
@@ -73,6 +74,8 @@ def read_problem(
     row_id: str | None = None,
 ) -> Problem:
     """Read a table and decide what its columns are."""
+    if target == task:
+        raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None))
     encoding = learn_encoding(frame, target, task, drop=drop, impute=impute, row_id=row_id)
     if classify is None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gleangp.cli._usage import check_folder, check_jobs
+
 if TYPE_CHECKING:
     from gleangp.reproduce.runner import Results
 
@@ -14,7 +16,8 @@ Names = Annotated[list[str] | None, typer.Argument(help="Experiments, or `all`. 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for results; it keeps single results.")]
 Runs = Annotated[int | None, typer.Option(min=1, help="Runs. Left out: the paper's number.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Jobs = Annotated[int, typer.Option(help="Processes.")]
+Jobs = Annotated[int, typer.Option(help="Processes; -1: one for each core.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files in the folder that are not ours.")]
 IsQuick = Annotated[bool, typer.Option("--quick", help="A reduced form of each, about a minute.")]
 Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method; may be repeated.")]
 Settings = Annotated[list[str] | None, typer.Option("--setting", help="Only this setting; may be repeated.")]
@@ -29,6 +32,7 @@ def reproduce(
     quick: IsQuick = False,
     method: Methods = None,
     setting: Settings = None,
+    force: Force = False,
 ) -> None:
     """Measure the tables and figures of the papers again; a page puts our numbers beside the printed ones.
 
@@ -40,6 +44,8 @@ def reproduce(
     if not names:
         _list_experiments()
         return
+    check_jobs(jobs)
+    check_folder(output, ("runs.csv", "summary.json", "results.md", "index.html"), force=force)
     known = names_of_experiments()
     wanted = list(dict.fromkeys(known if "all" in names else names))
     experiments = [load_experiment(name) for name in wanted]

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
+from gleangp.cli._usage import UsageError
 from gleangp.io import replacing
 
 _SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 _COMPRESSIONS = {".gz", ".bz2", ".xz", ".zst"}
 CHUNK_ROWS = 20_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that a spreadsheet runs
 
 
 def _kind(path: str) -> str:
@@ -65,7 +68,15 @@ def _dialect(path: str) -> tuple[str, str]:
 
 def read_table(path: str, text: tuple[str, ...] = ()) -> pd.DataFrame:
     """The whole table; columns named in `text` as text, so that a task called 01 keeps its zero."""
-    return pd.concat(list(read_chunks(path, None, text)), ignore_index=True)
+    chunks = [chunk for chunk in read_chunks(path, None, text) if len(chunk)]
+    if not chunks:
+        raise no_rows(path)
+    return pd.concat(chunks, ignore_index=True)
+
+
+def no_rows(path: str) -> UsageError:
+    """The error for a table without rows."""
+    return UsageError(f"the table {path!r} has no rows, but at least one is needed.")
 
 
 def read_chunks(
@@ -164,8 +175,19 @@ class _ArrowWriter:
             self._writer.close()
 
 
+def _inert(cell: Any) -> Any:
+    """Text that a spreadsheet would run as a formula, with an apostrophe before it; numbers as they are."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 class _CsvWriter:
-    """Appends frames, the header once."""
+    """Appends frames, the header once; text that a spreadsheet would run is escaped."""
 
     def __init__(self, stream: Any, separator: str) -> None:
         self._stream = stream
@@ -173,6 +195,8 @@ class _CsvWriter:
         self._started = False
 
     def __call__(self, frame: pd.DataFrame) -> None:
+        text = {c: frame[c].map(_inert) for c in frame.columns if not is_numeric_dtype(frame[c])}
+        frame = frame.assign(**text).rename(columns=_inert)
         frame.to_csv(
             self._stream,
             sep=self._separator,

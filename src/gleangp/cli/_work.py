@@ -10,7 +10,8 @@ from sklearn.base import is_classifier
 from gleangp import load, save
 from gleangp.cli._encoding import target_of
 from gleangp.cli._table_model import TableModel
-from gleangp.cli._tables import read_chunks, read_table, table_writer
+from gleangp.cli._tables import no_rows, read_chunks, read_table, table_writer
+from gleangp.cli._usage import printable
 from gleangp.exceptions import TaskError
 
 
@@ -30,10 +31,16 @@ def predict_table(model_path: Path, table: str, output: str, *, new_tasks_from_p
     model = load_table_model(model_path)
     text = () if model.encoding.task is None else (model.encoding.task,)
     with table_writer(output) as write:
+        n_rows = 0
         for chunk in read_chunks(table, text=text):
+            n_rows += len(chunk)
+            if len(chunk) == 0:
+                continue
             if new_tasks_from_prior and text:
                 _add_from_prior(model, model.encoding.tasks(chunk))
             write(model.predict(chunk))
+        if n_rows == 0:
+            raise no_rows(table)
 
 
 def _add_from_prior(model: TableModel, tasks: np.ndarray | None) -> None:
@@ -59,4 +66,4 @@ def add_tasks(model_path: Path, table: str, output: Path) -> None:
         rows = tasks == name
         model.estimator.add_task(X[rows], y[rows], task=name)
     save(model, output)
-    print(f"added {', '.join(names)}: {output} now has {len(model.known_tasks)} tasks")
+    print(f"added {printable(', '.join(names))}: {output} now has {len(model.known_tasks)} tasks")

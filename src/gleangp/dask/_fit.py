@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from distributed import Client, get_client
 from sklearn.base import is_regressor
+from sklearn.callback import with_callbacks
 from sklearn.utils.validation import validate_data
 
 from gleangp.dask._huge import parts_of_task
@@ -16,13 +20,14 @@ from gleangp.estimators._one_step import in_one_step
 from gleangp.estimators._ordinal import SparseGPOrdinal
 from gleangp.estimators._sparse_classifier import SparseGPClassifier
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
-from gleangp.exceptions import ClusterError, LabelError, TaskError
+from gleangp.exceptions import ClusterError, GleanError, LabelError, TaskError
 from gleangp.labels import encode_classes
 from gleangp.selection.selectors import RandomSelector
 
 _KNOWN = (SparseGPRegressor, SparseGPClassifier, SparseGPOrdinal)
 
 
+@with_callbacks
 def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Client | None = None) -> Any:
     """Fit a sparse estimator on a Dask DataFrame, with rows that stay on the cluster.
 
@@ -56,7 +61,7 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     LabelError, TaskError
         Rows that cannot be learnt from, with their partitions.
     ClusterError
-        No cluster, or workers that died again and again.
+        No cluster, a connection to it that was lost, or workers that died again and again.
 
     See Also
     --------
@@ -92,7 +97,7 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     column = own_column if task is None else task
     features = _features(ddf, target, column)
     inputs = [c for c in ddf.columns if c != target] if own_column is not None else features
-    with in_one_step(estimator) as draft:
+    with in_one_step(estimator) as draft, _connected(client):
         validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
         numbers = is_regressor(draft)
         unlabeled = None if numbers else draft.unlabeled
@@ -127,6 +132,22 @@ def _client(client: Client | None) -> Client:
     except ValueError as error:
         raise ClusterError(
             "there is no Dask client. Start one, for example distributed.Client(), or give client=."
+        ) from error
+
+
+@contextmanager
+def _connected(client: Client) -> Iterator[None]:
+    """Whatever Dask raises because the scheduler is gone is one kind of error."""
+    try:
+        yield
+    except GleanError:
+        raise
+    except Exception as error:
+        if client.status == "running" and not isinstance(error, CancelledError):
+            raise
+        raise ClusterError(
+            "the connection to the Dask scheduler was lost, or the fit was cancelled there. Start the "
+            f"cluster and its client again, then fit. Dask reports: {str(error) or type(error).__name__}"
         ) from error
 
 

@@ -6,6 +6,7 @@ SHA-256. Otherwise a file is fetched from where it is published and converted, a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import tempfile
@@ -41,6 +42,16 @@ def download(file: DataFile, target: Path) -> None:
     with replacing(target) as temporary:
         write_table(table, temporary, suffix=target.suffix)
         _check_content(file, read_table(temporary))
+
+
+def is_expected(file: DataFile, path: Path) -> bool:
+    """Whether a file holds the data that it should: the same bytes, or what a conversion must contain."""
+    if hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256:
+        return True
+    try:
+        return bool(file.checked) and fingerprint(read_table(path), file.checked) == file.content
+    except Exception:  # whatever a damaged file can provoke
+        return False
 
 
 def _check_content(file: DataFile, table: Table) -> None:

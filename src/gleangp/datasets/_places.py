@@ -37,27 +37,35 @@ def cache_folder() -> Path:
 
 
 def locate(name: str) -> Path:
-    """The path of a known file, such as "haberman/haberman.csv"; downloaded if nothing else is left."""
-    for folder in (data_folder(), cache_folder()):
-        if folder is not None and (folder / name).is_file():
-            return folder / name
-    from gleangp.datasets._download import download
+    """The path of a known file, such as "haberman/haberman.csv"; downloaded if nothing else is left.
+
+    A file of the cache is checked each time and downloaded again if it is not what it should be. The
+    user's own folder is not checked.
+    """
+    folder = data_folder()
+    if folder is not None and (folder / name).is_file():
+        return folder / name
+    from gleangp.datasets._download import download, is_expected
 
     target = cache_folder() / name
+    cached = target.is_file()
+    if cached and is_expected(FILES[name], target):
+        return target
     try:
         download(FILES[name], target)
     except Exception as error:
-        raise DatasetError(_what_to_do(name, error)) from error
+        raise DatasetError(_what_to_do(name, error, damaged=cached)) from error
     return target
 
 
-def _what_to_do(name: str, error: Exception) -> str:
+def _what_to_do(name: str, error: Exception, *, damaged: bool) -> str:
     folder = data_folder()
     looked = [str(f / name) for f in (folder, cache_folder()) if f is not None]
     origin = FILES[name].origin
     come_from = f" Its origin is {origin.where}." if origin is not None else ""
     put = f"the folder GLEANGP_DATA ({folder})" if folder else "a folder named by GLEANGP_DATA"
+    state = "is damaged in the cache" if damaged else "is not there"
     return (
-        f"the data file {name!r} is not there (looked for {' and '.join(looked)}), and it could not be "
+        f"the data file {name!r} {state} (looked for {' and '.join(looked)}), and it could not be "
         f"downloaded: {error}{come_from} Put it as {name!r} into {put}, or as {looked[-1]!r}."
     )

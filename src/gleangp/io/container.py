@@ -2,7 +2,9 @@
 
 The reader trusts nothing. Members are stored, not compressed, so that what a file unpacks to is no larger
 than the file. Sizes are compared with what is there before anything is allocated, names must be those the
-writer gives, and arrays are of plain numbers, booleans or text.
+writer gives, and arrays are of plain numbers, booleans or text. The lists and objects of the JSON
+are counted before it is parsed, because each takes far more memory than text. The size of the file bounds
+their number (`most_nodes`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import math
 import re
 import zipfile
+from itertools import islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,6 +25,10 @@ _MANIFEST = "model.json"
 _ARRAY_NAME = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy")
 _PLAIN_KINDS = "biufU"
 _LONGEST_AXIS = 2**31
+_BYTES_OF_NODE = 16  # of the file, for each node of its trees; models have 20 and more
+_FREE_NODES = 4096  # that a file of any size may have
+# Up to the next list or object of a JSON text, or its end; what is in quotes is skipped, in linear time.
+_TO_NODE = re.compile(rb'(?:[^"{\[]++|"(?:[^"\\]++|\\.)*+"?)*+(?:[{\[]|\Z)', re.DOTALL)
 _DATE = (1980, 1, 1, 0, 0, 0)  # of every member: equal models give equal files
 
 
@@ -34,6 +41,20 @@ def write_container(file: BinaryIO, manifest: dict[str, Any], arrays: list[np.nd
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, np.asarray(array), version=(1, 0), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"arrays/{number}.npy", _DATE), buffer.getvalue())
+    _check_nodes(text.encode(), file.tell())
+
+
+def most_nodes(size: int) -> int:
+    """How many nodes the trees of a file of some bytes may have."""
+    return _FREE_NODES + size // _BYTES_OF_NODE
+
+
+def _check_nodes(text: bytes, size: int) -> None:
+    most = most_nodes(size)
+    if sum(1 for _ in islice(_TO_NODE.finditer(text), most + 3)) > most + 2:  # at most two at the end
+        raise ModelFileError(
+            f"its JSON has more than {most} lists and objects, which is too many for a file of {size} bytes."
+        )
 
 
 def read_container(file: BinaryIO) -> tuple[Any, list[np.ndarray]]:
@@ -42,7 +63,9 @@ def read_container(file: BinaryIO) -> tuple[Any, list[np.ndarray]]:
     file.seek(0)
     with zipfile.ZipFile(file) as archive:
         members = _checked_members(archive, size)
-        manifest = json.loads(archive.read(members.pop(_MANIFEST)).decode(), parse_constant=_no_constant)
+        text = archive.read(members.pop(_MANIFEST))
+        _check_nodes(text, size)
+        manifest = json.loads(text.decode(), parse_constant=_no_constant)
         if len(members) != sum(f"arrays/{number}.npy" in members for number in range(len(members))):
             raise ModelFileError("an array is missing: numbers have gaps.")
         arrays = [_array(archive.read(members[f"arrays/{i}.npy"])) for i in range(len(members))]

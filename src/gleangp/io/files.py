@@ -13,8 +13,8 @@ from gleangp._version import __version__
 from gleangp.exceptions import ModelFileError
 from gleangp.io.atomic import replacing
 from gleangp.io.classes import is_known
-from gleangp.io.container import read_container, write_container
-from gleangp.io.trees import Decoder, Encoder
+from gleangp.io.container import most_nodes, read_container, write_container
+from gleangp.io.trees import Decoder, Encoder, check_extent
 
 FORMAT = "gleangp-model"
 FORMAT_VERSION = 1  # raised when an older library could no longer read the file
@@ -28,7 +28,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     model : estimator
         An estimator of gleangp.
     path : str or path
-        Where to; a file that is there is replaced in one step. ".glean" is the customary suffix.
+        Where to; a file that is there is replaced in one step. Of a symbolic link the target is replaced.
+        A folder, device or pipe is an `OSError`. ".glean" is the customary suffix.
 
     See Also
     --------
@@ -39,6 +40,10 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     The file is a zip of JSON and `.npy`; equal models give equal bytes. It holds no code, so kernels
     must be scikit-learn's or gleangp's own. Other estimators and pipelines go through pickle or joblib,
     which work with every estimator here too.
+
+    A hidden temporary file lies beside the target while it is written. SIGTERM and SIGHUP remove it (unless
+    the program handles them itself, or saves in another thread than the main one). What a killed process
+    left is removed at the next save to the same path.
 
     Examples
     --------
@@ -69,6 +74,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     }
     with replacing(path) as temporary, open(temporary, "wb") as file:
         write_container(file, manifest, encoder.arrays)
+        check_extent(encoder.objects, most_nodes(file.tell()))
 
 
 def load(path: str | os.PathLike[str] | BinaryIO) -> Any:
@@ -91,8 +97,8 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> Any:
 
     Notes
     -----
-    Safe for files from others: nothing in the file is run, and nothing larger than the file is
-    allocated.
+    Safe for files from others: nothing in the file is run, no array is larger than the file, and the number
+    of objects, also with shared ones counted each time, is bounded by the size of the file.
 
     Examples
     --------
@@ -112,6 +118,7 @@ def _load(file: BinaryIO, name: str) -> Any:
     try:
         manifest, arrays = read_container(file)
         _check_version(manifest)
+        check_extent(manifest.get("objects"), most_nodes(file.seek(0, os.SEEK_END)))
         model = Decoder(manifest.get("objects"), arrays).decode(manifest.get("model"))
         if not isinstance(model, BaseEstimator):
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator.")

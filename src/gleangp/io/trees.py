@@ -12,7 +12,11 @@ a listed class          ``{"object": number in the list of objects}``
 ======================  ==================================================
 
 Objects are kept in one list in which each refers to earlier ones only: an object that is shared is stored
-once and shared again after loading, and no cycle can be written down.
+once and shared again after loading, and no cycle can be written down. What works on a tree of objects, as a
+kernel does, visits a shared one each time, so `check_extent` bounds the size of the tree, not of the list.
+
+Keys are None, text or numbers of at most 64 bits, as names of tasks are: of other values any number can have
+equal hashes, which makes a dict slow.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from gleangp.io.classes import put_together, take_apart
 
 _SCALAR_KINDS = "biufU"
 _DEEPEST = 60  # levels of nesting; models have about ten
+_DEEPEST_OBJECTS = 200  # that refer to each other; a sum of k kernels has k
 _MOST_OBJECT_ITEMS = 10_000_000
 
 
@@ -52,6 +57,11 @@ class Encoder:
         if isinstance(value, tuple) and type(value) is tuple:
             return {"tuple": [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
         if isinstance(value, dict):
+            for key in value:
+                if not _is_key(key):
+                    raise ModelFileError(
+                        f"cannot save {where}: the key {key!r} is not None, text or a number of 64 bits."
+                    )
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"dict": pairs}
         if isinstance(value, np.generic) and value.dtype.kind in _SCALAR_KINDS:
@@ -101,8 +111,6 @@ class Decoder:
     def __init__(self, objects: Any, arrays: list[np.ndarray]) -> None:
         self._arrays = arrays
         self._objects: list[Any] = []
-        if not isinstance(objects, list):
-            raise ModelFileError("its list of objects is not a list.")
         for description in objects:
             if not isinstance(description, dict) or set(description) != {"class", "state"}:
                 raise ModelFileError("an object in it has no class or no state.")
@@ -126,7 +134,7 @@ class Decoder:
         if tag == "tuple":
             return tuple(self.decode(item, depth + 1) for item in content)
         if tag == "dict":
-            return {self.decode(k, depth + 1): self.decode(v, depth + 1) for k, v in content}
+            return {self._key(k, depth + 1): self.decode(v, depth + 1) for k, v in content}
         if tag == "float":
             if content not in ("nan", "inf", "-inf"):
                 raise ModelFileError(f"a number in it is {content!r}.")
@@ -141,6 +149,14 @@ class Decoder:
             return self._objects[_index(content, len(self._objects))]
         raise ModelFileError(f"a value in it has the unknown tag {tag!r}.")
 
+    def _key(self, tree: Any, depth: int) -> Any:
+        key = self.decode(tree, depth)
+        if not _is_key(key):
+            raise ModelFileError(
+                f"a key in it is a {type(key).__name__}; None, text or a number of 64 bits is expected."
+            )
+        return key
+
     def _scalar(self, kind: Any, value: Any) -> Any:
         dtype = np.dtype(str(kind))
         if dtype.kind not in _SCALAR_KINDS or dtype.itemsize > 4 * 10_000 or dtype.shape:
@@ -153,6 +169,37 @@ class Decoder:
         flat = np.empty(len(items), dtype=object)
         flat[:] = [self.decode(item, depth + 1) for item in items]
         return flat.reshape(shape)
+
+
+def check_extent(objects: Any, most: int) -> None:
+    """Raise if objects, with shared ones counted each time, are more than `most` or refer too deep."""
+    if not isinstance(objects, list):
+        raise ModelFileError("its list of objects is not a list.")
+    extents: list[tuple[int, int]] = []  # objects below each one, and levels of them
+    for description in objects:
+        size, levels = _extent(description, extents)
+        if size > most or levels >= _DEEPEST_OBJECTS:
+            raise ModelFileError(
+                f"an object in it consists of {size} objects in {levels + 1} levels; at most {most} in "
+                f"{_DEEPEST_OBJECTS} are expected."
+            )
+        extents.append((size + 1, levels + 1))
+
+
+def _extent(tree: Any, extents: list[tuple[int, int]]) -> tuple[int, int]:
+    """Number of objects that a JSON tree refers to, and how deep they go."""
+    if isinstance(tree, dict) and len(tree) == 1 and "object" in tree:
+        return extents[_index(tree["object"], len(extents))]
+    if not isinstance(tree, dict | list):
+        return 0, 0
+    parts = [_extent(part, extents) for part in (tree.values() if isinstance(tree, dict) else tree)]
+    return sum(size for size, _ in parts), max((levels for _, levels in parts), default=0)
+
+
+def _is_key(key: Any) -> bool:
+    if isinstance(key, int):
+        return abs(key) < 2**63
+    return key is None or isinstance(key, str | float | np.generic)
 
 
 def _index(number: Any, count: int) -> int:

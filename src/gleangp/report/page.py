@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 from typing import Any
 
@@ -86,6 +88,13 @@ addEventListener('scroll', () => { tip.hidden = true; }, true);
 """
 
 
+# Nothing is fetched or sent, and no script but the one above runs.
+_POLICY = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
+    f"script-src 'sha256-{b64encode(sha256(_SCRIPT.encode()).digest()).decode()}'"
+)
+
+
 def write(
     model: Any,
     X: Any,
@@ -147,7 +156,9 @@ def render(facts: Facts) -> str:
     title = f"gleangp: {facts.target}"
     body = [_summary(facts), _quality(facts), _learnt(facts), _tasks(facts), _next_steps(facts)]
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta name="generator" content="gleangp {escape(__version__)}"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><main>'
         f"{''.join(body)}"
