@@ -32,6 +32,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
+from gleangp._compat import callbacks_at_work
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.learning import shared_kernel
@@ -41,9 +42,6 @@ __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin", "unchanged_
 
 
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
-
-# What scikit-learn keeps on an estimator while `fit` runs and takes off afterwards, also when it fails.
-_CALLBACKS_AT_WORK = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
 
 
 @contextmanager
@@ -57,9 +55,9 @@ def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
     try:
         yield
     except BaseException:  # an interrupted fit too
-        callbacks = {k: v for k, v in vars(estimator).items() if k in _CALLBACKS_AT_WORK}
+        at_work = callbacks_at_work(estimator)
         vars(estimator).clear()
-        vars(estimator).update(before | callbacks)
+        vars(estimator).update(before | at_work)
         raise
 
 
