@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.callback import ProgressBar, ScoringMonitor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -144,15 +143,16 @@ def test_a_failed_fit_tears_down_and_leaves_the_estimator_as_it_was():
 
 def test_scikit_learns_own_callbacks_attach(capsys):
     """A bar through a grid search, a pipeline and a task column down to our steps; a log of scores."""
+    callback = pytest.importorskip("sklearn.callback", reason="since scikit-learn 1.9")
     model = SparseGPRegressor(n_active=10, random_state=0)
     inner = TaskColumn(make_pipeline(StandardScaler(), model), task=2)
     search = GridSearchCV(inner, {"estimator__sparsegpregressor__n_rounds": [1, 2]}, cv=2)
-    search.set_callbacks(ProgressBar(max_propagation_depth=None)).fit(WITH_TASK, F)
+    search.set_callbacks(callback.ProgressBar(max_propagation_depth=None)).fit(WITH_TASK, F)
     out = capsys.readouterr().out
     assert "TaskColumn" in out
     assert "SparseGPRegressor - fit" in out
     assert "SparseGPRegressor - posterior" in out
-    monitor = ScoringMonitor(scoring="r2")
+    monitor = callback.ScoringMonitor(scoring="r2")
     model = SparseGPRegressor(task=2, random_state=0).set_callbacks(monitor).fit(WITH_TASK, F)
     assert monitor.get_logs().data[-1]["r2"] == model.score(WITH_TASK, F)
 
@@ -176,7 +176,7 @@ def test_every_estimator_has_a_model_file(model, y, tmp_path):
 
 def test_callbacks_stay_out_of_model_files(tmp_path):
     """A model file has no callbacks; a pickle has them, as for scikit-learn's estimators."""
-    model = SparseGPRegressor(random_state=0).set_callbacks(ProgressBar()).fit(X, F)
+    model = SparseGPRegressor(random_state=0).set_callbacks(Recorder()).fit(X, F)
     save(model, tmp_path / "m.glean")
     loaded = load(tmp_path / "m.glean")
     assert not hasattr(loaded, "_skl_callbacks")

@@ -487,7 +487,7 @@ def test_coupling_of_many_classes_weighs_all_trials(monkeypatch):
     assert asked == [list(names)] * 3 + [list(names[:2])] * 2
     assert chosen[0].choice.scores == {"kernel": 5.0, "function": 5.5}
     assert {c.choice.name for c in chosen} == {"function"}
-    assert [c.start.base.kernel.theta[0] for c in chosen] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert [c.start.base.kernel.theta[0] for c in chosen] == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
 
 
 def _start(theta):

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
+from packaging.version import Version
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
@@ -260,11 +262,23 @@ def test_requests_only_where_the_method_has_the_parameter():
 
 
 def test_routed_tasks_without_request_calls():
-    """With routing switched on, tasks go through a pipeline and cross-validation's own score."""
+    """With routing switched on, tasks go through a pipeline."""
     model = pipeline(ToyRegressor())
     X = X_PANDAS[["a", "b"]]
     with config_context(enable_metadata_routing=True):
         assert model.fit(X, Y, tasks=WHO).predict(X, tasks=WHO).shape == (N,)
+        assert model.score(X, Y, tasks=WHO) > 0.99
+
+
+@pytest.mark.skipif(
+    Version(sklearn.__version__) < Version("1.8"),
+    reason="before scikit-learn 1.8, cross-validation passes nothing to the own score of a pipeline",
+)
+def test_routed_tasks_reach_the_score_of_a_pipeline():
+    """With routing switched on, cross-validation and a search score a pipeline with the tasks."""
+    model = pipeline(ToyRegressor())
+    X = X_PANDAS[["a", "b"]]
+    with config_context(enable_metadata_routing=True):
         assert cross_validate(model, X, Y, params={"tasks": WHO})["test_score"].min() > 0.99
         search = GridSearchCV(model, {"toyregressor__alpha": [1e-3, 1e3]}).fit(X, Y, tasks=WHO)
     assert search.best_params_ == {"toyregressor__alpha": 1e-3}

@@ -1,4 +1,7 @@
-"""Writes the model files kept here. Run it for a new format version or estimator, never over old files."""
+"""Writes the model files kept here. Run it for a new format version or estimator, never over old files.
+
+`older_sklearn_v1` was written with the versions of constraints/oldest.txt, the others with scikit-learn 1.9.
+"""
 
 import json
 import subprocess
@@ -7,6 +10,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import sklearn
+from sklearn.gaussian_process.kernels import DotProduct, Matern, RationalQuadratic
 
 import gleangp
 
@@ -19,7 +24,8 @@ def keep(name, model, X, tasks):
     if path.exists():
         return
     gleangp.save(model, path)
-    expected = {"gleangp": gleangp.__version__, "X": X.tolist(), "tasks": tasks}
+    expected = {"gleangp": gleangp.__version__, "scikit-learn": sklearn.__version__}
+    expected |= {"X": X.tolist(), "tasks": tasks}
     if hasattr(model, "predict_proba"):
         expected["proba"] = model.predict_proba(X, tasks=tasks).tolist()
     else:
@@ -82,4 +88,7 @@ if __name__ == "__main__":
         ("latent_regressor_v1", gleangp.SharedLatentGPRegressor(1, hidden_units=5, max_iter=20), y),
     ):
         keep(name, model.set_params(random_state=0).fit(X, target, tasks=tasks), new, new_tasks)
+    kernels = Matern([1.0, 2.0], nu=1.5) * RationalQuadratic() + 0.1 * DotProduct()
+    several = gleangp.SparseGPRegressor(kernels, n_active=8, posterior="projected", random_state=0)
+    keep("older_sklearn_v1", several.fit(X, y, tasks=tasks), new, new_tasks)
     keep_table("table_v1")

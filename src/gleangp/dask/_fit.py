@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from distributed import Client, get_client
 from sklearn.base import is_regressor
-from sklearn.callback import with_callbacks
 from sklearn.utils.validation import validate_data
 
+from gleangp._compat import with_callbacks
 from gleangp.dask._huge import parts_of_task
 from gleangp.dask._partitions import Columns
 from gleangp.dask._rows import ClusterRows, join_names, read_facts
@@ -27,7 +27,6 @@ from gleangp.selection.selectors import RandomSelector
 _KNOWN = (SparseGPRegressor, SparseGPClassifier, SparseGPOrdinal)
 
 
-@with_callbacks
 def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Client | None = None) -> Any:
     """Fit a sparse estimator on a Dask DataFrame, with rows that stay on the cluster.
 
@@ -98,30 +97,36 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
     features = _features(ddf, target, column)
     inputs = [c for c in ddf.columns if c != target] if own_column is not None else features
     with in_one_step(estimator) as draft, _connected(client):
-        validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
-        numbers = is_regressor(draft)
-        unlabeled = None if numbers else draft.unlabeled
-        columns = Columns(tuple(features), target, column, not numbers, unlabeled)
-        read, facts = read_facts(client, list(ddf.to_delayed()), columns)
-        draft.tasks_ = None if column is None else join_names([f.tasks for f in facts], "tasks")
-        classes = codes = None
-        if not numbers:
-            classes = join_names([f.classes for f in facts], "labels")
-            codes = _encode(draft, classes)
-            _refuse_unlabeled(draft, facts)
-        n_parts = 0
-        if column is None or len(draft.tasks_) == 1:
-            n_labeled = sum(f.n_labeled for f in facts)
-            n_parts = parts_of_task(n_labeled, draft._count_active([n_labeled], warn=False))
-        if n_parts and getattr(draft, "move_basis", False) is True:
-            raise ValueError(
-                f"move_basis=True: a task of {n_labeled} rows lies in parts on the workers, and its basis "
-                "stays at the active points. Leave move_basis='auto', or fit on data in memory."
-            )
-        rows: Any = ClusterRows(client, read, columns, facts, draft.tasks_, classes, codes, n_parts)
-        del read  # the partitions are not kept once their rows are with their tasks
-        draft._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
+        _fit_draft(draft, ddf, target, column, features, inputs, client)
     return estimator
+
+
+@with_callbacks
+def _fit_draft(draft: Any, ddf: Any, target: Any, column: Any, features: Any, inputs: Any, client: Client) -> None:
+    """Fit the copy of an estimator that becomes its state."""
+    validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
+    numbers = is_regressor(draft)
+    unlabeled = None if numbers else draft.unlabeled
+    columns = Columns(tuple(features), target, column, not numbers, unlabeled)
+    read, facts = read_facts(client, list(ddf.to_delayed()), columns)
+    draft.tasks_ = None if column is None else join_names([f.tasks for f in facts], "tasks")
+    classes = codes = None
+    if not numbers:
+        classes = join_names([f.classes for f in facts], "labels")
+        codes = _encode(draft, classes)
+        _refuse_unlabeled(draft, facts)
+    n_parts = 0
+    if column is None or len(draft.tasks_) == 1:
+        n_labeled = sum(f.n_labeled for f in facts)
+        n_parts = parts_of_task(n_labeled, draft._count_active([n_labeled], warn=False))
+    if n_parts and getattr(draft, "move_basis", False) is True:
+        raise ValueError(
+            f"move_basis=True: a task of {n_labeled} rows lies in parts on the workers, and its basis "
+            "stays at the active points. Leave move_basis='auto', or fit on data in memory."
+        )
+    rows: Any = ClusterRows(client, read, columns, facts, draft.tasks_, classes, codes, n_parts)
+    del read  # the partitions are not kept once their rows are with their tasks
+    draft._fit_rows(rows, (None, None, None))  # callbacks get no rows: these are elsewhere
 
 
 def _client(client: Client | None) -> Client:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.callback import CallbackContext, CallbackSupportMixin
-
+from gleangp._compat import CallbackContext, CallbackSupportMixin, callbacks_of
 from gleangp.progress import Stage, silent
 
 __all__ = ["FitProgress", "ProgressMixin"]
@@ -25,7 +24,7 @@ class FitProgress:
         self._estimator = estimator
         self._context = context
         self._data = data  # what hooks may ask for: X, y, metadata
-        self._heard = bool(getattr(estimator, "_skl_callbacks", ()))
+        self._heard = bool(callbacks_of(estimator))
         self._verbose = bool(getattr(estimator, "verbose", 0))
         self._stage_context: CallbackContext | None = None
         self._last: tuple[Stage, int, float | None] | None = None

@@ -6,7 +6,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -16,7 +15,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gleangp._compat import HasMethods, fit_context
+from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import TaskError
 from gleangp.tasks import take_task_column

@@ -24,6 +24,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import Kernel
 
+from gleangp._compat import CALLBACKS
 from gleangp.exceptions import ModelFileError
 
 # Every public estimator, selector and kernel of gleangp may be named too. A new noise model or dataclass of
@@ -100,7 +101,7 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     parameters: dict[str, Any] = value.get_params(deep=False)
     if isinstance(value, Kernel):
         return name, parameters
-    fitted = {k: v for k, v in vars(value).items() if k not in parameters and k != "_skl_callbacks"}
+    fitted = {k: v for k, v in vars(value).items() if k not in parameters and k != CALLBACKS}
     return name, {"parameters": parameters, "fitted": fitted}
 
 
