@@ -102,7 +102,9 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
 
 
 @with_callbacks
-def _fit_draft(draft: Any, ddf: Any, target: Any, column: Any, features: Any, inputs: Any, client: Client) -> None:
+def _fit_draft(
+    draft: Any, ddf: Any, target: Any, column: Any, features: Any, inputs: Any, client: Client
+) -> None:
     """Fit the copy of an estimator that becomes its state."""
     validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
     numbers = is_regressor(draft)
