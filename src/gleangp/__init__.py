@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gleangp._version import __version__
 
 if TYPE_CHECKING:
-    from gleangp import dask, datasets, exceptions, plots, report
+    from gleangp import dask, datasets, exceptions, noise, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
@@ -63,6 +63,7 @@ __all__ = [
     "datasets",
     "exceptions",
     "load",
+    "noise",
     "plots",
     "report",
     "rotations",
@@ -99,6 +100,7 @@ _HOME = {
     "datasets": "gleangp.datasets",
     "exceptions": "gleangp.exceptions",
     "load": "gleangp.io",
+    "noise": "gleangp.noise",
     "plots": "gleangp.plots",
     "report": "gleangp.report",
     "rotations": "gleangp.invariances",

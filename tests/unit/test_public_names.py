@@ -39,6 +39,7 @@ PUBLIC = [
     "datasets",
     "exceptions",
     "load",
+    "noise",
     "plots",
     "report",
     "rotations",
