@@ -1,4 +1,4 @@
-"""The examples of docs/extend.md run and do what the page says."""
+"""The examples of docs/extend.md and docs/noise.md run and do what the pages say."""
 
 import re
 from pathlib import Path
@@ -8,17 +8,22 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
-PAGE = Path(__file__).parents[1] / "docs" / "extend.md"
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def run_page(name):
+    """What the blocks of a page define."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    names: dict = {}
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)):
+        exec(compile(block, f"{name}, python block {number + 1}", "exec"), names)
+    return names
 
 
 @pytest.fixture(scope="module")
 def scope():
-    """What the blocks of the page define."""
-    text = PAGE.read_text(encoding="utf-8")
-    names: dict = {}
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)):
-        exec(compile(block, f"extend.md, python block {number + 1}", "exec"), names)
-    return names
+    """What the blocks of the page on extensions define."""
+    return run_page("extend.md")
 
 
 def test_the_kernel_learns_and_its_rule_is_its_gradient(scope):
@@ -33,12 +38,12 @@ def test_the_kernel_learns_and_its_rule_is_its_gradient(scope):
     assert np.sqrt(np.mean((scope["model"].predict(scope["X"]) - scope["f"]) ** 2)) < 0.1
 
 
-@pytest.mark.parametrize("y", [-1.0, 1.0])
+@pytest.mark.parametrize("y", [-9.0, 0.3])
 @pytest.mark.parametrize(("mean", "var"), [(0.4, 1.7), (-6.0, 0.5), (6.0, 2.0)])
 def test_the_noise_model_is_what_it_says(scope, y, mean, var):
     """log Z, its slopes and its parameter's slope agree with sums over a fine grid and differences."""
-    noise = scope["FlippedProbit"](0.1)
-    u, width = np.linspace(-12, 12, 40_001, retstep=True)
+    noise = scope["Logistic"](0.4)
+    u, width = np.linspace(-40, 40, 40_001, retstep=True)
     log_w = noise.log_prob(y, mean + np.sqrt(var) * u) - 0.5 * (u**2 + np.log(2 * np.pi))
     log_z, g, nu = noise.log_partition(y, mean, var)
     assert_allclose(log_z, logsumexp(log_w) + np.log(width), rtol=1e-8)
@@ -46,15 +51,28 @@ def test_the_noise_model_is_what_it_says(scope, y, mean, var):
     slope = (noise.log_partition(y, mean + h, var)[0] - noise.log_partition(y, mean - h, var)[0]) / (2 * h)
     by_var = (noise.log_partition(y, mean, var + h)[0] - noise.log_partition(y, mean, var - h)[0]) / (2 * h)
     assert_allclose(g, slope, rtol=1e-6, atol=1e-9)
-    assert_allclose(nu, g**2 - 2 * by_var, rtol=1e-5, atol=1e-8)
-    other = [scope["FlippedProbit"](0.1 + s).log_partition(y, mean, var)[0] for s in (h, -h)]
-    by_flip = noise.log_partition_grad(y, mean, var)["flip"]
-    assert_allclose(by_flip, (other[0] - other[1]) / (2 * h), rtol=1e-6)
+    assert_allclose(nu, g**2 - 2 * by_var, rtol=1e-4, atol=1e-7)
+    other = [scope["Logistic"](0.4 + s).log_partition(y, mean, var)[0] for s in (h, -h)]
+    by_scale = noise.log_partition_grad(y, mean, var)["scale"]
+    assert_allclose(by_scale, (other[0] - other[1]) / (2 * h), rtol=1e-6)
 
 
-def test_the_noise_model_learns_through_wrong_labels(scope):
-    """A tenth of the labels is wrong; the sign of the function is right at nearly all rows."""
-    assert scope["right"] > 0.95
+def test_the_noise_model_learns_and_predicts(scope):
+    """The function and the scale of the noise are found; quantiles hold the probability between them."""
+    assert scope["error"] < 0.15
+    assert 0.14 < scope["fit"].parameters.noise.scale < 0.28
+    ends = np.array([scope["low"], scope["high"]])
+    assert_allclose(scope["noise"].predict_cdf(ends, 0.0, 0.5), [0.025, 0.975], rtol=1e-8)
+
+
+def test_the_page_on_noise_models():
+    """Ten times the exposure gives ten times the counts."""
+    names = run_page("noise.md")
+    assert_allclose(names["expected"], np.exp(0.4) * np.array([1.0, 10.0]))
+    assert np.array_equal(names["high"], np.round(names["high"]))
+    assert np.all(names["low"] < names["expected"])
+    assert np.all(names["expected"] < names["high"])
+    assert np.all(names["score"] < 0.0)
 
 
 def test_the_selector_spreads_its_points(scope):

@@ -13,7 +13,7 @@ from gleangp._version import __version__
 
 if TYPE_CHECKING:
     from gleangp import dask as dask  # not in __all__
-    from gleangp import datasets, exceptions, plots, report
+    from gleangp import datasets, exceptions, noise, plots, report
     from gleangp.constraints import DifferenceOrder, Order
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
@@ -66,6 +66,7 @@ __all__ = [
     "datasets",
     "exceptions",
     "load",
+    "noise",
     "plots",
     "report",
     "rotations",
@@ -103,6 +104,7 @@ _HOME = {
     "datasets": "gleangp.datasets",
     "exceptions": "gleangp.exceptions",
     "load": "gleangp.io",
+    "noise": "gleangp.noise",
     "plots": "gleangp.plots",
     "report": "gleangp.report",
     "rotations": "gleangp.invariances",

@@ -1,4 +1,4 @@
-"""The normal distribution function in its tails, and the transforms of positive parameters.
+"""The normal distribution function in its tails, functions that would cancel, and transforms.
 
 Noise models need log Phi(z), its first two derivatives, and the same for the mass of an interval,
 Phi(u) - Phi(v). Written naively these lose all digits a few standard deviations out. Here every
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
-from scipy.special import erf, erfc, erfcx, expit, log_ndtr, logit, ndtr
+from scipy.special import digamma, erf, erfc, erfcx, expit, gammaln, log_ndtr, logit, ndtr, xlogy
 
 from gleangp._typing import FloatArray
 
@@ -38,6 +38,13 @@ _DECAY: Final = 38.0
 _LEGENDRE_NODES, _LEGENDRE_WEIGHTS = (a[:, np.newaxis] for a in leggauss(24))
 _UNIT_NODES: Final = 0.5 + 0.5 * _LEGENDRE_NODES
 _UNIT_WEIGHTS: Final = 0.5 * _LEGENDRE_WEIGHTS
+
+# Series in powers of 1 / x**2 (of log Gamma and digamma) and of -x (of log(1 + x)).
+_STIRLING_FROM: Final = 15.0
+_STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+_DIGAMMA: Final = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
+_SMALL: Final = 0.03
+_LOG1P: Final = tuple(1.0 / k for k in range(2, 12))
 
 
 def hazard(z: ArrayLike) -> FloatArray:
@@ -371,3 +378,101 @@ def _unknown_transform(transform: str) -> ValueError:
         f"unknown transform {transform!r}: expected 'identity', 'log' or 'logit', as in the "
         "`transforms` of a noise model."
     )
+
+
+def stirling_remainder(x: ArrayLike) -> FloatArray:
+    """log Gamma(x) - (x log x - x), without the cancellation for large x.
+
+    Parameters
+    ----------
+    x : array-like
+        Positive numbers.
+
+    Returns
+    -------
+    ndarray
+        About log(2 pi / x) / 2 for large x (Abramowitz & Stegun 1964, 6.1.41).
+
+    Examples
+    --------
+    >>> float(stirling_remainder(1e12).round(6))
+    -12.896572
+    """
+    x = np.asarray(x, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        inverse = 1.0 / x**2
+    series = _LOG_SQRT_TWO_PI - 0.5 * np.log(x) + polyval(inverse, _STIRLING) / x
+    return np.where(x < _STIRLING_FROM, gammaln(x) - (xlogy(x, x) - x), series)[()]
+
+
+def digamma_remainder(x: ArrayLike) -> FloatArray:
+    """digamma(x) - log(x), without the cancellation for large x.
+
+    Parameters
+    ----------
+    x : array-like
+        Positive numbers.
+
+    Returns
+    -------
+    ndarray
+        About -1 / (2 x) for large x (Abramowitz & Stegun 1964, 6.3.18).
+
+    Examples
+    --------
+    >>> round(float(digamma_remainder(1e10)), 15)
+    -5e-11
+    """
+    x = np.asarray(x, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        inverse = 1.0 / x**2
+    series = -0.5 / x - inverse * polyval(inverse, _DIGAMMA)
+    return np.where(x < _STIRLING_FROM, digamma(x) - np.log(x), series)[()]
+
+
+def log1p_remainder(x: ArrayLike) -> FloatArray:
+    """log(1 + x) - x, without the cancellation for small x.
+
+    Parameters
+    ----------
+    x : array-like
+        Numbers above -1.
+
+    Returns
+    -------
+    ndarray
+        About -x**2 / 2 for small x.
+
+    Examples
+    --------
+    >>> round(float(log1p_remainder(1e-10)), 25)
+    -5e-21
+    """
+    x = np.asarray(x, dtype=np.float64)
+    small = np.where(np.abs(x) < _SMALL, x, 0.0)
+    return np.where(np.abs(x) < _SMALL, -(small**2) * polyval(-small, _LOG1P), np.log1p(x) - x)[()]
+
+
+def log_expit_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """log(1 / (1 + exp(-z))), its first derivative, and minus its second.
+
+    Parameters
+    ----------
+    z : array-like
+        Where to evaluate them.
+
+    Returns
+    -------
+    log_p, slope, curvature : ndarray
+        With p = 1 / (1 + exp(-z)): log p, 1 - p and p (1 - p).
+
+    Examples
+    --------
+    >>> [float(a.round(4)) for a in log_expit_derivatives(0.0)]
+    [-0.6931, 0.5, 0.25]
+    """
+    z = np.asarray(z, dtype=np.float64)
+    small = np.exp(-np.abs(z))
+    share = 1.0 / (1.0 + small)
+    curvature = small * share * share
+    return np.minimum(z, 0.0) - np.log1p(small), np.where(z > 0.0, small, 1.0) * share, curvature

@@ -153,8 +153,8 @@ def test_kernels(kernel, tmp_path):
 
 def test_every_listed_class_is_there():
     """Each name of the list is a kernel, a dataclass or an estimator that can be found."""
-    for name in classes.KNOWN:
-        assert classes.find_class(name).__name__ == name
+    for name, (_, attribute) in classes.KNOWN.items():
+        assert classes.find_class(name).__name__ == attribute
 
 
 def test_every_public_estimator_is_listed():

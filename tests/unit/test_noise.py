@@ -8,7 +8,19 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp, softmax
 
-from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
+from gleangp.noise import (
+    Binomial,
+    Gamma,
+    Gaussian,
+    Logit,
+    NegativeBinomial,
+    NullCategory,
+    Ordered,
+    Poisson,
+    Probit,
+    RobustProbit,
+    StudentT,
+)
 from gleangp.special import constrain, unconstrain
 
 SOFT_NULL = NullCategory(bias=0.2, gamma_minus=0.7, gamma_plus=0.4, width=1.2, variance=0.3)
@@ -29,7 +41,24 @@ MODELS = {
         (Ordered(widths=[], variance=2.0), (0.0, 1.0)),
         (Ordered(widths=[0.05]), (1.0,)),
     ],
+    StudentT: [
+        (StudentT(0.5, 4.0, bias=0.3), (-1.0, 12.0)),
+        (StudentT(2.0, 1.5), (0.4,)),
+        (StudentT(0.3, 40.0), (1.0,)),
+    ],
+    Poisson: [(Poisson(), (0.0, 1.0, 30.0)), (Poisson(bias=0.7, exposure=3.0), (2.0,))],
+    NegativeBinomial: [
+        (NegativeBinomial(), (0.0, 1.0, 30.0)),
+        (NegativeBinomial(0.1, bias=-0.4, exposure=3.0), (2.0,)),
+    ],
+    Binomial: [(Binomial(trials=4.0), (0.0, 1.0, 4.0)), (Binomial(0.4, trials=50.0), (20.0,))],
+    Gamma: [(Gamma(), (0.01, 1.0, 30.0)), (Gamma(7.0, bias=0.4), (2.0,))],
+    Logit: [(Logit(), (-1.0, 1.0)), (Logit(bias=0.4), (1.0,))],
+    RobustProbit: [(RobustProbit(0.1), (-1.0, 1.0)), (RobustProbit(0.01, bias=0.4), (1.0,))],
 }
+CONTINUOUS = (Gaussian, StudentT, Gamma)
+COUNTS = (Poisson, NegativeBinomial, Binomial)
+LABELS = (Probit, Logit, RobustProbit)
 PAIRS = [(noise, y) for models in MODELS.values() for noise, ys in models for y in ys]
 NOISES = [noise for models in MODELS.values() for noise, _ in models]
 BULK = [(0.4, 1.7), (-1.3, 0.5), (3.0, 1e-3)]
@@ -41,11 +70,13 @@ each_model = pytest.mark.parametrize("noise", NOISES, ids=repr)
 
 def targets(noise, n, rng):
     """n random targets in the coding of the model."""
-    if isinstance(noise, Gaussian):
-        return rng.normal(size=n)
+    if isinstance(noise, COUNTS):
+        return rng.integers(5, size=n).astype(float)
+    if isinstance(noise, CONTINUOUS):
+        return rng.exponential(size=n)
     if isinstance(noise, Ordered):
         return rng.integers(noise.n_categories, size=n).astype(float)
-    return rng.choice([-1.0, 1.0] if isinstance(noise, Probit) else [-1.0, 0.0, 1.0], size=n)
+    return rng.choice([-1.0, 1.0] if isinstance(noise, LABELS) else [-1.0, 0.0, 1.0], size=n)
 
 
 def data(noise, n=40, seed=0):
@@ -86,16 +117,19 @@ def test_log_partition_matches_brute_force(noise, y, mean, var):
 def test_probabilities_sum_to_one(noise, y):
     """Over all targets a discrete model adds up; only the null category loses mass, by design."""
     f = np.linspace(-6.0, 6.0, 25)
-    if isinstance(noise, Gaussian):
+    if isinstance(noise, CONTINUOUS):
         pytest.skip("targets are continuous")
     every = range(noise.n_categories) if isinstance(noise, Ordered) else (-1.0, 0.0, 1.0)
-    if isinstance(noise, Probit):
+    if isinstance(noise, LABELS):
         every = (-1.0, 1.0)
+    if isinstance(noise, COUNTS):
+        f = np.linspace(-6.0, 1.0, 8)
+        every = range(int(noise.trials) + 1 if isinstance(noise, Binomial) else 500)
     total = sum(np.exp(noise.log_prob(value, f)) for value in every)
     if isinstance(noise, NullCategory):
         null = Ordered(noise.bias + noise.width / 2, [noise.width], noise.variance)
         total = total + np.exp(null.log_prob(1, f))
-    assert_allclose(total, 1.0, rtol=1e-13)
+    assert_allclose(total, 1.0, rtol=1e-12)
     assert np.all(np.exp(noise.log_prob(y, f)) <= 1.0)
 
 

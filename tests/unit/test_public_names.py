@@ -41,6 +41,7 @@ PUBLIC = [
     "datasets",
     "exceptions",
     "load",
+    "noise",
     "plots",
     "report",
     "rotations",

@@ -34,10 +34,17 @@ _MODULES = {
         "CompoundKernel ConstantKernel DotProduct ExpSineSquared Exponentiation Matern PairwiseKernel "
         "Product RBF RationalQuadratic Sum WhiteKernel"
     ),
+    "gleangp.noise.binomial": "Binomial",
+    "gleangp.noise.gamma": "GammaNoise=Gamma",
     "gleangp.noise.gaussian": "Gaussian",
+    "gleangp.noise.logit": "Logit",
+    "gleangp.noise.negative_binomial": "NegativeBinomial",
     "gleangp.noise.null_category": "NullCategory",
     "gleangp.noise.ordered": "Ordered",
+    "gleangp.noise.poisson": "Poisson",
     "gleangp.noise.probit": "Probit",
+    "gleangp.noise.robust_probit": "RobustProbit",
+    "gleangp.noise.student": "StudentT",
     "gleangp.inference.data_dependent": "DataDependentPosterior",
     "gleangp.inference.conditioning": "Knowledge",
     "gleangp.inference.coupled": "Term",
@@ -59,7 +66,13 @@ _MODULES = {
     "gleangp.cli._encoding": "ColumnEncoding TableEncoding",
     "gleangp.cli._table_model": "TableModel",
 }
-KNOWN = {name: module for module, names in _MODULES.items() for name in names.split()}
+# Name in a file -> module and name there. They differ where two modules have a class of one name.
+KNOWN = {
+    entry.split("=")[0]: (module, entry.split("=")[-1])
+    for module, entries in _MODULES.items()
+    for entry in entries.split()
+}
+_NAMES = {home: name for name, home in KNOWN.items()}
 
 _FITTED_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,99}")
 _FIELD_TYPES: dict[str, Any] = {"bool": bool, "float": (float, int), "int": int, "str": str}
@@ -70,7 +83,8 @@ def find_class(name: str) -> type:
     """The class of a listed or public name."""
     cls = None
     if name in KNOWN:
-        cls = getattr(import_module(KNOWN[name]), name)
+        module, attribute = KNOWN[name]
+        cls = getattr(import_module(module), attribute)
     elif name in _package().__all__:
         cls = getattr(_package(), name)
     if not isinstance(cls, type) or not (
@@ -87,15 +101,21 @@ def _package() -> Any:
 
 def is_known(value: Any) -> bool:
     """Whether the class of a value may be named in a file."""
-    name = type(value).__name__
+    name = _name(value)
     return (name in KNOWN or name in _package().__all__) and type(value) is find_class(name)
+
+
+def _name(value: Any) -> str:
+    """What a file calls the class of a value."""
+    cls = type(value)
+    return _NAMES.get((cls.__module__, cls.__name__), cls.__name__)
 
 
 def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     """Name and state of an object of a listed class; None for anything else."""
     if not is_known(value):
         return None
-    name = type(value).__name__
+    name = _name(value)
     if dataclasses.is_dataclass(value):
         return name, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     parameters: dict[str, Any] = value.get_params(deep=False)

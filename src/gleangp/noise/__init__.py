@@ -1,9 +1,80 @@
-"""Noise models p(y | f): how a target comes from the latent function."""
+"""Noise models p(y | f): how a target comes from the latent function.
 
-from gleangp.noise.base import NoiseModel
+A noise model is a frozen dataclass. Its fields are numbers, or arrays with one entry per row. Fields named in
+`transforms` can be learnt; `exposure` and `trials` are known for every row. `dataclasses.replace` gives the
+model of other rows, such as those of a prediction.
+"""
+
+from gleangp.noise.base import Noise, NoiseModel
+from gleangp.noise.binomial import Binomial
+from gleangp.noise.gamma import Gamma
 from gleangp.noise.gaussian import Gaussian
+from gleangp.noise.logit import Logit
+from gleangp.noise.negative_binomial import NegativeBinomial
 from gleangp.noise.null_category import NullCategory
 from gleangp.noise.ordered import Ordered
+from gleangp.noise.poisson import Poisson
 from gleangp.noise.probit import Probit
+from gleangp.noise.robust_probit import RobustProbit
+from gleangp.noise.student import StudentT
 
-__all__ = ["Gaussian", "NoiseModel", "NullCategory", "Ordered", "Probit"]
+__all__ = [
+    "Binomial",
+    "Gamma",
+    "Gaussian",
+    "Logit",
+    "NegativeBinomial",
+    "Noise",
+    "NoiseModel",
+    "NullCategory",
+    "Ordered",
+    "Poisson",
+    "Probit",
+    "RobustProbit",
+    "StudentT",
+    "noise_from_name",
+]
+
+_BY_NAME = {
+    "gaussian": Gaussian,
+    "student": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "binomial": Binomial,
+    "gamma": Gamma,
+    "probit": Probit,
+    "logit": Logit,
+    "robust": RobustProbit,
+}
+
+
+def noise_from_name(name: str) -> NoiseModel:
+    """The noise model of a name, with its default parameters.
+
+    Parameters
+    ----------
+    name : str
+        "gaussian", "student", "poisson", "negative_binomial", "binomial" or "gamma"; for two classes
+        "probit", "logit" or "robust".
+
+    Returns
+    -------
+    NoiseModel
+        The model. `dataclasses.replace` sets its parameters, `exposure` or `trials`.
+
+    Raises
+    ------
+    ValueError
+        If there is no noise model of that name.
+
+    Examples
+    --------
+    >>> from gleangp.noise import noise_from_name
+    >>> noise_from_name("student")
+    StudentT(scale=1.0, df=4.0, bias=0.0)
+    """
+    if name not in _BY_NAME:
+        raise ValueError(
+            f"There is no noise model {name!r}. Use one of {list(_BY_NAME)}, or an object of gleangp.noise."
+        )
+    return _BY_NAME[name]()

@@ -2,17 +2,18 @@
 
 A noise model is a frozen dataclass. A field is a float, or an array with one entry per row.
 Inference only ever meets the members of `NoiseModel`; a new noise model is a new file and nothing
-else.
+else. `Noise` gives all of them by quadrature to a model that defines `derivatives`.
 
 Notation, as in Lawrence, Platt & Jordan 2005, section 2.2: f ~ N(mean, var) is the latent value of
 a row before its target is seen, Z = E[p(y | f)], and
 
     g = d log Z / d mean,    nu = g**2 - 2 d log Z / d var.
 
-All the models here are step-like functions convolved with a Gaussian, p(y | f) = E[s_y(f + e)] with
-e ~ N(0, v). Hence p solves the heat equation, d p / d v = 1/2 d**2 p / d f**2, from which
+The density of f solves the heat equation in (mean, var). From this
 
-* d log Z / d v = d log Z / d var = (g**2 - nu) / 2;
+* nu = -d**2 log Z / d mean**2;
+* where p(y | f) is itself a step-like function convolved with a Gaussian of variance v,
+  d log Z / d v = d log Z / d var = (g**2 - nu) / 2;
 * independent Gaussian noise on f (white noise of the kernel, variance outside a basis) is taken in
   exactly by adding its variance to `var`.
 
@@ -27,6 +28,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.exceptions import LabelError
+from gleangp.noise.quadrature import flat, mixture_cdf, mixture_quantile, normal_mean, tilted
 
 Floats = float | FloatArray  # one value, or one per row
 Model = TypeVar("Model", bound=Any)
@@ -72,6 +75,147 @@ class NoiseModel(Protocol):
 
     def at(self, rows: Rows) -> Self:
         """The model of those rows: per-row fields are indexed, the others kept."""
+
+
+class Noise:
+    """A noise model from `log p(y | f)` and its derivatives; what has a closed form is overridden.
+
+    A subclass is a frozen dataclass with a field `bias`. For inference it defines `derivatives`,
+    `log_constant` where log p has a part without f, and `log_prob_grad` if it has other parameters.
+    For predictions of observations it defines `mean_given`, `var_given`, `cdf` and `sample`.
+
+    A field that is not in `transforms` is not learnt: it is known for every row, such as `exposure`.
+    """
+
+    log_concave: ClassVar[bool] = True
+    precision_depends_on_mean: ClassVar[bool] = True
+    transforms: ClassVar[Mapping[str, str]] = {"bias": "identity"}
+
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior."""
+
+    support: ClassVar[str] = "real"
+    """Values of an observation: "real", "positive", "count" or "label" (-1 and +1)."""
+
+    def __eq__(self, other: object) -> bool:
+        return same_model(self, other)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameter name -> value."""
+        return {name: getattr(self, name) for name in self.transforms}
+
+    @property
+    def row_fields(self) -> dict[str, Any]:
+        """Fields that may have one entry per row, by name."""
+        return field_values(self)
+
+    def at(self, rows: Rows) -> Self:
+        """The model of those rows."""
+        return restrict(self, rows)
+
+    def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
+        raise NotImplementedError
+
+    def log_constant(self, y: Floats) -> Floats:
+        """The part of log p(y | f) in which f does not occur."""
+        return 0.0
+
+    def log_prob_grad(self, y: Floats, f: Floats) -> dict[str, FloatArray]:
+        """Name -> d log p(y | f) / d parameter, for the parameters other than `bias`."""
+        return {}
+
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
+        """log p(y | f)."""
+        return self.derivatives(y, f)[0] + self.log_constant(y)
+
+    def log_partition(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and nu."""
+        log_z, g, nu = tilted(self, y, mean, var)
+        return log_z, g, nu
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d log_z / d parameter, per row."""
+        return tilted(self, y, mean, var, gradients=True)[0]
+
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """nu of `log_partition`."""
+        return self.log_partition(y, mean, var)[2]
+
+    def log_density(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """Log density, or log probability, of an observation y of a new row with f ~ N(mean, var)."""
+        return self.log_partition(y, mean, var)[0]
+
+    def mean_given(self, f: Floats) -> FloatArray:
+        """E[y | f]."""
+        raise NotImplementedError
+
+    def var_given(self, f: Floats) -> FloatArray:
+        """Variance of y given f."""
+        raise NotImplementedError
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        """P(Y <= y | f), which falls as f grows. For counts: a continuous function of y > -1."""
+        raise NotImplementedError
+
+    def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
+        """One observation for each latent value."""
+        raise NotImplementedError
+
+    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        """Mean of an observation of a new row with f ~ N(mean, var)."""
+        return normal_mean(self, [lambda noise, f: noise.mean_given(f)], mean, var)[0][()]
+
+    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
+        """Variance of an observation of a new row with f ~ N(mean, var)."""
+        centre = self.predict_mean(mean, var)
+
+        def square(noise: Self, f: FloatArray) -> FloatArray:
+            return noise.var_given(f) + noise.mean_given(f) ** 2
+
+        return (normal_mean(self, [square], mean, var)[0] - centre**2)[()]
+
+    def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""
+        noise, shape, *columns = flat(self, y, mean, var)
+        return mixture_cdf(noise, *columns).reshape(shape)[()]
+
+    def predict_quantile(self, mean: Floats, var: Floats, q: Floats) -> FloatArray:
+        """Quantile q of an observation of a new row with f ~ N(mean, var)."""
+        return mixture_quantile(self, mean, var, q)
+
+    def check_target(self, y: FloatArray) -> None:
+        """Raise `LabelError` where y, or a field with one entry per row, is not what the model needs."""
+        refuse(~np.isfinite(y), y, "y", "A finite number is needed: leave the row out, or fill it in.")
+
+
+def refuse(bad: Any, values: Any, what: str, remedy: str) -> None:
+    """Raise `LabelError` with the first value that is bad, and its row."""
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        value = np.broadcast_to(values, np.shape(bad))[rows[0]]
+        raise LabelError(f"{what} is {value:g} in row {rows[0]}. {remedy}")
+
+
+def check_counts(y: FloatArray, model: str) -> None:
+    """Raise `LabelError` unless y are counts: 0, 1, 2, ..."""
+    expected = f"{model} noise needs counts: 0, 1, 2, ..."
+    remedy = 'For other targets use noise="gaussian", or "gamma" if they are positive.'
+    is_count = np.isfinite(y) & np.greater_equal(y, 0.0) & np.equal(y, np.floor(y))
+    refuse(~is_count, y, "y", f"{expected} {remedy}")
+
+
+def check_positive(values: Any, n_rows: int, name: str, remedy: str) -> None:
+    """Raise `LabelError` unless a field has one entry, or one per row, and all are positive."""
+    if np.ndim(values) > 0 and np.shape(values) != (n_rows,):
+        raise LabelError(
+            f"{name} has shape {np.shape(values)} and y has {n_rows} rows. Give one number, or one per row."
+        )
+    bad = ~(np.isfinite(values) & np.greater(values, 0.0))
+    refuse(np.broadcast_to(bad, n_rows), values, name, remedy)
 
 
 def field_values(noise: Any) -> dict[str, Any]:

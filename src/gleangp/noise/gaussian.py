@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.base import Floats, Noise
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class Gaussian(Noise):
     """p(y | f) = N(y | f + bias, variance).
 
     Parameters
@@ -33,17 +34,9 @@ class Gaussian:
     variance: Floats = 1.0
     bias: Floats = 0.0
 
-    log_concave: ClassVar[bool] = True
     precision_depends_on_mean: ClassVar[bool] = False
     transforms: ClassVar[Mapping[str, str]] = {"variance": "log", "bias": "identity"}
-
-    def __eq__(self, other: object) -> bool:
-        return same_model(self, other)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """`variance` and `bias`."""
-        return field_values(self)
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {"variance": (0.1, 3.0)}
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log N(y | f + bias, variance)."""
@@ -81,6 +74,35 @@ class Gaussian:
         _, g, nu = self.log_partition(y, mean, var)
         return {"variance": 0.5 * (g**2 - nu), "bias": g}
 
-    def at(self, rows: Rows) -> Self:
-        """The model of those rows."""
-        return restrict(self, rows)
+    def mean_given(self, f: Floats) -> FloatArray:
+        """E[y | f]."""
+        return np.add(f, self.bias)
+
+    def var_given(self, f: Floats) -> FloatArray:
+        """Variance of y given f."""
+        return self.variance + np.zeros_like(f, dtype=np.float64)
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        """P(Y <= y | f)."""
+        return ndtr((y - f - self.bias) / np.sqrt(self.variance))
+
+    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        """Mean of an observation of a new row with f ~ N(mean, var)."""
+        return self.mean_given(mean)
+
+    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
+        """Variance of an observation of a new row with f ~ N(mean, var)."""
+        return var + self.var_given(mean)
+
+    def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""
+        return ndtr((y - self.mean_given(mean)) / np.sqrt(self.predict_var(mean, var)))
+
+    def predict_quantile(self, mean: Floats, var: Floats, q: Floats) -> FloatArray:
+        """Quantile q of an observation of a new row with f ~ N(mean, var)."""
+        return self.mean_given(mean) + np.sqrt(self.predict_var(mean, var)) * ndtri(q)
+
+    def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
+        """One observation for each latent value."""
+        shape = np.broadcast_shapes(*(np.shape(a) for a in (f, self.bias, self.variance)))
+        return f + self.bias + np.sqrt(self.variance) * rng.standard_normal(shape)

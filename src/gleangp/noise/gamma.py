@@ -1,0 +1,86 @@
+"""Gamma noise, for positive targets such as durations and costs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import gammainc
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats, refuse
+from gleangp.noise.log_link import LogLink, exp_bounded
+from gleangp.special import digamma_remainder, stirling_remainder
+
+
+@dataclass(frozen=True, eq=False)
+class Gamma(LogLink):
+    """y has a gamma distribution with mean exp(f + bias) and a coefficient of variation 1 / sqrt(shape).
+
+    Parameters
+    ----------
+    shape : float or ndarray of shape (n,)
+        Shape of the gamma distribution, positive. 1 is the exponential distribution; the larger, the
+        narrower.
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function: the logarithm of a typical value.
+
+    Examples
+    --------
+    >>> log_z, g, nu = Gamma(shape=2.0).log_partition(y=1.0, mean=0.0, var=0.5)
+    >>> float(log_z.round(4)), float(g.round(4)), float(nu.round(4))
+    (-0.9628, 0.122, 1.0004)
+    """
+
+    shape: Floats = 1.0
+    bias: Floats = 0.0
+
+    transforms: ClassVar[Mapping[str, str]] = {"shape": "log", "bias": "identity"}
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {"shape": (2.0, 1.5)}
+    support: ClassVar[str] = "positive"
+
+    @property
+    def quadratic(self) -> Floats:
+        """The share of the squared mean in the variance."""
+        return 1.0 / self.shape
+
+    @property
+    def offset(self) -> Floats:
+        """What is added to f."""
+        return self.bias
+
+    def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
+        log_ratio = self._log_ratio(y, f)
+        ratio = exp_bounded(log_ratio)
+        return self.shape * (log_ratio - ratio + 1.0), self.shape * (ratio - 1.0), self.shape * ratio
+
+    def log_constant(self, y: Floats) -> FloatArray:
+        """log of shape**shape exp(-shape) / (Gamma(shape) y)."""
+        return -stirling_remainder(self.shape) - np.log(y)
+
+    def log_prob_grad(self, y: Floats, f: Floats) -> dict[str, FloatArray]:
+        """d log p(y | f) / d shape."""
+        log_ratio = self._log_ratio(y, f)
+        return {"shape": log_ratio - exp_bounded(log_ratio) + 1.0 - digamma_remainder(self.shape)}
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        """P(Y <= y | f)."""
+        with np.errstate(divide="ignore"):
+            return gammainc(self.shape, self.shape * exp_bounded(self._log_ratio(y, f)))
+
+    def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
+        """One observation for each latent value."""
+        return np.asarray(rng.gamma(self.shape, self.mean_given(f) / self.shape))
+
+    def check_target(self, y: FloatArray) -> None:
+        """Raise `LabelError` unless all targets are positive."""
+        remedy = (
+            "Gamma noise needs positive targets. Leave out rows without a duration or cost, or use "
+            'noise="gaussian".'
+        )
+        refuse(~(np.isfinite(y) & np.greater(y, 0.0)), y, "y", remedy)
+
+    def _log_ratio(self, y: Floats, f: Floats) -> FloatArray:
+        """log of y / E[y | f]."""
+        return np.log(y) - self.log_mean(f)

@@ -1,0 +1,62 @@
+"""What noise models of positive targets share: the logarithm of the mean of y is f plus an offset."""
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats, Noise, check_positive
+
+
+def exp_bounded(x: Floats) -> FloatArray:
+    """exp(x), at most exp(300): that is as good as infinite, and its square is still a number."""
+    return np.exp(np.minimum(x, 300.0))
+
+
+class LogLink(Noise):
+    """E[y | f] = exp(f + offset); the variance given the mean m is `linear` m + `quadratic` m**2."""
+
+    linear = 0.0
+
+    @property
+    def quadratic(self) -> Floats:
+        """The share of the squared mean in the variance."""
+        return 0.0
+
+    @property
+    def offset(self) -> Floats:
+        """What is added to f."""
+        raise NotImplementedError
+
+    def log_mean(self, f: Floats) -> FloatArray:
+        """log E[y | f]."""
+        return np.add(f, self.offset)
+
+    def mean_given(self, f: Floats) -> FloatArray:
+        """E[y | f]."""
+        return exp_bounded(self.log_mean(f))
+
+    def var_given(self, f: Floats) -> FloatArray:
+        """Variance of y given f."""
+        mean = self.mean_given(f)
+        return self.linear * mean + self.quadratic * mean**2
+
+    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        """Mean of an observation of a new row: the mean of a log-normal distribution."""
+        with np.errstate(over="ignore"):
+            return np.exp(mean + self.offset + 0.5 * np.asarray(var))
+
+    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
+        """Variance of an observation of a new row, from the moments of a log-normal distribution."""
+        with np.errstate(over="ignore"):
+            centre, growth = self.predict_mean(mean, var), np.expm1(var)
+            return self.linear * centre + centre**2 * (growth + self.quadratic * (1.0 + growth))
+
+
+def check_exposure(exposure: Floats, n_rows: int) -> None:
+    """Raise `LabelError` unless every exposure is positive."""
+    check_positive(
+        exposure,
+        n_rows,
+        "exposure",
+        "It must be a positive number: the time, area or population in which events were counted. "
+        "Leave out rows in which nothing was observed.",
+    )

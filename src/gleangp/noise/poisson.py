@@ -1,0 +1,67 @@
+"""Poisson noise, for counts."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import gammaincc, gammaln
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats, check_counts
+from gleangp.noise.log_link import LogLink, check_exposure, exp_bounded
+
+
+@dataclass(frozen=True, eq=False)
+class Poisson(LogLink):
+    """y ~ Poisson(exposure exp(f + bias)) for y in 0, 1, 2, ...
+
+    Parameters
+    ----------
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function: the logarithm of a typical rate.
+    exposure : float or ndarray of shape (n,)
+        Time, area or population in which the events were counted. It is known, not learnt.
+
+    Examples
+    --------
+    >>> noise = Poisson(exposure=2.0)
+    >>> log_z, g, nu = noise.log_partition(y=3.0, mean=0.0, var=0.5)
+    >>> float(log_z.round(4)), float(g.round(4)), float(nu.round(4))
+    (-2.0022, 0.3495, 1.1115)
+    >>> float(noise.predict_quantile(mean=0.0, var=0.5, q=0.9))
+    6.0
+    """
+
+    bias: Floats = 0.0
+    exposure: Floats = 1.0
+
+    support: ClassVar[str] = "count"
+    linear = 1.0
+
+    @property
+    def offset(self) -> Floats:
+        """What is added to f."""
+        return self.bias + np.log(self.exposure)
+
+    def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
+        log_rate = self.log_mean(f)
+        rate = exp_bounded(log_rate)
+        return y * log_rate - rate, y - rate, rate
+
+    def log_constant(self, y: Floats) -> FloatArray:
+        """-log y!"""
+        return -gammaln(np.add(y, 1.0))
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        """P(Y <= y | f), continued between the whole numbers."""
+        return gammaincc(np.add(y, 1.0), self.mean_given(f))
+
+    def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
+        """One observation for each latent value."""
+        return rng.poisson(self.mean_given(f)).astype(np.float64)
+
+    def check_target(self, y: FloatArray) -> None:
+        """Raise `LabelError` unless y are counts and every exposure is positive."""
+        check_counts(y, "Poisson")
+        check_exposure(self.exposure, len(y))

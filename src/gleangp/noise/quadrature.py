@@ -1,0 +1,365 @@
+"""Integrals over the latent value, for noise models without a closed form.
+
+The trapezoidal rule converges exponentially for smooth integrands that vanish at both ends. If the
+step h gives an error e, the step 2 h gives at least sqrt(e). So the even nodes alone are the test:
+rows whose sum and first two moments change by more than `_AGREE` without the odd nodes get twice as
+many nodes. Most rows need one pass of 33 nodes; no row needs a choice by the noise model.
+
+The nodes of a row cover the part in which the integrand is above exp(-DROP) of its peak. All arrays of
+nodes have shape (nodes, rows), so that an array with one entry per row broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.polynomial.legendre import leggauss
+from scipy.special import ndtr, ndtri
+
+from gleangp._typing import FloatArray
+
+_AGREE = 1e-6  # of two rules; the error of the finer one is about its square
+_FLOOR = 1e-4  # averages below it need not agree to as many digits
+DROP = 30.0  # the integral leaves out parts below exp(-30) of the peak
+_REACH = np.sqrt(2.0 * DROP)  # the same in standard deviations
+_FIRST, _MOST = 32, 1 << 15  # intervals
+_CELLS = 1 << 13  # nodes times rows at a time, so that working arrays stay in the cache
+_ALIKE = 1e-6  # nu var where mean and variance of f are almost those of the prior
+_LEAST_WIDTH = 1e-12  # of the distance from the mean: nodes must differ
+LEAST_VARIANCE = 1e-100  # below it a latent value is known exactly
+
+_NORMAL_END = 8.5  # standard deviations beyond which a normal distribution has no mass
+_SURE = 1e-13  # a distribution function this near to 0 or 1 is there
+_HALVINGS = 12  # of the normal distribution, to find where the distribution function falls
+_NODES, _WEIGHTS = (a[:, np.newaxis] for a in leggauss(48))
+_NODES, _WEIGHTS = 0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS
+_CLOSE = 1e-11
+_DOUBLINGS, _ITERATIONS = 64, 100
+_TINY, _EPS = np.finfo(np.float64).tiny, np.finfo(np.float64).eps
+_LOG_MOST = 700.0
+# From the whole line to the values that an observation can have.
+_FROM_LINE: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "real": lambda t: t,
+    "positive": lambda t: np.exp(np.clip(t, -_LOG_MOST, _LOG_MOST)),
+    "count": lambda t: np.expm1(np.clip(t, -_LOG_MOST, _LOG_MOST)),
+}
+
+Integrand = Callable[[Any, FloatArray], tuple[FloatArray, Sequence[FloatArray]]]
+
+
+def trapezoid(
+    integrand: Integrand, low: FloatArray, high: FloatArray, intervals: int = _FIRST, rough: bool = False
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Integrals of exp(log_w) from low to high, and means with respect to it.
+
+    Parameters
+    ----------
+    integrand : callable
+        From rows and nodes (k, r) to log_w (k, r) and a sequence of arrays (k, r) to average.
+    low, high : ndarray of shape (n,)
+        Ends of each row, where the integrand is negligible.
+    intervals : int
+        Number of intervals of the first pass.
+    rough : bool
+        The arrays to average may vary faster than the integrand: the even nodes must agree for them too.
+
+    Returns
+    -------
+    log_integral : ndarray of shape (n,)
+        Logarithms of the integrals.
+    mean, variance : ndarray of shape (n,)
+        Of the nodes, less the middle of low and high.
+    means : ndarray of shape (q, n)
+        Means of the arrays under the normalised integrand.
+
+    Examples
+    --------
+    >>> end = np.array([9.0])
+    >>> log_integral, mean, variance, means = trapezoid(lambda rows, t: (-0.5 * t**2, [t**4]), -end, end)
+    >>> float(np.exp(2 * log_integral[0]).round(6)), means.round(6)
+    (6.283185, array([[3.]]))
+    """
+    log_integral, first, second = np.empty((3, len(low)))
+    averages: list[FloatArray] = []
+    pending = np.arange(len(low))
+    while len(pending):
+        x = np.linspace(-0.5, 0.5, intervals + 1)[:, np.newaxis]
+        powers = np.hstack([np.ones_like(x), x, x**2]).T
+        even = np.where(np.arange(intervals + 1) % 2, 0.0, 2.0)
+        sums = np.vstack([powers, even * powers])
+        at_a_time, again = max(1, _CELLS // len(x)), []
+        for start in range(0, len(pending), at_a_time):
+            rows = pending[start : start + at_a_time]
+            width = high[rows] - low[rows]
+            log_w, functions = integrand(rows, 0.5 * (low[rows] + high[rows]) + x * width)
+            top = log_w.max(axis=0)
+            w = np.exp(np.subtract(log_w, top, out=log_w), out=log_w)
+            moments = sums @ w
+            total = moments[0]
+            moments = moments / total
+            variance = moments[2] - moments[1] ** 2
+            log_integral[rows] = top + np.log(total * width / intervals)
+            first[rows], second[rows] = width * moments[1], width**2 * variance
+            averages = averages or [np.empty(len(low)) for _ in functions]
+            for average, function in zip(averages, functions, strict=True):
+                average[rows] = np.einsum("kn,kn->n", w, function) / total
+            if intervals < _MOST:
+                settled = _agree(moments[3:], moments[1], variance)
+                for function in functions if rough else ():
+                    share = w * function / total
+                    size = np.abs(share).sum(axis=0) + _FLOOR
+                    settled &= np.abs(share.sum(axis=0) - even @ share) <= _AGREE * size
+                again.append(rows[~settled])
+        pending, intervals = np.concatenate([*again, np.empty(0, np.intp)]), 2 * intervals
+    return log_integral, first, second, np.array(averages).reshape(-1, len(low))
+
+
+def _agree(moments: FloatArray, mean: FloatArray, variance: FloatArray) -> Any:
+    """Whether sum, mean and variance by the even nodes are one and those given."""
+    total, first, second = moments
+    return (
+        (np.abs(total - 1.0) < _AGREE)
+        & (np.abs(first - mean * total) < _AGREE * np.sqrt(variance))
+        & (np.abs(second - 2.0 * mean * first + mean**2 * total - variance) < _AGREE * variance)
+    )
+
+
+def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> tuple[Any, ...]:
+    """Moments of p(y | f) N(f | mean, var) for a log-concave p(y | f).
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        With the methods `derivatives` and `log_constant` of `gleangp.noise.base.Noise`.
+    y, mean, var : float or ndarray
+        Targets, and means and variances of the latent values; they broadcast.
+    gradients : bool
+        Return d log_z / d parameter instead, by name.
+
+    Returns
+    -------
+    log_z, g, nu : ndarray
+        As `NoiseModel.log_partition`. With `gradients`: a tuple with one dict.
+
+    Notes
+    -----
+    g and nu follow from mean and variance of f. Where these are almost those of the prior, g and nu are
+    averages of the derivatives of log p(y | f) instead: the difference would have few digits.
+    """
+    noise, shape, y, mean, var = flat(noise, y, mean, var)
+    var = np.maximum(var, LEAST_VARIANCE)
+    mode, scale = _mode(noise, y, mean, var)
+    scale = np.maximum(scale, _LEAST_WIDTH * np.abs(mode))
+    low, high = (_end(noise, y, mean, var, mode, side * _REACH * scale) for side in (-1.0, 1.0))
+    names = [name for name in noise.transforms if name != "bias"] if gradients else []
+
+    def integrand(rows: Any, t: FloatArray, slopes: bool = False) -> tuple[FloatArray, list[FloatArray]]:
+        part, f = noise.at(rows), t + mean[rows]
+        log_w, slope, curvature = part.derivatives(y[rows], f)
+        log_w = log_w - 0.5 / var[rows] * t**2
+        if slopes:
+            slope = slope - (mode / var)[rows]
+            return log_w, [slope, slope**2, np.broadcast_to(curvature, f.shape)]
+        by_name = part.log_prob_grad(y[rows], f) if names else {}
+        return log_w, [np.broadcast_to(by_name[name], f.shape) for name in names]
+
+    with np.errstate(over="ignore", under="ignore"):
+        log_z, moved, variance, means = trapezoid(integrand, low, high, rough=gradients)
+        g = (0.5 * (low + high) + moved) / var
+        nu = (1.0 - variance / var) / var
+        alike = np.flatnonzero(nu * var < _ALIKE)
+        if len(alike):
+            _, _, _, (slope, square, curvature) = trapezoid(
+                lambda rows, t: integrand(alike[rows], t, slopes=True), low[alike], high[alike], rough=True
+            )
+            g[alike], nu[alike] = slope + (mode / var)[alike], curvature - (square - slope**2)
+    if gradients:
+        found = {"bias": g, **dict(zip(names, means, strict=True))}
+        return ({name: found[name].reshape(shape)[()] for name in noise.transforms},)
+    log_z = log_z - 0.5 * np.log(2.0 * np.pi * var) + noise.log_constant(y)
+    # p(y | f) is log-concave: only rounding makes nu negative.
+    return tuple(part.reshape(shape)[()] for part in (log_z, g, np.maximum(nu, 0.0)))
+
+
+def normal_mean(
+    noise: Any, functions: Sequence[Callable[[Any, FloatArray], FloatArray]], mean: Any, var: Any
+) -> FloatArray:
+    """Means of functions of the model and f under f ~ N(mean, var), one row for each function.
+
+    The functions grow at most like a polynomial in f.
+    """
+    noise, shape, mean, var = flat(noise, mean, var)
+    sd, end = np.sqrt(var), np.full(len(mean), _NORMAL_END)
+
+    def integrand(rows: Any, z: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+        part, f = noise.at(rows), mean[rows] + sd[rows] * z
+        return -0.5 * z**2, [np.broadcast_to(function(part, f), f.shape) for function in functions]
+
+    return trapezoid(integrand, -end, end, rough=True)[3].reshape(len(functions), *shape)
+
+
+def flat(noise: Any, *arrays: Any) -> tuple[Any, ...]:
+    """The model and arrays with one entry per row each, after the shape they have together."""
+    fields = {name: value for name, value in noise.row_fields.items() if np.ndim(value) > 0}
+    every = np.broadcast_arrays(*arrays, *fields.values())
+    shape = every[0].shape
+    columns = [np.ascontiguousarray(a, dtype=np.float64).ravel() for a in every]
+    if fields:
+        noise = replace(noise, **dict(zip(fields, columns[len(arrays) :], strict=True)))
+    return noise, shape, *columns[: len(arrays)]
+
+
+def _mode(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Where p(y | f) N(f | mean, var) is largest, less the mean, and its width there.
+
+    The integral does not depend on how well the mode is found: a tenth of the width is enough.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        _, slope, curvature = noise.derivatives(y, mean)
+        # t - var slope(mean + t) grows with t: its root lies between 0 and var slope(mean).
+        side, farthest = np.sign(slope), np.abs(var * slope)
+        newton = farthest / (1.0 + var * curvature)
+        near, far = np.zeros_like(mean), np.minimum(farthest, np.sqrt(var))
+        rows = np.flatnonzero(far < farthest)
+        while len(rows):
+            slope = noise.at(rows).derivatives(y[rows], mean[rows] + side[rows] * far[rows])[1]
+            rows = rows[far[rows] < var[rows] * side[rows] * slope]
+            near[rows] = far[rows]
+            far[rows] = np.minimum(2.0 * far[rows], farthest[rows])
+            rows = rows[far[rows] < farthest[rows]]
+        t = np.clip(newton, near, far)
+        t = np.where(np.isfinite(t), t, 0.5 * (near + far))
+        scale, rows = np.empty_like(mean), np.arange(len(mean))
+        last = far - near
+        while len(rows):
+            at = t[rows]
+            _, slope, curvature = noise.at(rows).derivatives(y[rows], mean[rows] + side[rows] * at)
+            value = at - var[rows] * side[rows] * slope
+            scale[rows] = np.sqrt(var[rows] / (1.0 + var[rows] * curvature))
+            step = value / (1.0 + var[rows] * curvature)
+            below = value < 0.0
+            near[rows], far[rows] = np.where(below, at, near[rows]), np.where(below, far[rows], at)
+            moved = at - step
+            slow = np.abs(step) > 0.5 * last[rows]
+            good = (moved >= near[rows]) & (moved <= far[rows]) & ~slow
+            t[rows] = np.where(good, moved, 0.5 * (near[rows] + far[rows]))
+            last[rows] = np.abs(t[rows] - at)
+            done = (np.abs(step) <= 0.1 * scale[rows]) | (last[rows] <= _EPS * at)
+            rows = rows[~done]
+    return side * t, scale
+
+
+def _end(
+    noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray, mode: FloatArray, reach: FloatArray
+) -> FloatArray:
+    """Where the integrand has fallen by `DROP` on one side of the mode, or a little farther out."""
+    end = mode + reach
+    with np.errstate(over="ignore"):
+        at_end, slope, _ = noise.derivatives(y, mean + end)
+        drop = noise.derivatives(y, mean + mode)[0] - at_end + 0.5 * (end**2 - mode**2) / var
+        rows = np.flatnonzero(drop < DROP)
+    if len(rows):
+        # From here the logarithm falls at least as a parabola of this slope and the prior's curvature.
+        v, short = var[rows], 2.0 * (DROP - drop[rows])
+        slope = np.abs(slope[rows] - end[rows] / v)
+        end[rows] += np.sign(reach[rows]) * short / (slope + np.sqrt(slope**2 + short / v))
+    return end
+
+
+def mixture_cdf(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """P(Y <= y) of a new observation with f ~ N(mean, var); all of shape (n,).
+
+    `noise.cdf(y, f)` falls from 1 to 0 as f grows. Below that part the integral is the normal
+    distribution function; the part itself is integrated with Gauss-Legendre nodes.
+    """
+
+    def given(z: FloatArray) -> FloatArray:
+        return noise.cdf(y, mean + np.sqrt(var) * z)
+
+    low = _edge(lambda z: given(z) >= 1.0 - _SURE, -_NORMAL_END, len(mean))
+    high = _edge(lambda z: given(z) <= _SURE, _NORMAL_END, len(mean))
+    z = low + _NODES * (high - low)
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    return ndtr(low) + (high - low) * np.sum(_WEIGHTS * given(z) * density, axis=0)
+
+
+def _edge(outside: Callable[[FloatArray], Any], end: float, n: int) -> FloatArray:
+    """The innermost of a few points, from `end` to `-end`, that is outside; `end` if none is."""
+    outer, inner = np.full(n, end), np.full(n, -end)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (outer + inner)
+        is_outside = outside(middle)
+        outer, inner = np.where(is_outside, middle, outer), np.where(is_outside, inner, middle)
+    return outer
+
+
+def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
+    """The value that a new observation with f ~ N(mean, var) does not exceed with probability q.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        With `predict_cdf`, `support`, `mean_given` and `var_given` of `gleangp.noise.base.Noise`.
+    mean, var, q : float or ndarray
+        Latent means and variances, and probabilities between 0 and 1; they broadcast.
+
+    Returns
+    -------
+    ndarray
+        Quantiles; whole numbers if the support is the counts.
+
+    Notes
+    -----
+    Regula falsi, with a bisection in every third step, on the normal quantile of the distribution
+    function, which is almost linear in y, or in the logarithm of y where y is positive.
+    """
+    noise, shape, mean, var, q = flat(noise, mean, var, q)
+    target, values_of = ndtri(q), _FROM_LINE[noise.support]
+    centre, unit = _line(noise, mean, var)
+
+    def excess(rows: Any, t: FloatArray) -> FloatArray:
+        y = values_of(centre[rows] + unit[rows] * t)
+        p = noise.at(rows).predict_cdf(y, mean[rows], var[rows])
+        return ndtri(np.clip(p, _TINY, 1.0 - _EPS)) - target[rows]
+
+    every = np.arange(len(mean))
+    a, at_a = np.zeros_like(mean), excess(every, np.zeros_like(mean))
+    side = np.where(at_a < 0.0, 1.0, -1.0)
+    b, at_b, rows = a.copy(), at_a.copy(), every
+    for doubling in range(_DOUBLINGS):
+        a[rows], at_a[rows] = b[rows], at_b[rows]
+        b[rows] = side[rows] * 2.0**doubling
+        at_b[rows] = excess(rows, b[rows])
+        rows = rows[at_b[rows] * side[rows] < 0.0]
+        if not len(rows):
+            break
+    t, rows = b.copy(), every
+    for iteration in range(_ITERATIONS):
+        ends = a[rows], b[rows]
+        falsi = (ends[0] * at_b[rows] - ends[1] * at_a[rows]) / (at_b[rows] - at_a[rows])
+        inside = (falsi - ends[0]) * (falsi - ends[1]) < 0.0
+        t[rows] = np.where(inside & (iteration % 3 < 2), falsi, 0.5 * (ends[0] + ends[1]))
+        now = excess(rows, t[rows])
+        beyond = now * side[rows] >= 0.0  # the root lies between a and t
+        # The end that stays counts half: otherwise it would stay for ever (the Illinois rule).
+        at_a[rows] = np.where(beyond, 0.5 * at_a[rows], now)
+        at_b[rows] = np.where(beyond, now, 0.5 * at_b[rows])
+        a[rows], b[rows] = np.where(beyond, ends[0], t[rows]), np.where(beyond, t[rows], ends[1])
+        rows = rows[(np.abs(now) > _CLOSE) & (np.abs(b[rows] - a[rows]) > _EPS * (1.0 + np.abs(t[rows])))]
+        if not len(rows):
+            break
+    y = values_of(centre + unit * t)
+    if noise.support == "count":
+        y = np.maximum(np.ceil(y - _CLOSE * (1.0 + np.abs(y))), 0.0)
+    return y.reshape(shape)[()]
+
+
+def _line(noise: Any, mean: FloatArray, var: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Where to start on the line that is mapped to the support, and a first step."""
+    middle, spread = noise.mean_given(mean), noise.var_given(mean)
+    if noise.support == "real":
+        return middle, np.sqrt(var + np.where(np.isfinite(spread), spread, 1.0))
+    return np.clip(np.log(middle), -_LOG_MOST, _LOG_MOST), np.ones_like(mean)

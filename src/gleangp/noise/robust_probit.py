@@ -1,0 +1,70 @@
+"""Probit noise with a share of flipped labels, for two classes with wrong labels among them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import erf, log_ndtr
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats
+from gleangp.noise.two_classes import TwoClasses
+from gleangp.special import log_ndtr_derivatives
+
+_SQRT_HALF = np.sqrt(0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class RobustProbit(TwoClasses):
+    """p(y | f) = flip + (1 - 2 flip) Phi(y (f + bias)) for y in {-1, +1}.
+
+    Parameters
+    ----------
+    flip : float or ndarray of shape (n,)
+        Probability that a label was changed to that of the other class, below one half.
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function.
+
+    Notes
+    -----
+    p(y | f) is not log-concave. A label far on the wrong side of the boundary has nu < 0, and further
+    out no influence.
+
+    Examples
+    --------
+    >>> log_z, g, nu = RobustProbit(flip=0.1).log_partition(y=1.0, mean=-4.0, var=0.5)
+    >>> float(np.exp(log_z).round(4)), float(g.round(4)), float(nu.round(4))
+    (0.1004, 0.0125, -0.0332)
+    """
+
+    flip: Floats = 0.05
+    bias: Floats = 0.0
+
+    log_concave: ClassVar[bool] = False
+    transforms: ClassVar[Mapping[str, str]] = {"flip": "logit", "bias": "identity"}
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {"flip": (0.03, 1.0)}
+
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
+        """log p(y | f)."""
+        return self._log_sum(log_ndtr(y * (f + self.bias)))
+
+    def log_partition(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
+        c = y / np.sqrt(1.0 + np.asarray(var))
+        log_phi, h, curvature = log_ndtr_derivatives((mean + self.bias) * c)
+        log_z = self._log_sum(log_phi)
+        true = np.exp(np.log1p(-2.0 * self.flip) + log_phi - log_z)  # share of labels that are not flipped
+        return log_z, true * h * c, true * (curvature - (1.0 - true) * h**2) * c**2
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d log_z / d flip and d bias, per row."""
+        log_z, g, _ = self.log_partition(y, mean, var)
+        z = y * (mean + self.bias) / np.sqrt(1.0 + np.asarray(var))
+        return {"flip": -erf(z * _SQRT_HALF) * np.exp(-log_z), "bias": g}
+
+    def _log_sum(self, log_phi: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):  # log 0 = -inf is right where no label is flipped
+            return np.logaddexp(np.log(self.flip), np.log1p(-2.0 * self.flip) + log_phi)
