@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._defaults import default_priors
+from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import LocalRows, Ranks, TrainingRows
@@ -22,12 +23,8 @@ from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.sparse_model import (
-    absorb_rows,
-    add_task,
-    predict_tasks,
-)
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
+from gleangp.models.likelihood import PropagatedNoise
 from gleangp.noise import Ordered
 from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
@@ -58,7 +55,9 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         `SparseGPClassifier`.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
         Which points to keep; None as in `SparseGPClassifier`.
-    posterior : {"projected", "active"}, default="projected"
+    posterior : {"local", "projected", "active"}, default="local"
+        "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
+        from the basis and the rows near it. With `invariances` it is "projected".
         "projected": all rows speak through the active points. "active": predictions use the active
         points only (the papers' compression scheme).
     sites : {"adf", "ep"}, default="adf"
@@ -175,7 +174,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         coupling: Any = "auto",
         n_active: int | float | None = None,
         selector: Any = None,
-        posterior: str = "projected",
+        posterior: str = "local",
         sites: str = "adf",
         optimizer: str | None = "l-bfgs-b",
         learn_noise: Any = True,
@@ -240,6 +239,9 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are ranks in `classes_`; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
+        if self._is_local(rows, invariances=bool(invariances)):
+            self._fit_local(rows, given)
+            return
         plan = self._plan_coupling(rows, invariances=bool(invariances))
         settings = self._settings(rows.sizes, propagate=self.sites == "ep", n_learning=200, **plan)
         parameters = self._parameters(rows, coupled=bool(plan["couplings"]))
@@ -251,6 +253,29 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, tasks, invariances, settings, seed)
+        self._store(model)
+        self._warn_about(model)
+        progress.end(fitted=True)
+
+    def _fit_local(self, rows: Any, given: tuple[Any, Any, Any]) -> None:
+        """Fit the model of blocks and a basis."""
+        parameters = self._parameters(rows, coupled=False)
+        # The default kernel has a constant, which does the work of the bias.
+        learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
+        kernel = None if self.kernel is None else parameters.kernel
+        progress = self._begin_progress(*given, 12)
+        with threads_for(rows.sizes):
+            model = fit_local_rows(
+                self,
+                rows,
+                np.asarray(rows.y, dtype=np.float64),
+                PropagatedNoise(parameters.noise, learn),
+                parameters.noise,
+                generator_from(self.random_state),
+                kernel,
+                self.priors,
+                progress,
+            )
         self._store(model)
         self._warn_about(model)
         progress.end(fitted=True)
@@ -308,7 +333,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
         with threads_for(np.bincount(codes)):
-            return predict_tasks(self._model, X, codes)
+            return self._model.predict(X, codes)
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
         """Learn one more task from few rows, under the kernel and cut-points that the others taught.
@@ -335,7 +360,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
         seed = int(generator_from(self.random_state).integers(2**31))
         with threads_for([len(block)]):
-            model = add_task(self._model, block, settings, seed)
+            model = self._model.add_task(block, settings, seed)
             if invariances := check_invariances(self.invariances):
                 model = add_virtual_vectors_to_last(
                     model, block, invariances, settings, seed, self._model.log_evidence
@@ -371,7 +396,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         filled = {t: r for t, r in enumerate(rows) if len(r)}
         blocks = {t: Block(X[r], ranks[r], self._model.noise) for t, r in filled.items()}
         with threads_for(map(len, blocks.values())):
-            self._store(absorb_rows(self._model, blocks, filled, len(X)))
+            self._store(self._model.absorb(blocks, filled, len(X)))
         return self
 
     def _ordered_categories(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:

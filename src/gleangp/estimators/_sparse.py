@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
-from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp.estimators._defaults import (
@@ -23,6 +22,7 @@ from gleangp.estimators._defaults import (
     mixed_priors,
 )
 from gleangp.estimators._progress import FitProgress, ProgressMixin
+from gleangp.estimators._random import generator_from as generator_from
 from gleangp.estimators._training_rows import TrainingRows
 from gleangp.exceptions import KernelError
 from gleangp.learning.coupled_model import CoupledModel
@@ -30,6 +30,7 @@ from gleangp.learning.couplings import Choice, CoregionCoupling, FunctionCouplin
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import SparseModel
+from gleangp.models.local.model import LocalModel
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
 SHARED_CONSTRAINTS = {
@@ -41,7 +42,7 @@ SHARED_CONSTRAINTS = {
     ],
     "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["parameters"])],
     "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
-    "posterior": [StrOptions({"projected", "active"})],
+    "posterior": [StrOptions({"local", "projected", "active"})],
     "optimizer": [StrOptions({"l-bfgs-b"}), None],
     "n_rounds": [Interval(Integral, 1, None, closed="left")],
     "n_restarts": [Interval(Integral, 0, None, closed="left")],
@@ -52,13 +53,6 @@ SHARED_CONSTRAINTS = {
     "random_state": ["random_state", np.random.Generator],
     "verbose": ["verbose"],
 }
-
-
-def generator_from(random_state) -> np.random.Generator:
-    """The one generator of a fit, from scikit-learn's kinds of `random_state`."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 
 # Rows of one task: its own function is exact, which costs their square in memory and their cube in time.
@@ -79,7 +73,7 @@ class SparseGPMixin(ProgressMixin):
         """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
         settings = {
             "n_basis": self._count_basis(sizes),
-            "posterior": self.posterior,
+            "posterior": "projected" if self.posterior == "local" else self.posterior,
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
             "n_restarts": self.n_restarts,
@@ -102,7 +96,12 @@ class SparseGPMixin(ProgressMixin):
     def _keeps_float32(self) -> bool:
         """Whether very many float32 rows of one task may stay as they are: blocks of them are converted."""
         every_row_once = self.invariances is None and getattr(self, "unlabeled", None) is None
-        return self.posterior == "projected" and every_row_once
+        return self.posterior != "active" and every_row_once
+
+    def _is_local(self, rows: TrainingRows, **apart: bool) -> bool:
+        """Whether `models.local` does the fit; `apart` names what it lacks, and whether it is asked for."""
+        couples = hasattr(self._chosen_selector(), "alone")
+        return self.posterior == "local" and rows.can_travel and not couples and not any(apart.values())
 
     def _chosen_selector(self):
         if self.selector is None:
@@ -196,6 +195,7 @@ class SparseGPMixin(ProgressMixin):
         )
 
     def _store_coupling(self, models: list) -> None:
+        self.decisions_ = list(getattr(models[0], "decisions", ()))
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         correlations = [m.task_correlation for m in models]
         self.coupling_ = choices[0] if len(models) == 1 else choices
@@ -277,7 +277,7 @@ class SparseGPMixin(ProgressMixin):
         models = self._models if "_models" in fitted else [self._model]
         n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
         for model in models:
-            if not isinstance(model, SparseModel | CoupledModel) or model.n_tasks != n_tasks:
+            if not isinstance(model, SparseModel | CoupledModel | LocalModel) or model.n_tasks != n_tasks:
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
             if model.n_inputs != self._n_inputs:
                 raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")

@@ -24,6 +24,7 @@ from gleangp.estimators._defaults import (
     null_category_kernel,
     variance_priors,
 )
+from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
@@ -33,15 +34,12 @@ from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.one_of_many import exclude_each_other
 from gleangp.learning.parameters import Parameters
+from gleangp.learning.priors import LogNormal
 from gleangp.learning.settings import most_stages
-from gleangp.learning.sparse_model import (
-    absorb_rows,
-    add_task,
-    predict_tasks,
-)
 from gleangp.learning.virtual_vectors import add_virtual_vectors_to_last
-from gleangp.noise import NullCategory, Probit
-from gleangp.parallel import threads_for
+from gleangp.models.likelihood import PropagatedNoise
+from gleangp.noise import NullCategory, Probit, noise_from_name
+from gleangp.parallel import in_parallel, threads_for
 from gleangp.tasks import blocks_of_rows
 
 # Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
@@ -72,11 +70,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Which points to keep. None: `ResidualSelector(weight="variance")` for the projected
         posterior, which does not look at labels and so is not misled by wrong ones, and "entropy" for
         `posterior="active"`.
-    posterior : {"projected", "active"}, default="projected"
+    posterior : {"local", "projected", "active"}, default="local"
+        "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
+        from the basis and the rows near it. With unlabelled rows or `invariances` it is "projected".
         "projected": all rows speak through the active points. "active": predictions use the active
         points only (the papers' compression scheme).
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
+    noise : {"probit", "logit", "robust"}, default="probit"
+        How labels come from the latent function; "robust" is a probit with a learnt share of flipped labels.
+        Others than "probit" need `posterior="local"`.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         None keeps the kernel and the noise as they are given.
     learn_noise : bool or sequence of str, default=True
@@ -192,6 +195,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         "selector": [*SHARED_CONSTRAINTS["selector"], None],
         "sites": [StrOptions({"adf", "ep"})],
         "learn_noise": ["boolean", "array-like"],
+        "noise": [StrOptions({"probit", "logit", "robust"})],
         "unlabeled": "no_validation",
         "invariances": [callable, "array-like", None],
     }
@@ -205,7 +209,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         coupling: Any = "auto",
         n_active: int | float | None = None,
         selector: Any = None,
-        posterior: str = "projected",
+        posterior: str = "local",
+        noise: str = "probit",
         sites: str = "adf",
         optimizer: str | None = "l-bfgs-b",
         learn_noise: Any = True,
@@ -225,6 +230,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self.n_active = n_active
         self.selector = selector
         self.posterior = posterior
+        self.noise = noise
         self.sites = sites
         self.optimizer = optimizer
         self.learn_noise = learn_noise
@@ -273,6 +279,14 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         counts = rows.counts(len(self.classes_))
         invariances = check_invariances(self.invariances)
         apart = {"unlabeled rows": counts.sum() < sum(rows.sizes), "invariances": bool(invariances)}
+        if self._is_local(rows, **apart):
+            self._fit_local(rows, given, counts)
+            return
+        if self.noise != "probit":
+            raise ValueError(
+                f"noise={self.noise!r} needs posterior='local' and rows in memory, all labelled, without "
+                f"invariances; this fit has posterior={self.posterior!r}."
+            )
         plan = self._plan_coupling(rows, **apart)
         settings = self._settings(
             rows.sizes, propagate=self.sites == "ep", n_learning=200, **plan, **self._inner_jobs()
@@ -290,6 +304,38 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             models = fit_binary_problems(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
             if exclusive:
                 models = share_unlabeled_rows(models, rows, settings, streams, invariances)
+        self._store(models)
+        for model in self._models:
+            self._warn_about(model)
+        progress.end(fitted=True)
+
+    def _fit_local(self, rows: Any, given: tuple[Any, Any, Any], counts: IntArray) -> None:
+        """Fit the model of blocks and a basis, one for each binary problem."""
+        streams = generator_from(self.random_state).spawn(self._n_models)
+        progress = self._begin_progress(*given, 12 if self._n_models == 1 else self._n_models)
+        jobs = []
+        for k, (positive, stream) in enumerate(zip(self._positives(), streams, strict=True)):
+            share = (counts[positive] + 1.0) / (counts.sum() + 2.0)
+            noise: Any = replace(noise_from_name(self.noise), bias=float(ndtri(share)))
+            usual = tuple(name for name in noise.transforms if name not in ("bias", "slope"))
+            if self.kernel is not None:
+                usual = ("bias", *usual)  # the default kernel has a constant
+            learn = self._names_to_learn(noise, usual)
+            of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in getattr(noise, "priors", {})}
+            kernel = None if self.kernel is None else self._start_kernel(lambda: None, k, self._n_models)
+            y = ClassSigns(positive)(rows.y, 0)
+            likelihood = PropagatedNoise(noise, learn, of_noise)
+            jobs.append((self, rows, y, likelihood, noise, stream, kernel, self.priors))
+        with threads_for(rows.sizes):
+            if self.n_jobs not in (None, 1) and len(jobs) > 1:
+                models = in_parallel(fit_local_rows, jobs, self.n_jobs)
+            else:
+                models = []
+                for job in jobs:
+                    own = progress if len(jobs) == 1 else progress.binary_problem(12)
+                    models.append(fit_local_rows(*job, own))
+                    if own is not progress:
+                        own.end()
         self._store(models)
         for model in self._models:
             self._warn_about(model)
@@ -383,7 +429,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
                 for model, signs in zip(self._models, self._signs(y_codes), strict=True)
             ]
             models = [
-                add_task(model, block, settings, seed)
+                model.add_task(block, settings, seed)
                 for model, block in zip(self._models, blocks, strict=True)
             ]
             before = [m.log_evidence for m in self._models]
@@ -429,7 +475,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         with threads_for(map(len, rows)):
             for model, signs in zip(self._models, self._signs(y_codes), strict=True):
                 blocks = {t: Block(X[r], signs[r], model.noise) for t, r in filled.items()}
-                models.append(absorb_rows(model, blocks, filled, len(X)))
+                models.append(model.absorb(blocks, filled, len(X)))
         self._store(models)
         return self
 
@@ -496,7 +542,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
         with threads_for(np.bincount(codes)):
-            return [(model, *predict_tasks(model, X, codes)) for model in self._models]
+            return [(model, *model.predict(X, codes)) for model in self._models]
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Self
 
@@ -9,11 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from gleangp._compat import Interval, StrOptions, fit_context
+from gleangp._compat import HasMethods, Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
 from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
+from gleangp.estimators._local import fit_local_rows
+from gleangp.estimators._observations import ObservationMixin
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._targets import natural_units, standard_units
+from gleangp.estimators._targets import natural_units, standard_units, total_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import LocalRows, StandardTargets, TrainingRows
 from gleangp.exceptions import LabelError
@@ -23,14 +26,10 @@ from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
 from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
-from gleangp.learning.sparse_model import (
-    absorb_rows,
-    add_task,
-    predict_tasks,
-    predict_tasks_cov,
-)
+from gleangp.learning.priors import LogNormal
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
-from gleangp.noise import Gaussian
+from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
+from gleangp.noise import Gaussian, noise_from_name
 from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
@@ -40,49 +39,53 @@ _NO_OTHER_NOISE = 1e-10
 _NOISE_START = 0.1
 
 
-class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
-    """Gaussian-process regression with few active points, for one task or many that share a kernel.
+class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, BaseEstimator):
+    """Gaussian-process regression for one task or many related ones.
 
     Parameters
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function, shared by all tasks. None: `C * RBF` with one length scale per feature
-        where there are at least ten rows for each, started at the spread of the features, with weak
-        priors; with several tasks a linear part is added, and a constant, the offset of a task.
+        Covariance function of the inputs as they are. None: one hierarchical model with learnt warping of
+        the inputs; see Notes.
     coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
-        What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
-        that tasks inform each other's values and a new one starts from the common function
-        (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
-        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows, and
-        "kernel" where tasks cannot be coupled; `coupling_` says which and why. With one task it is ignored.
+        What tasks share. "auto": a common function, and for each task an offset, slopes and an own function,
+        whose sizes are learnt. "function" is the same. "kernel": the parameters of the kernel alone.
+        "coregion": tasks are mixtures of shared functions with learnt weights (`CoregionCoupling(rank=...)`).
+        `coupling_` has the choice. With one task it is ignored.
     n_active : int or float, default=None
-        Number of active points over all tasks, or their share of the rows. None: all rows of tasks
-        with up to 1000, 1000 of larger ones (down to 200 where there are more than 20 000 rows).
+        Number of basis points, or their share of the rows. None: all rows up to 2000, 400 with more.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default="residual"
-        Which points to keep. Residual sampling is the default because it is never far from the best:
-        greedy entropy runs to the periphery in many dimensions, uniform sampling misses clusters.
-    posterior : {"projected", "active"}, default="projected"
-        "projected": all rows speak through the active points. "active": predictions use the active
-        points only (the papers' compression scheme).
+        Which rows are basis points. Residual sampling is the default because it is never far from the best:
+        greedy entropy prefers the periphery in many dimensions, uniform sampling misses clusters.
+    posterior : {"local", "projected", "active"}, default="local"
+        "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
+        from the basis and the rows near it. "projected": through the basis alone. "active": from the basis
+        points alone (the compression scheme of LP04).
+    noise : {"gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"} or object, \
+            default="gaussian"
+        How targets come from the function; an object is one of `gleangp.noise`. "student" is for outliers.
+        The last four have a logarithmic (binomial: logit) link. Others than "gaussian" need
+        `posterior="local"`.
     move_basis : bool or "auto", default="auto"
         With "projected": let the basis points leave the rows they were chosen from, uphill on the
         evidence. "auto" does so where they leave more than 0.1 nats per row unexplained and the work
         (rows times points squared) is at most 1e9.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        None keeps the kernel and the noise as they are given.
+        If None, the kernel parameters and the noise are not learnt.
     n_rounds : int, default=5
-        Most rounds of "select points, then learn the kernel".
+        With "projected" and "active": maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
-        Hyperparameter name (as in `kernel.hyperparameters`, or "noise__variance") -> prior, e.g.
-        `gleangp.learning.priors.LogNormal`. None: weak ones on the noise and on the default kernel.
+        Hyperparameter name (as in `kernel_.hyperparameters`, or "noise__variance") -> prior, e.g.
+        `gleangp.learning.priors.LogNormal`. They replace those of the default model.
     normalize_y : bool, default=True
         Standardise the targets inside. Kernel and noise parameters are then in units of the
-        standardised target. Several tasks are scaled together unless they are in different units.
+        standardised target. Without effect on counts and on "gamma".
     noise_variance : float or array-like of shape (n,), default=None
-        None: learnt; but if the kernel has a `WhiteKernel`, that is the noise. A number fixes it;
-        an array gives every row its own known variance. In the units of the kernel.
+        Variance of Gaussian noise. None: learnt, with several tasks for each of them; but if the kernel has a
+        `WhiteKernel`, that is the noise. A number fixes it; an array gives every row its own known variance.
+        In the units of the kernel.
     invariances : callable or list of callables, default=None
         Each takes rows and gives as many transformed rows that have the same target. Transformed copies
         of the active points (virtual informative vectors; LPJ05, section 6) compete for the active set.
@@ -109,6 +112,11 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Names of the tasks.
     coupling_ : Choice
         Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
+    decisions_ : list of Decision
+        Every choice that the fit made, as data and in words.
+    variance_shares_ : dict
+        Shares of the variance of the targets: "common", "task" and "noise"; with several tasks also
+        "intraclass_correlation".
     task_correlation_ : ndarray of shape (M, M)
         Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,)
@@ -137,13 +145,22 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
 
     Notes
     -----
+    The default model of several tasks is
+
+        y = m + g(w) + o_t + s_t' w + h_t(w) + noise_t,
+
+    with a common function g (linear and smooth), offsets o_t, slopes s_t, own functions h_t and noise of each
+    task, on inputs w that are warped by a learnt monotone function of each numeric column. All sizes and
+    length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows, predictions
+    average over draws of the hyperparameters from their posterior.
+
     Rows whose target is NaN are left out; a task that has no other rows is predicted from the prior.
-    Learning costs O(n d^2), prediction O(d) for the mean and O(d^2) for the deviation of a row.
-    With all rows active the model is the exact Gaussian process.
+    The posterior is exact up to 2000 rows. With more, learning costs the same for any number of rows, and the
+    posterior and predictions grow linearly with it.
 
     References
     ----------
-    Lawrence & Platt 2004; Lawrence, Platt & Jordan 2005; Titsias 2009.
+    Lawrence & Platt 2004; Lawrence, Platt & Jordan 2005; Snelson & Ghahramani 2007.
 
     Examples
     --------
@@ -162,6 +179,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         "normalize_y": ["boolean"],
         "invariances": [callable, "array-like", None],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+        "noise": [
+            StrOptions({"gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"}),
+            HasMethods(["log_partition"]),
+        ],
     }
 
     _fitted_parts = ("_model", "_units")
@@ -173,7 +194,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         coupling: Any = "auto",
         n_active: int | float | None = None,
         selector: Any = "residual",
-        posterior: str = "projected",
+        posterior: str = "local",
+        noise: Any = "gaussian",
         move_basis: bool | str = "auto",
         optimizer: str | None = "l-bfgs-b",
         n_rounds: int = 5,
@@ -193,6 +215,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.n_active = n_active
         self.selector = selector
         self.posterior = posterior
+        self.noise = noise
         self.move_basis = move_basis
         self.optimizer = optimizer
         self.n_rounds = n_rounds
@@ -208,8 +231,16 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Select active points and learn the kernel.
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        tasks: Any = None,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+    ) -> Self:
+        """Learn from rows.
 
         Parameters
         ----------
@@ -219,6 +250,12 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             Targets; NaN where there is none.
         tasks : array-like of shape (n,), default=None
             Task of each row. None, and no task column: one task.
+        sample_weight : array-like of shape (n,), default=None
+            Gaussian noise: a row of weight w has the noise variance divided by w, as the mean of w rows.
+        exposure : array-like of shape (n,), default=None
+            Counts: what the rate is multiplied by, such as time or area.
+        trials : array-like of shape (n,), default=None
+            "binomial": how many trials the count is out of.
 
         Returns
         -------
@@ -228,13 +265,21 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
         y, labeled = check_regression_target(y, len(X))
         n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-        self._fit_rows(LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled), given)
+        rows = LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled)
+        self._fit_rows(rows, given, self._row_fields(len(X), sample_weight, exposure, trials))
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
+    def _fit_rows(
+        self, rows: TrainingRows, given: tuple[Any, Any, Any], fields: dict[str, FloatArray] | None = None
+    ) -> None:
         """Learn from rows whose targets are numbers, wherever they are; `given` is for callbacks."""
-        self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
         invariances = check_invariances(self.invariances)
+        fields = fields or {}
+        if self._is_local(rows, invariances=bool(invariances)):
+            self._fit_local(rows, given, fields)
+            return
+        self._needs_local(fields)
+        self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
         plan = self._plan_coupling(rows, invariances=bool(invariances))
         parameters = self._parameters(rows, coupled=bool(plan["couplings"]))
         variance = self._known_variance(rows.n_rows)
@@ -250,6 +295,91 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self._store(model)
         self._warn_about(self._model)
         progress.end(fitted=True)
+
+    def _fit_local(self, rows: Any, given: tuple[Any, Any, Any], fields: dict[str, FloatArray]) -> None:
+        """Fit the model of blocks and a basis."""
+        model = self._noise_model(fields)
+        real = model is None or model.support == "real"
+        kept = slice(None) if rows.keep is None else rows.keep
+        if model is not None:
+            model.at(kept).check_target(rows.y[kept])
+        scaled = self.normalize_y and real
+        self._units = total_units(rows.moments()) if scaled else natural_units(rows.n_tasks)
+        y = self._units.to_standard(rows.y, rows.codes)
+        likelihood: Any
+        if model is None:
+            variance, known = self._known_variance(rows.n_rows), None
+            if self.noise_variance is not None:
+                known = 1.0 if variance is not None else float(self.noise_variance)
+            elif self.kernel is not None and has_white(self.kernel):
+                known = _NO_OTHER_NOISE
+            noise: Any = np.ones(rows.n_rows) if variance is None else variance
+            noise = noise / fields.get("sample_weight", 1.0)
+            likelihood = GaussianNoise(np.array(rows.sizes), known)
+        else:
+            noise = replace(model, bias=model.at(kept).typical_bias(rows.y[kept]))
+            learn = tuple(name for name in noise.transforms if name != "bias")
+            of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
+            likelihood = PropagatedNoise(noise, learn, of_noise)
+        progress = self._begin_progress(*given, 12)
+        with threads_for(rows.sizes):
+            fitted = fit_local_rows(
+                self,
+                rows,
+                y,
+                likelihood,
+                noise,
+                generator_from(self.random_state),
+                kernel=None if self.kernel is None else self._start_kernel(lambda: None),
+                priors=self.priors,
+                progress=progress,
+            )
+        self._store(fitted)
+        self._warn_about(fitted)
+        progress.end(fitted=True)
+
+    def _noise_model(self, fields: dict[str, FloatArray]) -> Any:
+        """The noise model of all rows; None for Gaussian noise, which has a closed form."""
+        if isinstance(self.noise, Gaussian):
+            raise ValueError("noise is a Gaussian object. Use noise='gaussian' and noise_variance=.")
+        if self.noise == "gaussian":
+            for name in ("exposure", "trials"):
+                if name in fields:
+                    raise ValueError(f"{name}= is given with noise='gaussian'. It is for counts: set noise=.")
+            return None
+        model: Any = noise_from_name(self.noise) if isinstance(self.noise, str) else self.noise
+        if self.noise_variance is not None:
+            raise ValueError(f"noise_variance= is given with noise={self.noise!r}. It is for 'gaussian'.")
+        wrong = [name for name in fields if not hasattr(model, name)]
+        if wrong:
+            raise ValueError(f"{wrong[0]}= is given, but {type(model).__name__} noise has no {wrong[0]}.")
+        return replace(model, **fields)
+
+    def _row_fields(self, n_rows: int, *given: Any) -> dict[str, FloatArray]:
+        """What was given for every row, by name."""
+        fields = {}
+        for name, values in zip(("sample_weight", "exposure", "trials"), given, strict=True):
+            if values is None:
+                continue
+            array = np.asarray(values, dtype=np.float64)
+            if array.shape != (n_rows,) or not (np.isfinite(array) & (array > 0.0)).all():
+                raise LabelError(
+                    f"{name} has shape {array.shape} and least value {np.min(array, initial=np.inf):.3g}; "
+                    f"one positive number is expected for each of the {n_rows} rows."
+                )
+            fields[name] = array
+        return fields
+
+    def _needs_local(self, fields: dict[str, FloatArray]) -> None:
+        """Raise if something was asked for that the other posteriors do not have."""
+        asked = [f"{name}=" for name in fields]
+        if self.noise != "gaussian":
+            asked.append(f"noise={self.noise!r}")
+        if asked:
+            raise ValueError(
+                f"{asked[0]} needs posterior='local' and rows in memory, without invariances; this fit has "
+                f"posterior={self.posterior!r}."
+            )
 
     def predict(
         self,
@@ -271,9 +401,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             Return the standard deviation of the function as well (as in scikit-learn: white noise of
             a kernel that was given counts; `noise_variance` and what the default kernel has do not).
         return_cov : bool, default=False
-            Return the joint covariance instead; rows of different tasks are independent.
+            Return the joint covariance of the function instead (of the latent one for counts).
         include_noise : bool, default=False
-            Add the noise variance: the spread of new observations rather than of the function.
+            Add the noise variance: the spread of new observations rather than of the function. See also
+            `predict_interval`.
 
         Returns
         -------
@@ -284,43 +415,18 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
-        X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
-        scale = self._units.scale[codes]
         if return_cov:
+            X, _, codes = self._resolve(X, tasks, reset=False)
+            scale = self._units.scale[codes]
             with threads_for(np.bincount(codes)):
-                mean, cov = predict_tasks_cov(self._model, X, codes)
+                mean, cov = self._model.predict_cov(X, codes)
+            cov = np.array(cov)
             cov.flat[:: len(cov) + 1] += self._noise_to_add(X, codes, include_noise)
             return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
-        with threads_for(np.bincount(codes)):
-            mean, var = predict_tasks(self._model, X, codes, with_var=return_std)
-        mean = self._units.from_standard(mean, codes)
+        latent = self._latent(X, tasks, with_var=return_std or not self._has_normal_noise)
         if not return_std:
-            return mean
-        var = np.maximum(var + self._noise_to_add(X, codes, include_noise), 0.0)
-        return mean, np.sqrt(var) * scale
-
-    def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
-        """Functions drawn from the posterior at new rows.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
-        n_samples : int, default=1
-            How many functions.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-        random_state : int, RandomState, Generator or None, default=0
-            For the draws.
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples)
-        """
-        mean, cov = self.predict(X, tasks=tasks, return_cov=True)
-        rng = generator_from(random_state)
-        # NumPy's check of the covariance is absolute; rounding is relative to the units of the target.
-        return rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
+            return self._observed_mean(latent)
+        return self._observed_mean(latent), np.sqrt(self._observed_var(latent, include_noise))
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
         """Learn one more task from few rows, under the kernel and noise that the others taught.
@@ -349,7 +455,7 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
         seed = int(generator_from(self.random_state).integers(2**31))
         with threads_for([len(block)]):
-            model = add_task(self._model, block, settings, seed)
+            model = self._model.add_task(block, settings, seed)
             if invariances := check_invariances(self.invariances):
                 model = add_virtual_vectors_to_last(
                     model, block, invariances, settings, seed, self._model.log_evidence
@@ -386,10 +492,10 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         standard = self._units.to_standard(y, codes)
         rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
         filled = {t: r for t, r in enumerate(rows) if len(r)}
-        noise = Gaussian(self._noise_at_new_rows())
+        noise = self._noise_of_new_rows()
         blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
         with threads_for(map(len, blocks.values())):
-            self._store(absorb_rows(self._model, blocks, filled, len(X)))
+            self._store(self._model.absorb(blocks, filled, len(X)))
         return self
 
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
@@ -440,10 +546,15 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     def _noise_to_add(self, X: FloatArray, codes: np.ndarray, include_noise: bool) -> FloatArray | float:
         """To the latent variance of new rows; less than nothing where it has noise that was not asked for."""
         if include_noise:
-            return self._noise_at_new_rows()
+            return self._noise_of_tasks(codes)
         if self.kernel is None and has_white(self.kernel_):
             return -self._model.white_var(X, codes)
         return 0.0
+
+    def _noise_of_new_rows(self) -> Any:
+        if not isinstance(self.noise_, Gaussian):
+            return self.noise_
+        return Gaussian(self._noise_at_new_rows())
 
     def _noise_at_new_rows(self) -> float:
         if np.ndim(self.noise_variance):
@@ -452,6 +563,14 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
                 "again with the new rows; in predict, leave include_noise=False and add it yourself."
             )
         return self.noise_.variance
+
+    def _noise_of_tasks(self, codes: np.ndarray) -> FloatArray | float:
+        """Variance of Gaussian noise of new rows, in standard units."""
+        if not hasattr(self._model, "noise_variance"):
+            return self._noise_at_new_rows()
+        if np.ndim(self.noise_variance):
+            self._noise_at_new_rows()
+        return self._model.noise_variance(codes)
 
     def _store(self, model: Any) -> None:
         self._model = model

@@ -21,6 +21,7 @@ from gleangp.learning import shared_kernel
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
 _SCALES_APART = 6.0
 _OFFSETS_APART = 10.0
+_CONSTANT = 1e-13  # standard deviation, of the largest target, below which targets are constant
 _BITS = 24  # left of the units of one task whose rows may lie, and be summed, in many places
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
 
@@ -59,6 +60,21 @@ class TargetUnits:
 def natural_units(n_tasks: int) -> TargetUnits:
     """The user's own units: nothing is done to the targets."""
     return TargetUnits(np.zeros(n_tasks), np.ones(n_tasks), shared=True)
+
+
+def total_units(moments: TargetMoments) -> TargetUnits:
+    """One mean and one standard deviation over the rows of all tasks.
+
+    In units of the largest target, so that squares do not overflow.
+    """
+    share = moments.size / max(1, moments.size.sum())
+    largest = float(np.max(moments.largest, initial=0.0)) or 1.0
+    means, deviations = moments.mean / largest, moments.deviation / largest
+    mean = float(share @ means)
+    scale = float(np.sqrt(share @ (deviations**2 + (means - mean) ** 2)))
+    scale = scale * largest if scale > _CONSTANT else 1.0
+    n_tasks = len(moments.size)
+    return TargetUnits(np.full(n_tasks, mean * largest), np.full(n_tasks, scale), shared=True)
 
 
 def own_units(parts: list[FloatArray]) -> TargetUnits:

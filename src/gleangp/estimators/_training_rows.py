@@ -68,7 +68,7 @@ class LocalRows:
     can_travel = True
 
     def __init__(self, X: FloatArray, y: np.ndarray, codes: IntArray, n_tasks: int, keep: Any = None):
-        self.X, self.y, self.keep = np.ascontiguousarray(X), y, keep
+        self.X, self.y, self.codes, self.keep = np.ascontiguousarray(X), y, codes, keep
         self.n_rows, self.n_tasks = len(X), n_tasks
         rows = blocks_of_rows(codes, n_tasks)
         self.block_rows = rows if keep is None else [r[keep[r]] for r in rows]

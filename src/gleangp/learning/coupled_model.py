@@ -106,6 +106,24 @@ class CoupledModel:
         """(n,) the part of the latent variance that is white noise of the kernel."""
         return sum(q.within[codes] * white_diag(q.kernel, X) for q in self.posterior.terms)
 
+    def predict(
+        self, X: FloatArray, codes: IntArray, *, with_var: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
+        return predict_tasks(self, X, codes, with_var=with_var)
+
+    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Latent mean (n,) and covariance (n, n)."""
+        return predict_tasks_cov(self, X, codes)
+
+    def add_task(self, block: Any, settings: Settings, seed: int) -> CoupledModel:
+        """The model with one more task."""
+        return add_task(self, block, settings, seed)
+
+    def absorb(self, blocks: dict[int, Any], block_rows: dict[int, IntArray], n_rows: int) -> CoupledModel:
+        """The model after new rows of known tasks."""
+        return absorb_rows(self, blocks, block_rows, n_rows)
+
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
         posterior, d, n_tasks = self.posterior, len(self.active), self.n_tasks

@@ -103,3 +103,60 @@ class Pareto:
     def log_prob(self, x):
         """Log density at x >= least, and its derivative in x."""
         return np.log(self.index) - self.index * np.log(x / self.least), -self.index / x
+
+
+@dataclass(frozen=True)
+class HalfNormal:
+    """Half-normal density of a standard deviation; the parameter is its square, a variance.
+
+    The density is that of the logarithm of the deviation (with its Jacobian), so the mode is not at zero.
+
+    Examples
+    --------
+    >>> float(HalfNormal(scale=2.0).log_prob(4.0)[1])  # the mode is at a deviation of `scale`
+    0.0
+    """
+
+    scale: float = 1.0
+
+    def log_prob(self, x):
+        """Log density of the log deviation at the variance x, and its derivative in x."""
+        s2 = self.scale**2
+        value = 0.5 * np.log(2.0 / np.pi / s2) - 0.5 * x / s2 + 0.5 * np.log(x)
+        return value, -0.5 / s2 + 0.5 / x
+
+
+@dataclass(frozen=True)
+class HalfCauchy:
+    """Half-Cauchy density of a standard deviation; the parameter is its square, a variance.
+
+    Examples
+    --------
+    >>> float(HalfCauchy(scale=2.0).log_prob(4.0)[1])  # the mode is at a deviation of `scale`
+    0.0
+    """
+
+    scale: float = 1.0
+
+    def log_prob(self, x):
+        """Log density of the log deviation at the variance x, and its derivative in x."""
+        s2 = self.scale**2
+        value = np.log(2.0 / np.pi / self.scale) - np.log1p(x / s2) + 0.5 * np.log(x)
+        return value, -1.0 / (s2 + x) + 0.5 / x
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Exponential density of a positive parameter, as a density of its logarithm.
+
+    Examples
+    --------
+    >>> float(Exponential(mean=2.0).log_prob(2.0)[1])
+    0.0
+    """
+
+    mean: float = 1.0
+
+    def log_prob(self, x):
+        """Log density of log x, and its derivative in x."""
+        return np.log(x / self.mean) - x / self.mean, 1.0 / x - 1.0 / self.mean

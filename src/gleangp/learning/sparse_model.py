@@ -94,6 +94,24 @@ class SparseModel:
         """Active points whose noise had no Gaussian stand-in (see `inference.filtering`)."""
         return sum(s.n_silent for s in self.sites)
 
+    def predict(
+        self, X: FloatArray, codes: IntArray, *, with_var: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
+        return predict_tasks(self, X, codes, with_var=with_var)
+
+    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
+        return predict_tasks_cov(self, X, codes)
+
+    def add_task(self, block: Block, settings: Settings, seed: int) -> SparseModel:
+        """The model with one more task, under the kernel and noise that the others taught."""
+        return add_task(self, block, settings, seed)
+
+    def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
+        """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
+        return absorb_rows(self, blocks, block_rows, n_rows)
+
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
         n_tasks, d = len(self.posteriors), len(self.active)

@@ -187,6 +187,10 @@ class Noise:
         """Quantile q of an observation of a new row with f ~ N(mean, var)."""
         return mixture_quantile(self, mean, var, q)
 
+    def typical_bias(self, y: FloatArray) -> float:
+        """The bias under which the mean of all rows is that of the targets y, where f is zero."""
+        return 0.0
+
     def check_target(self, y: FloatArray) -> None:
         """Raise `LabelError` where y, or a field with one entry per row, is not what the model needs."""
         refuse(~np.isfinite(y), y, "y", "A finite number is needed: leave the row out, or fill it in.")

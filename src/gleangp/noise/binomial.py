@@ -51,6 +51,11 @@ class Binomial(Noise):
         n = np.asarray(self.trials)
         return gammaln(n + 1.0) - gammaln(np.add(y, 1.0)) - gammaln(n - y + 1.0)
 
+    def typical_bias(self, y: FloatArray) -> float:
+        """Log odds of all trials, with half an event added to either side."""
+        total = np.broadcast_to(self.trials, np.shape(y)).sum()
+        return float(np.log((y.sum() + 0.5) / (total - y.sum() + 0.5)))
+
     def mean_given(self, f: Floats) -> FloatArray:
         """E[y | f]."""
         return self.trials * expit(f + self.bias)

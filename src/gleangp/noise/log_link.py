@@ -39,6 +39,11 @@ class LogLink(Noise):
         mean = self.mean_given(f)
         return self.linear * mean + self.quadratic * mean**2
 
+    def typical_bias(self, y: FloatArray) -> float:
+        """Log of the mean target per unit of exposure."""
+        exposure = np.broadcast_to(getattr(self, "exposure", 1.0), np.shape(y))
+        return float(np.log(max(y.sum(), 0.5) / exposure.sum()))  # no event at all: half of one
+
     def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
         """Mean of an observation of a new row: the mean of a log-normal distribution."""
         with np.errstate(over="ignore"):

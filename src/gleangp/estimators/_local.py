@@ -1,0 +1,96 @@
+"""From the parameters of a sparse estimator to the model of blocks and a basis (`models.local`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._training_rows import LocalRows
+from gleangp.inference.block import Block
+from gleangp.learning.couplings import Choice
+from gleangp.models.decisions import Decision
+from gleangp.models.defaults import LABEL_PRIORS, PRIORS
+from gleangp.models.likelihood import GaussianNoise, Likelihood
+from gleangp.models.local.data import Data, canonical_order
+from gleangp.models.local.model import LocalModel, fit_local
+from gleangp.models.local.plan import plan_search
+from gleangp.selection.selectors import ResidualSelector
+
+_REASONS = {
+    "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
+    "function": "as asked: a common function and own ones",
+    "kernel": "as asked: tasks share the parameters of the kernel",
+    "coregion": "as asked: tasks are mixtures of shared functions",
+}
+
+
+def fit_local_rows(
+    estimator: Any,
+    rows: LocalRows,
+    y: FloatArray,
+    likelihood: Likelihood,
+    noise: Any,
+    rng: np.random.Generator,
+    kernel: Any = None,
+    priors: dict[str, Any] | None = None,
+    progress: Any = None,
+) -> LocalModel:
+    """Fit the rows of an estimator.
+
+    `y` are the targets of all rows in the coding of the noise, and `noise` is as in `Data.noise`, for all
+    rows.
+    """
+    kept = np.arange(len(rows.X)) if rows.keep is None else np.flatnonzero(rows.keep)
+    X = np.asarray(rows.X[kept], dtype=np.float64)
+    order = canonical_order(X, y[kept], rows.codes[kept])
+    kept = kept[order]
+    everything = Data(rows.X, y, rows.codes, rows.n_tasks, noise)
+    data = Data(X[order], y[kept], rows.codes[kept], rows.n_tasks, everything.noise_at(kept))
+    coupling = estimator.coupling if rows.n_tasks > 1 else "auto"
+    search = plan_search(
+        data.X,
+        rows.n_tasks,
+        likelihood,
+        kernel=kernel,
+        coupling=coupling,
+        priors=priors,
+        optimize=estimator.optimizer is not None,
+        n_restarts=estimator.n_restarts,
+        progress=progress,
+        widths=PRIORS if isinstance(likelihood, GaussianNoise) else LABEL_PRIORS,
+    )
+    model = fit_local(
+        search, data, rng, n_basis=_n_basis(estimator, len(data)), choose_basis=_choose_basis(estimator)
+    )
+    choice = _choice(coupling, rows.n_tasks)
+    decision = Decision("coupling", choice.name, {}, choice.reason)
+    return replace(model, active=kept[model.active], choice=choice, decisions=(decision, *model.decisions))
+
+
+def _choice(coupling: Any, n_tasks: int) -> Choice:
+    if n_tasks == 1:
+        return Choice("kernel", {}, "with one task there is nothing to couple")
+    name = getattr(coupling, "name", coupling)
+    return Choice("function" if name == "auto" else name, {}, _REASONS.get(name, "as asked"))
+
+
+def _n_basis(estimator: Any, n_rows: int) -> int | None:
+    return None if estimator.n_active is None else estimator._count_active([n_rows])
+
+
+def _choose_basis(estimator: Any) -> Any:
+    """The selector of the estimator as a function (kernel, W, count, rng) -> rows; None: the default."""
+    selector = estimator._chosen_selector()
+    if isinstance(selector, ResidualSelector):
+        return None
+
+    def choose(kernel: Any, W: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
+        from gleangp.noise import Gaussian
+
+        block = Block(W, np.zeros(len(W)), Gaussian(0.1))
+        return selector.select(kernel, [block], min(count, len(W)), rng=rng).active[0]
+
+    return choose

@@ -1,0 +1,244 @@
+"""Answers about observations: intervals, quantiles, log densities and draws, in the units of the targets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from gleangp._typing import FloatArray
+from gleangp.estimators._random import generator_from
+from gleangp.labels import check_regression_target
+from gleangp.noise import Gaussian
+from gleangp.parallel import threads_for
+
+
+class Latent(NamedTuple):
+    """The latent function at new rows."""
+
+    X: FloatArray
+    codes: np.ndarray
+    mean: FloatArray  # (n,) in standard units
+    var: FloatArray  # (n,), empty if not asked for
+    noise: Any  # the noise model of these rows
+
+
+class ObservationMixin:
+    """For regressors with `_model`, `_units` and `noise_`."""
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.95, tasks: Any = None, exposure: Any = None, trials: Any = None
+    ) -> FloatArray:
+        """Central interval of a new observation of every row, noise included.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        coverage : float, default=0.95
+            Probability that an observation lies in its interval.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> low, high = model.predict_interval([[1.0]])[0]
+        >>> bool(low < np.sin(1.0) < high)
+        True
+        """
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(
+                f"coverage={coverage!r}; a probability between 0 and 1 is expected, such as 0.95."
+            )
+        tail = 0.5 * (1.0 - coverage)
+        return self.predict_quantiles(X, [tail, 1.0 - tail], tasks=tasks, exposure=exposure, trials=trials)
+
+    def predict_quantiles(
+        self, X: Any, quantiles: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
+    ) -> FloatArray:
+        """Quantiles of a new observation of every row, noise included.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        quantiles : float or sequence of float
+            Probabilities between 0 and 1.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            One column for each quantile.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9]).shape
+        (1, 3)
+        """
+        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+        if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
+            raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
+        latent = self._latent(X, tasks, exposure=exposure, trials=trials)
+        if self._has_normal_noise:
+            std = np.sqrt(self._observed_var(latent, include_noise=True))
+            return self._observed_mean(latent)[:, None] + std[:, None] * ndtri(levels)
+        columns = [latent.noise.predict_quantile(latent.mean, latent.var, level) for level in levels]
+        return np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
+
+    def log_density(
+        self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
+    ) -> float:
+        """Mean log predictive density (counts: probability) of observations; higher is better.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        y : array-like of shape (n,)
+            Observations; rows where it is NaN do not count.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
+
+        Returns
+        -------
+        float
+            In nats per row, in the units of y.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> bool(model.log_density(X, np.sin(X[:, 0])) > 1.0)
+        True
+        """
+        latent = self._latent(X, tasks, exposure=exposure, trials=trials)
+        y, labeled = check_regression_target(y, len(latent.mean))
+        if self._has_normal_noise:
+            var = self._observed_var(latent, include_noise=True)
+            error = y - self._observed_mean(latent)
+            values = -0.5 * (np.log(2.0 * np.pi * var) + error**2 / var)
+        else:
+            standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), latent.codes)
+            values = latent.noise.log_density(standard, latent.mean, latent.var)
+            values = values - np.log(self._units.scale[latent.codes])
+        return float(np.mean(values[labeled]))
+
+    def sample_y(
+        self,
+        X: Any,
+        n_samples: int = 1,
+        tasks: Any = None,
+        random_state: Any = 0,
+        observations: bool = False,
+    ) -> FloatArray:
+        """Draws of the function, or of new observations, at new rows.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        n_samples : int, default=1
+            How many draws.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        random_state : int, RandomState, Generator or None, default=0
+            For the draws.
+        observations : bool, default=False
+            Draw observations, with noise, in place of functions.
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> model.sample_y([[1.0], [2.0]], n_samples=3).shape
+        (2, 3)
+        """
+        check_is_fitted(self)
+        rng = generator_from(random_state)
+        if self._has_normal_noise:
+            mean, cov = self.predict(X, tasks=tasks, return_cov=True, include_noise=observations)
+            # NumPy's check of the covariance is absolute; rounding is relative to the units of the target.
+            return rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        with threads_for(np.bincount(codes)):
+            mean, cov = self._model.predict_cov(X, codes)
+        f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
+        noise = self.noise_
+        drawn = noise.sample(f, rng) if observations else noise.mean_given(f)
+        return drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
+
+    @property
+    def _has_normal_noise(self) -> bool:
+        return isinstance(self.noise_, Gaussian)
+
+    def _latent(
+        self, X: Any, tasks: Any, *, with_var: bool = True, exposure: Any = None, trials: Any = None
+    ) -> Latent:
+        """The latent function at new rows, and their noise."""
+        check_is_fitted(self)
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        fields = self._row_fields(len(X), None, exposure, trials)
+        noise = self.noise_
+        if not self._has_normal_noise:
+            known = {n: 1.0 for n in ("exposure", "trials") if hasattr(noise, n)}
+            noise = replace(noise, **{**known, **fields})
+        with threads_for(np.bincount(codes)):
+            mean, var = self._model.predict(X, codes, with_var=with_var)
+        return Latent(X, codes, mean, var, noise)
+
+    def _observed_mean(self, latent: Latent) -> FloatArray:
+        """Mean of an observation, in the units of y."""
+        mean = latent.mean if self._has_normal_noise else latent.noise.predict_mean(latent.mean, latent.var)
+        return self._units.from_standard(mean, latent.codes)
+
+    def _observed_var(self, latent: Latent, include_noise: bool) -> FloatArray:
+        """Variance of the function, or of an observation, in the units of y."""
+        scale = self._units.scale[latent.codes]
+        if self._has_normal_noise:
+            var = latent.var + self._noise_to_add(latent.X, latent.codes, include_noise)
+        elif include_noise:
+            var = latent.noise.predict_var(latent.mean, latent.var)
+        else:
+            var = function_var(latent.noise, latent.mean, latent.var)
+        return np.maximum(var, 0.0) * scale**2
+
+
+def function_var(noise: Any, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """Variance of E[y | f] for f ~ N(mean, var): the part of the spread that more data would reduce."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    weights = weights / weights.sum()
+    values = np.array([noise.mean_given(mean + np.sqrt(var) * node) for node in nodes])
+    centre = weights @ values
+    return weights @ (values - centre) ** 2

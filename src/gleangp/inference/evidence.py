@@ -1,0 +1,342 @@
+"""The posterior and the evidence of a `BlockPrior` under Gaussian sites, and the gradient of the evidence.
+
+Row i has the site exp(shift f - precision f^2 / 2). With R = diag(sqrt(precision)), so that a row without
+information needs no division, and u the basis variables,
+
+    L_b L_b^T = I + R H_b R,   V_b = L_b^-1 R F_b,   P = I + sum_b V_b^T V_b,   D_b^-1 = R L_b^-T L_b^-1 R,
+    E u = P^-1 sum_b V_b^T L_b^-1 R m_b,   alpha = C^-1 m,   C = F F^T + blockdiag(H_b + 1 / precision).
+
+A group with features of its own (blocks of one large task) has V_b = [common, own]. Its own variables are
+eliminated first: with A = sum_b V_b^T V_b over its blocks and C_o = I + A_oo,
+
+    P += A_cc - A_co C_o^-1 A_oc.
+
+Gradient. With G = (alpha alpha^T - C^-1) / 2, restricted to a block, and S = cov(u) of its features,
+
+    d/dK_bb = G,    d/dF_b = alpha E[u]^T - D_b^-1 F_b S - 2 G F_b,
+
+and K_zz follows from the invariance under rotations of the basis (`Basis.gradients`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.prior import BlockPrior, BuiltStack
+from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+
+LOG_TWO_PI = np.log(2.0 * np.pi)
+_FAINT = 1e-6  # precision times prior variance below which a site's effect is lost in rounding
+_FEW_ROWS = 12  # of a block, below which one product of a whole stack beats triangular ones in turn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Knowledge:
+    """Of the common basis variables: u ~ N(mean, P^-1)."""
+
+    mean: FloatArray  # (D,)
+    inner: FloatArray  # (D, D) lower factor of P
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupKnowledge:
+    """Of the basis variables of a group, the common ones first."""
+
+    mean: FloatArray  # (D,)
+    cov: FloatArray  # (D, D)
+    own_back: FloatArray  # (D - d, d) C_o^-1 A_oc: how the own variables fall as the common ones rise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditioned:
+    """Posterior given Gaussian sites."""
+
+    common: Knowledge
+    groups: list[GroupKnowledge]
+    log_det: float  # log |I + K S|
+    misfit: float  # m^T C^-1 m
+    alpha: FloatArray  # (n,)
+    mean: FloatArray  # (n,) of f at the rows
+    root: FloatArray  # (n + 1,) square roots of the precisions, and zero for padded rows
+    factors: dict[tuple[int, int], tuple[FloatArray, FloatArray]]  # L^-1 and V, where the prior keeps stacks
+
+    def over(
+        self, prior: BlockPrior, group: int
+    ) -> Iterator[tuple[BuiltStack, FloatArray, FloatArray, FloatArray]]:
+        """Every stack of a group with its R (B, m), L^-1 and V."""
+        for k, built in enumerate(prior.stacks(group)):
+            r = self.root[built.stack.rows]
+            half, V = self.factors.get((group, k)) or _factors(built, r)[:2]
+            yield built, r, half, V
+
+
+def condition(
+    prior: BlockPrior,
+    precision: FloatArray,
+    shift: FloatArray,
+    known: Knowledge | None = None,
+    *,
+    rows: bool = True,
+) -> Conditioned:
+    """Absorb the sites of all rows, starting from what is known of u (None: u ~ N(0, I)).
+
+    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass.
+    """
+    n, d = len(prior.layout), prior.n_common
+    root = np.append(np.sqrt(precision), 0.0)
+    scaled = np.append(np.divide(shift, root[:-1], out=np.zeros(n), where=root[:-1] > 0.0), 0.0)
+    if known is None:
+        before, prior_mean, log_det = np.eye(d), np.zeros(d), 0.0
+    else:
+        before, prior_mean = known.inner @ known.inner.T, known.mean
+        log_det = -log_determinant(known.inner)
+    P, rhs, square = before.copy(), before @ prior_mean, 0.0
+    factors, seen, eliminated = {}, {}, []
+    for g in range(len(prior.layout.groups)):
+        D = d + prior.n_own(g)
+        A, b = np.zeros((D, D)), np.zeros(D)
+        for k, built in enumerate(prior.stacks(g)):
+            r = root[built.stack.rows]
+            half, V, log_b = _factors(built, r)
+            z = _times(half, scaled[built.stack.rows])
+            flat = V.reshape(z.size, D)
+            A += flat.T @ flat
+            b += z.ravel() @ flat
+            square += float(np.vdot(z, z))
+            log_det += log_b
+            if prior.keeps:
+                factors[g, k] = half, V
+            if rows:
+                seen[g, k] = z
+        chol, E, e = np.zeros((0, 0)), np.zeros((0, d)), np.zeros(0)
+        if D > d:
+            chol = cholesky(np.eye(D - d) + A[d:, d:])[0]
+            E, e = solve_lower(chol, np.ascontiguousarray(A[d:, :d])), solve_lower(chol, b[d:])
+            log_det += log_determinant(chol)
+            square -= float(e @ e)
+        P += A[:d, :d] - E.T @ E
+        rhs += b[:d] - E.T @ e
+        eliminated.append((chol, E, e))
+    inner = cholesky(P)[0]
+    mean = solve_cholesky(inner, rhs)
+    log_det += log_determinant(inner)
+    # m^T C^-1 m, and the distance of u from what was known: errors of the mean enter squared.
+    misfit = square + float(prior_mean @ before @ prior_mean - mean @ rhs)
+    groups = [_group_knowledge(mean, inner, *parts) for parts in eliminated]
+    alpha, row_mean = np.zeros(n + 1 if rows else 0), np.zeros(n + 1 if rows else 0)
+    result = Conditioned(
+        Knowledge(mean, inner), groups, log_det, misfit, alpha[:n], row_mean[:n], root, factors
+    )
+    if rows:
+        for g, knowledge in enumerate(groups):
+            for k, (built, r, half, V) in enumerate(result.over(prior, g)):
+                residual = seen[g, k] - V @ knowledge.mean
+                a = r * _times(half.transpose(0, 2, 1), residual)
+                alpha[built.stack.rows] = a
+                row_mean[built.stack.rows] = built.F @ knowledge.mean + _times(built.H, a)
+    return result
+
+
+def _group_knowledge(mean, inner, chol, E, e) -> GroupKnowledge:
+    """Mean and covariance of the common and own variables, from the elimination of the own ones."""
+    P_inv = inverse_from_cholesky(inner) if len(inner) else np.zeros((0, 0))
+    if len(chol) == 0:
+        return GroupKnowledge(mean, P_inv, np.zeros((0, len(mean))))
+    own_mean = solve_lower(chol, e - E @ mean, transposed=True)
+    back = solve_lower(chol, E, transposed=True)  # C_o^-1 A_oc
+    cross = -back @ P_inv
+    own = inverse_from_cholesky(chol) - cross @ back.T
+    cov = np.block([[P_inv, cross.T], [cross, own]])
+    return GroupKnowledge(np.concatenate([mean, own_mean]), cov, back)
+
+
+def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
+    """log p(y) where sites are y with noise of variance 1 / precision."""
+    return float(0.5 * (np.sum(np.log(precision) - LOG_TWO_PI) - q.log_det - q.misfit))
+
+
+def posterior_var(prior: BlockPrior, q: Conditioned) -> FloatArray:
+    """Variance (n,) of f at the training rows."""
+    var = np.zeros(len(prior.layout) + 1)
+    for g, knowledge in enumerate(q.groups):
+        for built, r, half, V in q.over(prior, g):
+            rows, precision = built.stack.rows, r * r
+            diagonal = np.einsum("bii->bi", built.H)
+            J = _triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
+            left = 1.0 - np.einsum("bij,bij->bj", half, half) + _quadratic(J, knowledge.cov)
+            faint = precision * diagonal < _FAINT
+            var[rows] = np.divide(left, precision, out=np.zeros_like(left), where=~faint)
+            faint &= rows < len(prior.layout)
+            for b in np.flatnonzero(faint.any(axis=1)):
+                some = np.flatnonzero(faint[b])
+                seen = half[b] @ (r[b][:, None] * built.H[b][:, some])  # L^-1 R H
+                J_some = built.F[b, some] - seen.T @ V[b]
+                var[rows[b, some]] = (
+                    diagonal[b, some] - np.einsum("in,in->n", seen, seen) + _quadratic(J_some, knowledge.cov)
+                )
+    return np.maximum(var[:-1], 1e-300)
+
+
+def noise_sensitivity(prior: BlockPrior, q: Conditioned) -> FloatArray:
+    """(n,) derivative of the log evidence in the noise variance 1 / precision of every row."""
+    variance, alpha = np.zeros(len(prior.layout) + 1), np.append(q.alpha, 0.0)
+    for g, knowledge in enumerate(q.groups):
+        for built, r, half, V in q.over(prior, g):
+            a, A = alpha[built.stack.rows], r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
+            inverse = np.einsum("bij,bij->bj", half, half) * r * r
+            variance[built.stack.rows] = 0.5 * (a * a - inverse + _quadratic(A, knowledge.cov))
+    return variance[:-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidenceGradient:
+    """Gradient of the log evidence."""
+
+    theta: list[FloatArray]  # per term (q,)
+    loadings: list[FloatArray]  # per term (M, R)
+    own: list[FloatArray]  # per term (M,)
+    noise_variance: FloatArray  # (n,) in 1 / precision
+    X: FloatArray  # (n, p) in the inputs of the rows
+    Z: FloatArray  # (d, p) in the common basis points
+    own_Z: list[FloatArray | None]  # per group, in its basis points
+
+
+def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
+    """By the explicit dependence on the covariance; sites that have settled do not contribute."""
+    terms, n = prior.terms, len(prior.layout)
+    theta: list[Any] = [0.0 for _ in terms]
+    loadings, own = [np.zeros_like(t.loadings) for t in terms], [np.zeros_like(t.own) for t in terms]
+    alpha, variance, dX = np.append(q.alpha, 0.0), np.zeros(n + 1), np.zeros((n + 1, prior.X.shape[1]))
+    inside: dict[int, list] = {}  # basis -> [basis, dE/dPhi Phi^T, dE/dZ so far, term]
+    for g, knowledge in enumerate(q.groups):
+        for built, r, half, V in q.over(prior, g):
+            stack = built.stack
+            a, A = alpha[stack.rows], r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
+            shared = A @ knowledge.cov
+            G = a[:, :, None] * a[:, None, :] - inverse_of(half, r)
+            if A.shape[2]:
+                G += shared @ A.transpose(0, 2, 1)
+            G *= 0.5
+            variance[stack.rows] = np.einsum("bii->bi", G)
+            dF = a[:, :, None] * knowledge.mean - shared - 2.0 * (G @ built.F)
+            d_rows = np.zeros((*stack.rows.shape, prior.X.shape[1]))
+            for k, (K, weight) in enumerate(built.kernels):
+                of_theta, d_input, _ = K.vjp(weight * G)
+                theta[k] = theta[k] + of_theta
+                d_rows += d_input
+                _weight_gradient(terms[k], stack, G * K.value, loadings[k], own[k])
+            d_rows += _feature_gradients(built, dF, theta, loadings, own, inside)
+            dX[stack.rows] += d_rows
+    dX[n] = 0.0
+    dZ, own_Z = np.zeros_like(prior.Z), [None] * len(q.groups)
+    for g in range(len(q.groups)):
+        group_Z = prior.layout.groups[g].Z
+        if group_Z is not None:
+            own_Z[g] = np.zeros_like(group_Z)
+        for part in prior.parts(g):
+            if id(part.basis) in inside:
+                basis, gram, moved, k = inside.pop(id(part.basis))
+                of_theta, d_basis = basis.gradients(gram)
+                theta[k] = theta[k] + of_theta
+                target = own_Z[g] if part.loading is None else dZ
+                target += d_basis + moved
+    return EvidenceGradient(theta, loadings, own, variance[:n], dX[:n], dZ, own_Z)
+
+
+def _weight_gradient(term, stack, GK, d_loadings, d_own) -> None:
+    """Adds dE/dloadings and dE/down through the weights of K_bb."""
+    if stack.mixed:
+        same = stack.codes[:, :, None] == stack.codes[:, None, :]
+        np.add.at(d_own, stack.codes, np.sum(GK * same, axis=2))
+        if term.loadings.shape[1]:
+            np.add.at(d_loadings, stack.codes, 2.0 * (GK @ term.loadings[stack.codes]))
+        return
+    total = GK.sum(axis=(1, 2))
+    np.add.at(d_own, stack.tasks, total)
+    if term.loadings.shape[1]:
+        np.add.at(d_loadings, stack.tasks, 2.0 * term.loadings[stack.tasks] * total[:, None])
+
+
+def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:
+    """Adds the gradients through the features of a stack; returns dE/dX of its rows (B, m, p)."""
+    stack, at, d_phi_of = built.stack, 0, {}
+    B, m = stack.rows.shape
+    for part, K, Phi in built.crosses:
+        d = Phi.shape[1]
+        part_dF = dF[:, :, at : at + d]
+        at += d
+        weight = part.weights[stack.codes]
+        by_row = np.einsum("bmd,bmd->bm", part_dF, Phi.reshape(B, m, d))
+        if part.loading is None:
+            # sqrt(kappa) Phi: d/dkappa = 1 / (2 sqrt(kappa))
+            np.add.at(own[part.term], stack.codes, by_row * 0.5 / np.maximum(weight, 1e-150))
+        else:
+            np.add.at(loadings[part.term], (stack.codes, part.loading), by_row)
+        entry = d_phi_of.setdefault(id(part.basis), [part, K, Phi, np.zeros((B * m, d))])
+        entry[3] += (weight[:, :, None] * part_dF).reshape(B * m, d)
+    d_rows = 0.0
+    for key, (part, K, Phi, d_phi) in d_phi_of.items():
+        basis = part.basis
+        d_K = solve_lower(basis.chol, np.ascontiguousarray(d_phi.T), transposed=True).T
+        of_theta, d_input, d_basis = K.vjp(d_K)
+        theta[part.term] = theta[part.term] + of_theta
+        d_rows = d_rows + np.broadcast_to(d_input, (B * m, basis.Z.shape[1]))
+        entry = inside.setdefault(key, [basis, 0.0, 0.0, part.term])
+        entry[1] = entry[1] + d_phi.T @ Phi
+        entry[2] = entry[2] + d_basis
+    return np.zeros((B, m, 1)) if np.ndim(d_rows) == 0 else d_rows.reshape(B, m, -1)
+
+
+def inverse_of(half: FloatArray, r: FloatArray) -> FloatArray:
+    """D_b^-1 = R L^-T L^-1 R of every block of a stack."""
+    scaled = half * r[:, None, :]
+    return scaled.transpose(0, 2, 1) @ scaled
+
+
+def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """L^-1 (B, m, m) and V (B, m, D) of every block, and the sum of log |I + R H R|."""
+    half, log_det = inverse_factors(built.H * (r[:, :, None] * r[:, None, :]))
+    return half, _triangular_times(half, r[:, :, None] * built.F), log_det
+
+
+def inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
+    """L^-1 of the lower factor of every I + M of a stack, in place of M, and the sum of log |I + M|."""
+    log_det = 0.0
+    np.einsum("bii->bi", M)[...] += 1.0
+    for matrix in M:
+        # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
+        chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
+        if info:
+            raise NotPositiveDefiniteError(f"the covariance of a block of {M.shape[1]} rows has no factor")
+        log_det += 2.0 * float(np.log(chol.diagonal()).sum())
+        lapack.dtrtri(chol, lower=0, overwrite_c=1)
+    return M, log_det
+
+
+def _triangular_times(half: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:
+    """L^-1 B, or L^-T B, of every block, in place of B (B, m, D)."""
+    if B.size == 0:
+        return B
+    B = np.ascontiguousarray(B)  # BLAS writes into a view of it
+    if half.shape[1] < _FEW_ROWS:
+        return (half.transpose(0, 2, 1) if transposed else half) @ B
+    for lower, right in zip(half, B, strict=True):
+        # LAPACK sees both transposed: B^T L^-T, or B^T L^-1.
+        blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
+    return B
+
+
+def _quadratic(J: FloatArray, cov: FloatArray) -> FloatArray:
+    """J cov J^T, diagonal only."""
+    return np.einsum("...d,...d->...", J @ cov, J) if J.shape[-1] else np.zeros(J.shape[:-1])
+
+
+def _times(M: FloatArray, v: FloatArray) -> FloatArray:
+    return (M @ v[:, :, None])[:, :, 0]

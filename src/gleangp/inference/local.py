@@ -1,0 +1,286 @@
+"""The posterior of a `BlockPrior`, and prediction from it: the basis, and rows near the new one.
+
+The posterior keeps the rows with their sites, and what is known of the basis variables u ~ N(mean, S). A new
+row has a set N of training rows, its neighbours: the rows of its block, or, in a task of several blocks, the
+nearest rows of the task, so that there is no step between blocks. With H the residual covariance of `prior`,
+
+    C = (H_N + 1 / precision)^-1 H_N*,    g = F_* - F_N^T C,
+    mean = F_*^T E u + C^T (m_N - F_N E u),    var = H_** - H_*N C + g^T S g.
+
+Rows of a task that was added later have not informed u. They enter with the covariance H + F S F^T in place
+of H, and g = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factors
+from gleangp.inference.prior import Basis, Term
+from gleangp.kernels.evaluate import evaluate
+from gleangp.linalg import inverse_from_cholesky
+
+N_NEAREST = 60  # training rows near a new row of a large task
+_CHUNK_ENTRIES = 4_000_000  # of the largest array at a time: 32 MB
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """Sets of neighbours (B, k), and what does not depend on the new rows."""
+
+    rows: IntArray  # (B, k)
+    F: FloatArray  # (B, k, D)
+    half: FloatArray  # (B, k, k) L^-1 R with L L^T = I + R H R, R = sqrt(precision)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPosterior:
+    """The posterior of all tasks given Gaussian sites."""
+
+    terms: tuple[Term, ...]
+    X: FloatArray  # (n, p) training rows, as the kernels see them
+    codes: IntArray  # (n,)
+    precision: FloatArray  # (n,) of the sites
+    site_mean: FloatArray  # (n,)
+    together: bool  # whether the first rows are one block of all tasks
+    n_learnt: int  # rows that informed the basis variables; later ones belong to added tasks
+    block_size: int  # a task with more rows has several blocks
+    Z: FloatArray  # (d, p) common basis
+    common: Knowledge
+    own: dict[int, tuple[FloatArray, GroupKnowledge]]  # of tasks with several blocks: basis, what is known
+    log_evidence: float
+    jitter: float = 0.0
+
+    @cached_property
+    def rows_of_task(self) -> list[IntArray]:
+        """Row numbers of every task."""
+        n_tasks = len(self.terms[0].own)
+        order = np.argsort(self.codes, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.codes, minlength=n_tasks))[:-1])
+
+    @cached_property
+    def _common_bases(self) -> list[Basis | None]:
+        shared = [t.loadings.shape[1] > 0 and len(self.Z) > 0 for t in self.terms]
+        return [Basis(t.kernel, self.Z) if s else None for t, s in zip(self.terms, shared, strict=True)]
+
+    @cached_property
+    def _own_bases(self) -> dict[int, list[Basis | None]]:
+        return {
+            task: [Basis(t.kernel, Z) if t.own[task] > 0.0 else None for t in self.terms]
+            for task, (Z, _) in self.own.items()
+        }
+
+    @cached_property
+    def _common_knowledge(self) -> tuple[FloatArray, FloatArray]:
+        cov = inverse_from_cholesky(self.common.inner) if len(self.common.inner) else self.common.inner
+        return self.common.mean, cov
+
+    @cached_property
+    def _trees(self) -> dict[int, NearestNeighbors]:
+        return {}
+
+    @cached_property
+    def _solved(self) -> dict[int, Solved]:
+        return {}
+
+    def knowledge(self, task: int) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of the basis variables that rows of a task depend on."""
+        if task in self.own:
+            known = self.own[task][1]
+            return known.mean, known.cov
+        return self._common_knowledge
+
+    def features(self, X: FloatArray, task: int) -> FloatArray:
+        """F (n, D) of rows of one task."""
+        parts = [np.zeros((len(X), 0))]
+        for term, basis in zip(self.terms, self._common_bases, strict=True):
+            if basis is not None:
+                Phi = basis.features(X)[1]
+                parts += [weight * Phi for weight in term.loadings[task]]
+        for term, basis in zip(self.terms, self._own_bases.get(task, []), strict=False):
+            if basis is not None:
+                parts.append(np.sqrt(term.own[task]) * basis.features(X)[1])
+        return np.concatenate(parts, axis=1)
+
+    def neighbours(self, X: FloatArray, task: int) -> IntArray:
+        """Training rows that new rows of a task depend on: one set (k,), or one for each row (n, k)."""
+        rows = self.rows_of_task[task]
+        if self.together:
+            return np.concatenate([np.arange(self.n_learnt), rows[rows >= self.n_learnt]])
+        if len(rows) <= self.block_size:
+            return rows
+        if task not in self._trees:
+            self._trees[task] = NearestNeighbors(n_neighbors=min(N_NEAREST, len(rows)))
+            self._trees[task].fit(self._scaled(self.X[rows], task))
+        return rows[self._trees[task].kneighbors(self._scaled(X, task), return_distance=False)]
+
+    def _scaled(self, X: FloatArray, task: int) -> FloatArray:
+        return X / length_scales(self.terms[0].kernel, X.shape[1])
+
+    def predict(
+        self, X: FloatArray, codes: IntArray, *, with_var: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Latent mean and variance (n,) of new rows, as the kernels see them."""
+        mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
+        for task in map(int, np.unique(codes)):
+            rows = np.flatnonzero(codes == task)
+            near = self.neighbours(X[rows], task)
+            width = near.shape[-1] ** near.ndim + len(self.knowledge(task)[0]) * near.shape[-1] ** (
+                near.ndim - 1
+            )
+            step = max(1, _CHUNK_ENTRIES // (width + 1))
+            for start in range(0, len(rows), step):
+                part = slice(start, start + step)
+                solved = self._solve(near[part] if near.ndim == 2 else near[None], task, cache=near.ndim == 1)
+                new = X[rows[part]]
+                new = new[:, None] if near.ndim == 2 else new[None]
+                found = self._conditional(solved, new, task, with_var)
+                mean[rows[part]] = found[0].ravel()
+                if with_var:
+                    var[rows[part]] = found[1].ravel()
+        return mean, np.maximum(var, 0.0)
+
+    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Latent mean (n,) and covariance (n, n) of new rows.
+
+        Rows of a task with several blocks take the union of their nearest rows as neighbours. A task that was
+        added later has informed no other: its rows and those of others are correlated as far as the others'
+        posterior says.
+        """
+        mean, cov, solved = np.empty(len(X)), np.empty((len(X), len(X))), {}
+        parts = [(int(task), np.flatnonzero(codes == task)) for task in np.unique(codes)]
+        for task, rows in parts:
+            near = np.unique(self.neighbours(X[rows], task))
+            solved[task] = self._solve(near[None], task, cache=self.together)
+            mean[rows] = self._conditional(solved[task], X[rows][None], task, False)[0].ravel()
+        for i, (task, rows) in enumerate(parts):
+            for other, others in parts[i:]:
+                block = self._joint(X[rows], task, X[others], other, solved)
+                cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
+        return mean, cov
+
+    def _joint(self, X, task, X_other, other, solved):
+        """Posterior covariance between new rows of two tasks, or of one."""
+        prior = self._kernel(X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
+        if self.together:
+            one, two = solved[task], solved[other]
+            if task != other and min(one.rows.shape[1], two.rows.shape[1]) > self.n_learnt:
+                given = Solved(*(part[:, : self.n_learnt] for part in (one.rows, one.F, one.half)))
+                given = replace(given, half=given.half[:, :, : self.n_learnt])
+            else:
+                given = max(one, two, key=lambda s: s.rows.shape[1])
+            left, right = (self._seen(given, x[None], t)[0][0] for x, t in ((X, task), (X_other, other)))
+            return prior - left.T @ right
+        (T, F, g), (_, F_other, g_other) = (
+            self._seen(solved[t], x[None], t) for x, t in ((X, task), (X_other, other))
+        )
+        d = len(self.common.mean)
+        cov = prior - F[0][:, :d] @ F_other[0][:, :d].T
+        if task != other:
+            P_inv = self._common_knowledge[1]
+            return cov + (g[0] @ self._of_common(task)) @ P_inv @ (g_other[0] @ self._of_common(other)).T
+        cov -= F[0][:, d:] @ F[0][:, d:].T
+        S = self.knowledge(task)[1]
+        if self._informed(task):
+            return cov - T[0].T @ T[0] + g[0] @ S @ g[0].T
+        return cov - T[0].T @ T[0] + F[0] @ S @ F[0].T
+
+    def _of_common(self, task: int) -> FloatArray:
+        """(D, d) how the mean of a task's basis variables moves with the common ones."""
+        d = len(self.common.mean)
+        return np.vstack([np.eye(d), -self.own[task][1].own_back]) if task in self.own else np.eye(d)
+
+    def _informed(self, task: int) -> bool:
+        """Whether the rows of the task have informed the basis variables."""
+        rows = self.rows_of_task[task]
+        return len(rows) == 0 or bool(rows[0] < self.n_learnt)
+
+    def _solve(self, near: IntArray, task: int, *, cache: bool) -> Solved:
+        """The factors of sets of neighbours (B, k) of rows of a task."""
+        key = -1 if self.together and near.shape[1] == self.n_learnt else task
+        if cache and key in self._solved:
+            return self._solved[key]
+        X, codes = self.X[near], self.codes[near]
+        if near.shape[0] == 1:
+            F = np.zeros((*near.shape, 0)) if self.together else self.features(X[0], task)[None]
+        else:
+            some, back = np.unique(near, return_inverse=True)
+            F = self.features(self.X[some], task)[back.reshape(near.shape)]
+        H = self._kernel(X, codes, X, codes) - F @ F.transpose(0, 2, 1)
+        if not self._informed(task) and not self.together:
+            H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
+        root = np.sqrt(self.precision[near])
+        half, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
+        solved = Solved(near, F, half * root[:, None, :])
+        if cache:
+            self._solved[key] = solved
+        return solved
+
+    def _seen(self, solved: Solved, X: FloatArray, task: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """L^-1 R H_N* (B, k, j), F_* (B, j, D) and g (B, j, D) of new rows X (B, j, p)."""
+        B, j, p = X.shape
+        F = (
+            np.zeros((B, j, 0))
+            if self.together
+            else self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
+        )
+        codes = self.codes[solved.rows]
+        H = self._kernel(self.X[solved.rows], codes, X, np.full((B, 1), task))
+        if F.shape[2]:
+            H -= solved.F @ F.transpose(0, 2, 1)
+            if not self._informed(task):
+                H += solved.F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
+        T = solved.half @ H
+        g = F - T.transpose(0, 2, 1) @ (solved.half @ solved.F) if F.shape[2] else F
+        return T, F, g
+
+    def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool):
+        """Mean and variance (B, j) of new rows X (B, j, p) given their neighbours."""
+        T, F, g = self._seen(solved, X, task)
+        expected, cov = self.knowledge(task)
+        if self.together:
+            expected, cov = np.zeros(0), np.zeros((0, 0))
+        residual = self.site_mean[solved.rows] - solved.F @ expected
+        weights = solved.half @ residual[:, :, None]  # (B, k, 1)
+        mean = F @ expected + (T * weights).sum(axis=1)
+        if not with_var:
+            return mean, None
+        var = self._prior_var(X.reshape(-1, X.shape[-1]), task).reshape(mean.shape)
+        var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
+        if F.shape[2]:
+            J = g if self._informed(task) else F
+            var += np.einsum("bjd,bjd->bj", J @ cov, J)
+        return mean, var
+
+    def _kernel(self, A, codes_A, B, codes_B) -> FloatArray:
+        """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""
+        total = 0.0
+        for term in self.terms:
+            L_A, L_B = term.loadings[codes_A], term.loadings[codes_B]
+            weight = L_A @ L_B.swapaxes(-1, -2)
+            weight = weight + np.where(
+                codes_A[..., :, None] == codes_B[..., None, :], term.own[codes_A][..., :, None], 0.0
+            )
+            if weight.any():
+                total = total + weight * evaluate(term.kernel, A, B).value
+        shape = (*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), A.shape[-2], B.shape[-2])
+        return np.broadcast_to(total, shape) if np.ndim(total) == 0 else total
+
+    def _prior_var(self, X: FloatArray, task: int) -> FloatArray:
+        return sum(t.within[task] * t.kernel.diag(X) for t in self.terms)
+
+
+def length_scales(kernel: Any, n_features: int) -> FloatArray:
+    """(p,) the shortest length scale of every input over the parts of a kernel; 1 where it has none."""
+    found = [
+        np.broadcast_to(value, n_features)
+        for name, value in kernel.get_params().items()
+        if name.split("__")[-1] == "length_scale"
+    ]
+    return np.min(found, axis=0) if found else np.ones(n_features)

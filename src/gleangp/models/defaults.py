@@ -1,0 +1,112 @@
+"""Every number that decides how a default model is built and learnt, with its meaning and reason.
+
+Amplitudes are standard deviations in units of the standardised target (labels: of the latent function),
+length scales in units of the standardised inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PriorWidths:
+    """Scales of the priors of the hierarchical model."""
+
+    mean: float = 2.0  # deviation of the overall mean: weakly informative in standard units
+    linear: float = 1.0  # half-normal, of the linear part of the common function
+    common: float = 1.0  # half-normal, of its smooth part
+    offset: float = 1.0  # half-Cauchy, of task offsets: groups can differ by more than all else
+    slope: float = 0.5  # half-normal, of task slopes
+    own: float = 0.5  # half-normal, of a task's own function: tasks are alike unless the data differ
+    length: float = 2.0  # median of a length scale, times the root of the number of columns
+    length_spread: float = 1.0  # of its logarithm
+    noise: float = 0.3  # median of the noise deviation
+    noise_spread: float = 1.5  # of its logarithm
+    noise_ratio: float = 0.25  # mean of tau, the spread of the log noise variances of tasks (exponential)
+    warp_spread: float = 0.5  # of the logs of the warping parameters; at zero the warping is the identity
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a search starts: amplitudes, the factor of the median length scale, and the noise deviation."""
+
+    linear: float = 0.3
+    common: float = 0.5
+    offset: float = 0.5
+    slope: float = 0.1
+    own: float = 0.2
+    length: float = 0.5
+    noise: float = 0.3
+    noise_ratio: float = 1.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rows on which parameters are learnt: whole neighbourhoods, evenly spread over the data."""
+
+    n_rows: int
+    block: int  # rows of a neighbourhood; a task of up to twice as many is one block
+    n_basis: int
+    max_iter: int
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How parameters are learnt."""
+
+    max_iter: int = 100
+    tol: float = (
+        1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus
+    )
+    # Long length scales with much noise can be a local optimum; the second start has neither.
+    starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17))
+    n_together: int = 600  # rows up to which parameters are learnt on all of them as one block: exact
+    # With more rows: few of them to choose start and smoothness, then more. Neighbours show short length
+    # scales and the noise; neighbourhoods from all over the data show all of it.
+    stages: tuple[Stage, ...] = (
+        Stage(1500, 50, 50, 40),
+        Stage(5000, 100, 100, 30),
+        Stage(15000, 100, 100, 6),
+    )
+    n_own_basis: int = 20  # of a task with several blocks, while learning
+    smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task; by evidence
+    task_smoothness: float = 2.5  # of several tasks
+    n_draws: int = 16  # from the Laplace approximation of the hyperparameters
+    draws_rows: int = (
+        1000  # rows up to which predictions average over draws: with more, parameters are well known
+    )
+    step: float = 1e-2  # of the finite differences of the gradient
+    least_curvature: float = 0.25  # of the negative log posterior in any direction, in the logs
+    noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """How the posterior of all rows is formed."""
+
+    n_together: int = 2000  # rows up to which all are one block: the exact posterior
+    block: int = 200  # rows of a neighbourhood of a task that has more than twice as many
+    n_basis: int = 400  # common basis points
+    n_own_basis: int = 50  # of a task with several blocks
+    pool: int = 20  # candidates for each basis point
+
+
+PRIORS = PriorWidths()
+# Labels: the latent function is in units of the noise (a probit step of deviation one), so it is larger.
+LABEL_PRIORS = PriorWidths(linear=3.0, common=3.0, offset=1.0, slope=1.0, own=1.0)
+LEARNING = Learning()
+CONDITIONING = Conditioning()
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """How far a task that is added may be unlike the others."""
+
+    fresh: float = 0.2  # probability that it shares no function: 0.1 to 0.3 measured alike
+    # Logarithms of the factors of its own function and of its offset, with Pareto tails.
+    function_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    offset_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+
+
+NEW_TASK = NewTask()

@@ -1,0 +1,126 @@
+"""Inputs as the kernels see them: in units of the training rows, through a learnt monotone warping.
+
+A numeric column x is mapped to u in (0, 1) by its range and warped by Kumaraswamy's distribution function,
+
+    v(u) = 1 - (1 - u^a)^b,
+
+the identity at a = b = 1, then standardised over the training rows. Outside the training range v goes on as a
+straight line. A column with two values is an indicator: it becomes 0 / 1 less its mean, and is not warped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+
+_MARGIN = 0.02  # of the range, kept free at both ends, where the slope of v can be zero or infinite
+_MOST_REFERENCE = 2000  # rows from which the units of a warped column are computed
+
+
+class Warped(NamedTuple):
+    """Warped rows, and the gradient of the warping parameters from dL/dvalue."""
+
+    value: FloatArray  # (n, p)
+    vjp: object  # dL/dvalue (n, p) -> (2 c,)
+
+
+@dataclass(frozen=True, eq=False)
+class InputMap:
+    """Units and warping of the columns; the parameters of the warping are given to `__call__`."""
+
+    center: FloatArray  # (p,)
+    scale: FloatArray  # (p,)
+    warped: IntArray  # (c,) columns that are warped
+    low: FloatArray  # (c,)
+    width: FloatArray  # (c,)
+    reference: FloatArray  # (r, c) training rows from which the units of warped columns are computed
+
+    @property
+    def n_parameters(self) -> int:
+        """log a and log b of every warped column."""
+        return 2 * len(self.warped)
+
+    def __call__(self, X: FloatArray, parameters: FloatArray) -> FloatArray:
+        """The rows X (n, p) as the kernels see them; outside the training range too."""
+        W = (X - self.center) / self.scale
+        if len(self.warped):
+            v = self._v(X[:, self.warped], parameters)
+            mean, deviation = self._units(parameters)
+            W[:, self.warped] = (v - mean) / deviation
+        return W
+
+    def linearize(self, X: FloatArray, parameters: FloatArray) -> Warped:
+        """The training rows X (n, p), with the gradient of the parameters."""
+        W = (X - self.center) / self.scale
+        if not len(self.warped):
+            return Warped(W, lambda dW: np.zeros(0))
+        v, dv_da, dv_db = _kumaraswamy(self._u(X[:, self.warped]), parameters)
+        r, dr_da, dr_db = _kumaraswamy(self._u(self.reference), parameters)
+        mean, deviation = r.mean(0), _deviation(r)
+        w = (v - mean) / deviation
+        W[:, self.warped] = w
+
+        def vjp(dW):
+            dv = dW[:, self.warped] / deviation
+            # The units move too: d mean and d deviation spread over the reference rows.
+            dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / deviation) / len(r)
+            of_a = (dv * dv_da).sum(0) + (dr * dr_da).sum(0)
+            of_b = (dv * dv_db).sum(0) + (dr * dr_db).sum(0)
+            return np.concatenate([of_a, of_b])
+
+        return Warped(W, vjp)
+
+    def _units(self, parameters):
+        r = _kumaraswamy(self._u(self.reference), parameters)[0]
+        return r.mean(0), _deviation(r)
+
+    def _u(self, X):
+        return (np.clip((X - self.low) / self.width, 0.0, 1.0) + _MARGIN) / (1.0 + 2.0 * _MARGIN)
+
+    def _v(self, X, parameters):
+        """v, continued as a straight line beyond the training range."""
+        u = self._u(X)
+        a, b = np.exp(parameters.reshape(2, -1))
+        slope = a * b * u ** (a - 1.0) * (1.0 - u**a) ** (b - 1.0) / (1.0 + 2.0 * _MARGIN)
+        beyond = (X - self.low) / self.width
+        beyond = beyond - np.clip(beyond, 0.0, 1.0)
+        return _kumaraswamy(u, parameters)[0] + slope * beyond
+
+
+def map_inputs(X: FloatArray, *, warp: bool = True) -> InputMap:
+    """The map for training rows X (n, p)."""
+    low, high = X.min(0), X.max(0)
+    two_values = np.all((X == low) | (X == high), axis=0)
+    scale = np.where(two_values, high - low, X.std(0))
+    scale = np.where(scale > 1e-12 * np.maximum(np.abs(low), np.abs(high)), scale, 1.0)
+    warped = np.flatnonzero(~two_values & warp)
+    step = max(1, -(-len(X) // _MOST_REFERENCE))
+    width = np.maximum(high - low, 1e-300)[warped]
+    return InputMap(X.mean(0), scale, warped, low[warped], width, X[::step][:, warped])
+
+
+def identity_map(n_features: int) -> InputMap:
+    """Inputs as they are."""
+    none = np.zeros(0)
+    return InputMap(
+        np.zeros(n_features), np.ones(n_features), np.zeros(0, dtype=np.intp), none, none, np.zeros((0, 0))
+    )
+
+
+def _kumaraswamy(u, parameters):
+    """v and its derivatives in log a and log b, each (n, c)."""
+    a, b = np.exp(parameters.reshape(2, -1))
+    log_u = np.log(u)
+    power = np.exp(a * log_u)
+    log_rest = np.log1p(-power)
+    rest = np.exp(b * log_rest)
+    d_log_a = b * np.exp((b - 1.0) * log_rest) * power * a * log_u
+    return 1.0 - rest, d_log_a, -b * log_rest * rest
+
+
+def _deviation(r):
+    return np.maximum(r.std(0), 1e-9)

@@ -1,0 +1,227 @@
+"""How targets enter the log posterior: Gaussian noise in closed form, any other noise by propagation.
+
+A likelihood gives the slots of its parameters, and settles the sites of all rows of a `BlockPrior`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.evidence import (
+    Conditioned,
+    EvidenceGradient,
+    Knowledge,
+    condition,
+    gaussian_evidence,
+    posterior_var,
+)
+from gleangp.inference.prior import BlockPrior
+from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.learning.priors import Exponential, LogNormal, Normal
+from gleangp.models.defaults import PriorWidths, Start
+from gleangp.models.slots import Slot, Slots
+
+_NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
+_BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """Sites at their fixed point, and what follows from them."""
+
+    q: Conditioned
+    evidence: float
+    precision: FloatArray  # (n,)
+    shift: FloatArray  # (n,)
+    slot_gradients: Callable[[EvidenceGradient], dict[str, FloatArray]]
+    n_silent: int = 0  # rows without information because their noise would widen the posterior
+
+
+class Likelihood(Protocol):
+    """The noise of all tasks."""
+
+    def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
+        """What is learnt."""
+
+    def settle(self, prior: BlockPrior, rows: Any, slots: Slots, z: FloatArray, sites: Any) -> Settled:
+        """Sites of all rows at the parameters z; `sites` are those to start from."""
+
+    def of_tasks(self, tasks: IntArray, sizes: IntArray) -> Likelihood:
+        """For some of the tasks, of which rows of these numbers are used."""
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianNoise:
+    """Gaussian noise of variance sigma^2 exp(tau z_t), z_t ~ N(0, 1), under a learnt tau.
+
+    z_t is maximised with a Laplace correction: with I_t = (n_t - 1) / 2, the information that the n_t rows
+    of a task carry about its log variance, the objective has -1/2 log(1 + tau^2 I_t).
+
+    A row may have a known factor of its variance (`rows.noise`, for example 1 / weight). `known` fixes
+    sigma^2, and then no task has a variance of its own.
+    """
+
+    sizes: IntArray  # (M,) rows of the tasks
+    known: float | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether tasks have their own noise."""
+        return len(self.sizes) > 1 and self.known is None
+
+    @property
+    def information(self) -> FloatArray:
+        """(M,) I_t."""
+        return np.maximum(self.sizes - 1.0, 0.0) / 2.0
+
+    def of_tasks(self, tasks: IntArray, sizes: IntArray) -> GaussianNoise:
+        """For some of the tasks, of which rows of these numbers are used."""
+        return replace(self, sizes=sizes)
+
+    def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
+        """Of the shared variance, and of tau and z with several tasks."""
+        if self.known is not None:
+            return []
+        # The prior is on the deviation: the log of the variance has twice the spread.
+        prior = LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
+        slots = [Slot("noise", np.log([start.noise**2]), *_NOISE_BOUNDS, prior)]
+        if self.varies:
+            slots.append(Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)))
+            slots.append(Slot("z", np.zeros(len(self.sizes)), -6.0, 6.0, Normal(0.0, 1.0), "identity"))
+        return slots
+
+    def shared_variance(self, slots: Slots, z: FloatArray) -> float:
+        """sigma^2."""
+        return float(np.exp(slots.get(z, "noise")[0])) if self.known is None else self.known
+
+    def variance(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """(M,) of the noise of each task."""
+        shared = self.shared_variance(slots, z)
+        if not self.varies:
+            return np.full(len(self.sizes), shared)
+        return shared * np.exp(np.exp(slots.get(z, "tau")[0]) * slots.get(z, "z"))
+
+    def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task."""
+        shared = self.shared_variance(slots, z)
+        if not self.varies:
+            return np.full(len(self.sizes) + 1, shared)
+        tau = np.exp(slots.get(z, "tau")[0])
+        spread = np.append(1.0 / (self.information + tau**-2), tau**2)
+        return np.append(self.variance(slots, z), shared) * np.exp(0.5 * spread)
+
+    def settle(self, prior, rows, slots, z, sites=None) -> Settled:
+        """At once: sites are the targets with their noise."""
+        by_task = self.variance(slots, z)
+        precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
+        q = condition(prior, precision, precision * rows.y)
+        correction, of_tau = self._correction(slots, z)
+
+        def slot_gradients(found: EvidenceGradient) -> dict[str, FloatArray]:
+            if self.known is not None:
+                return {}
+            weighted = found.noise_variance * rows.noise
+            by_log = by_task * np.bincount(rows.layout.codes, weighted, len(by_task))
+            parts = {"noise": np.array([by_log.sum()])}
+            if self.varies:
+                tau = np.exp(slots.get(z, "tau")[0])
+                parts["tau"] = np.array([tau * (by_log @ slots.get(z, "z")) + of_tau])
+                parts["z"] = tau * by_log
+            return parts
+
+        evidence = gaussian_evidence(q, precision) + correction
+        return Settled(q, evidence, precision, precision * rows.y, slot_gradients)
+
+    def _correction(self, slots, z) -> tuple[float, float]:
+        """-1/2 sum log(1 + tau^2 I_t), and its derivative in log tau."""
+        if not self.varies:
+            return 0.0, 0.0
+        square = np.exp(2.0 * slots.get(z, "tau")[0]) * self.information
+        return -0.5 * float(np.log1p(square).sum()), -float((square / (1.0 + square)).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class PropagatedNoise:
+    """Any noise model of `gleangp.noise`, by expectation propagation.
+
+    `model` has the values to start from; `learn` names the parameters that are learnt, one value for all
+    tasks.
+    """
+
+    model: Any
+    learn: tuple[str, ...] = ()
+    priors: dict[str, Any] | None = None
+    tol: float = 1e-7
+
+    def of_tasks(self, tasks: IntArray, sizes: IntArray) -> PropagatedNoise:
+        """Parameters are shared by all tasks."""
+        return self
+
+    def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
+        """One for each parameter that is learnt."""
+        slots = []
+        for name in self.learn:
+            transform = self.model.transforms[name]
+            value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
+            free = {"identity": lambda v: v, "log": np.log, "logit": lambda v: np.log(v / (1.0 - v))}[
+                transform
+            ]
+            prior = (self.priors or {}).get(name)
+            slots.append(Slot(f"noise__{name}", free(value), *_BOUNDS[transform], prior, transform))
+        return slots
+
+    def at(self, slots: Slots, z: FloatArray) -> Any:
+        """The noise model at z."""
+        values = {}
+        for name in self.learn:
+            part = slots.natural(z, f"noise__{name}")
+            values[name] = part if np.ndim(self.model.parameters[name]) else float(part[0])
+        return replace(self.model, **values)
+
+    def settle(self, prior, rows, slots, z, sites=None, known: Knowledge | None = None) -> Settled:
+        """Expectation propagation over all rows."""
+        values = {name: getattr(self.at(slots, z), name) for name in self.learn}
+        noise = replace(rows.noise, **values)
+        problem = _Problem(rows.y, noise)
+
+        def marginals(now: RowSites) -> Marginals:
+            q = condition(prior, now.precision, now.shift, known)
+            site_square = float(np.sum(now.shift * now.mean))
+            log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
+            return Marginals(q.mean, posterior_var(prior, q), log_det, q)
+
+        swept = sweep_rows(problem, marginals, start=sites, tol=self.tol)
+        by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
+
+        def slot_gradients(found: EvidenceGradient) -> dict[str, FloatArray]:
+            return {
+                f"noise__{name}": np.atleast_1d(np.sum(by_name[name], axis=0))
+                * slots.slope(z, f"noise__{name}")
+                for name in self.learn
+            }
+
+        sites = swept.sites
+        return Settled(
+            swept.marginals.state,
+            swept.evidence,
+            sites.precision,
+            sites.shift,
+            slot_gradients,
+            sites.n_silent,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Problem:
+    """Targets and their noise, as the sweeps need them."""
+
+    y: FloatArray
+    noise: Any
+
+    def __len__(self) -> int:
+        return len(self.y)

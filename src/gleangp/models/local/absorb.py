@@ -1,0 +1,67 @@
+"""New rows of known tasks, under parameters that stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.evidence import condition
+from gleangp.inference.local import LocalPosterior
+from gleangp.inference.prior import BlockPrior, lay_out
+from gleangp.models.local.data import Data, blocks_of_tasks
+from gleangp.models.local.model import Draw, LocalModel
+from gleangp.models.local.new_task import propagate_dense, with_rows
+
+
+def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noise: Any) -> LocalModel:
+    """The model after new rows of known tasks; sites of the rows before stay.
+
+    The new rows are blocks of their own: nothing else is computed again.
+    """
+    draws = tuple(_absorbed(draw, model.inputs(X, draw.warp), y, codes, noise) for draw in model.draws)
+    best = _absorbed(model.best, model.inputs(X, model.best.warp), y, codes, noise)
+    return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y))
+
+
+def _absorbed(draw: Draw, W, y, codes, noise) -> Draw:
+    posterior = draw.posterior
+    if draw.noise.size:
+        precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0
+    else:
+        mean, cov = posterior.predict_cov(W, codes)
+        sites, evidence = propagate_dense(mean, cov, y, noise)
+        precision, site_mean = sites.precision, sites.mean
+    if posterior.together:
+        return replace(draw, posterior=_reordered(posterior, W, codes, precision, site_mean, evidence))
+    learnt = codes < 0
+    for task in np.unique(codes):
+        learnt |= (codes == task) & posterior._informed(int(task))
+    common = posterior.common
+    if learnt.any():
+        rows = np.flatnonzero(learnt)
+        data = Data(W[rows], y[rows], codes[rows], len(posterior.terms[0].own), np.ones(len(rows)))
+        blocks = blocks_of_tasks(data, data.X, posterior.block_size)
+        prior = BlockPrior(posterior.terms, data.X, lay_out(data.codes, blocks), posterior.Z)
+        q = condition(prior, precision[rows], (precision * site_mean)[rows], common, rows=False)
+        common = q.common
+    after = _reordered(posterior, W, codes, precision, site_mean, evidence)
+    return replace(draw, posterior=replace(after, common=common))
+
+
+def _reordered(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
+    """The posterior with the new rows of tasks that were learnt before those of tasks added later."""
+    after = with_rows(posterior, W, codes, precision, site_mean, evidence)
+    informed = np.array([posterior._informed(int(t)) for t in np.unique(after.codes)])
+    first = informed[np.searchsorted(np.unique(after.codes), after.codes)]
+    order = np.argsort(~first, kind="stable")
+    return replace(
+        after,
+        X=after.X[order],
+        codes=after.codes[order],
+        precision=after.precision[order],
+        site_mean=after.site_mean[order],
+        n_learnt=int(first.sum()),
+    )

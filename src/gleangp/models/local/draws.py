@@ -1,0 +1,37 @@
+"""Draws of the hyperparameters from the Laplace approximation at their mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.models.defaults import Learning
+from gleangp.models.local.learn import Learnt
+
+
+def laplace_draws(learnt: Learnt, learning: Learning, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Antithetic draws of everything but z_t, whose uncertainty the likelihood has in closed form.
+
+    The Hessian is that of the negative log posterior in the free parameters, by differences of the gradient.
+    An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
+    approximation.
+    """
+    objective, z, slots = learnt.objective, learnt.z, learnt.slots
+    free = np.concatenate(
+        [np.arange(part.start, part.stop) for name, part in slots.where.items() if name != "z"]
+    )
+    at = objective(z)[1][free]
+    hessian = np.empty((len(free), len(free)))
+    for k, i in enumerate(free):
+        moved = z.copy()
+        moved[i] += learning.step
+        hessian[k] = (objective(moved)[1][free] - at) / learning.step
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    root = vectors / np.sqrt(np.maximum(values, learning.least_curvature))
+    half = rng.standard_normal((learning.n_draws // 2, len(free)))
+    for step in np.vstack([half, -half]) @ root.T:
+        drawn = z.copy()
+        drawn[free] += step
+        yield np.clip(drawn, *slots.bounds.T)

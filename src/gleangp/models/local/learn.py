@@ -1,0 +1,205 @@
+"""Learning the parameters: on all rows as one block, or on neighbourhoods from all over the data.
+
+With many rows, the evidence of whole neighbourhoods under a small basis is a sample of that of all rows. Few
+rows choose the start and the smoothness; the winner goes on with more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gleangp._typing import FloatArray
+from gleangp.inference.local import length_scales
+from gleangp.inference.prior import Term, lay_out
+from gleangp.models.decisions import Decision
+from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Stage, Start
+from gleangp.models.inputs import InputMap
+from gleangp.models.likelihood import Likelihood
+from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
+from gleangp.models.objective import LogPosterior, Rows
+from gleangp.models.slots import Slots
+from gleangp.models.terms import TermSpec
+from gleangp.optimize import Optimum, minimize
+from gleangp.progress import Progress, report_to, silent
+from gleangp.progress import Stage as ProgressStage
+from gleangp.selection.residual import PivotedRun
+
+# From a start and a smoothness to the terms to learn.
+MakeTerms = Callable[[Start, float], list[TermSpec]]
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What was learnt."""
+
+    objective: LogPosterior
+    z: FloatArray
+    value: float  # minus the log posterior, of the rows learnt on
+    n_rows: int  # of those
+    optimum: Optimum
+    smoothness: float
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def slots(self) -> Slots:
+        """Where parameters are in `z`."""
+        return self.objective.slots
+
+    def frozen_terms(self, z: FloatArray | None = None) -> list[Term]:
+        """The terms at z, or at what was learnt."""
+        z = self.z if z is None else z
+        return [term.frozen_at(z) for term in self.objective._moving]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What to learn, and how."""
+
+    make_terms: MakeTerms
+    likelihood: Likelihood
+    inputs: InputMap
+    smoothness: Sequence[float]
+    starts: Sequence[Start]
+    learning: Learning = LEARNING
+    widths: PriorWidths = PRIORS
+    optimize: bool = True
+    n_restarts: int = 0
+    progress: Progress = silent
+
+    def objective(self, start: Start, smoothness: float, rows: Rows | None) -> LogPosterior:
+        """The log posterior of terms of that start and smoothness."""
+        specs = self.make_terms(start, smoothness)
+        return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths)
+
+
+def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
+    """Maximise the log posterior of the parameters."""
+    learning = search.learning
+    if not search.optimize:
+        objective = search.objective(search.starts[0], search.smoothness[0], None)
+        here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
+        return Learnt(objective, objective.slots.start, np.nan, 0, here, search.smoothness[0])
+    candidates = [(start, nu) for nu in search.smoothness for start in search.starts]
+    if len(data) <= learning.n_together:
+        rows = Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
+        found = [
+            _climb(search, search.objective(start, nu, rows), None, learning.max_iter, nu, k + 1, rng)
+            for k, (start, nu) in enumerate(candidates)
+        ]
+        return _best(found, candidates)
+    first, *later = learning.stages
+    seed = int(rng.integers(2**63))
+    found = []
+    for k, (start, nu) in enumerate(candidates):
+        draw = np.random.default_rng(seed)  # the same rows for all
+        objective = search.objective(start, nu, None)
+        objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
+        found.append(_climb(search, objective, None, first.max_iter, nu, k + 1, rng))
+    if len(search.smoothness) > 1:
+        found = [_best([f for f in found if f.smoothness == nu], None) for nu in search.smoothness]
+        found = [_go_on(search, f, data, later[0], rng, 2) for f in found]
+        check = later[-1]
+        values = [_value_on(search, f, data, check, np.random.default_rng(seed)) for f in found]
+        best = found[int(np.argmin(values))]
+        best = _with_decision(best, search.smoothness, values)
+        later = later[1:]
+    else:
+        best = _best(found, None)
+    for k, stage in enumerate(later):
+        if k == 0 or best.n_rows < len(data):
+            best = _go_on(search, best, data, stage, rng, 3 + k)
+    return best
+
+
+def some_rows(objective, z, data, stage, learning, rng) -> Rows:
+    """Neighbourhoods in the units of the length scales at z, with a basis chosen under the kernels there."""
+    terms = objective.terms(z)
+    W = objective.inputs(data.X, objective.slots.get(z, "warp"))
+    scaled = W / length_scales(terms[0].kernel, W.shape[1])
+    blocks = evenly_chosen(blocks_of_tasks(data, scaled, stage.block), stage.n_rows, rng)
+    rows = np.concatenate(blocks)
+    ends = np.cumsum([len(b) for b in blocks])
+    places = [np.arange(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
+    codes = data.codes[rows]
+    several = [int(t) for t, count in enumerate(np.bincount([codes[p[0]] for p in places])) if count > 1]
+    own = {}
+    if data.n_tasks > 1 and any(t.own.any() for t in terms):
+        for task in several:
+            of_task = rows[codes == task]
+            own[task] = data.X[of_task[_spread_choice(len(of_task), learning.n_own_basis, rng)]]
+    Z = data.X[:0]
+    shared = [t for t in terms if t.loadings.shape[1]]
+    if shared and len(blocks) > 1:
+        pool = rng.choice(len(data), min(len(data), 20 * stage.n_basis), replace=False)
+        Z = data.X[pool[pivots(shared[0].kernel, W[pool], stage.n_basis, rng)]]
+    return Rows(data.X[rows], data.y[rows], data.noise_at(rows), lay_out(codes, places, own), Z)
+
+
+def pivots(kernel, W, count, rng):
+    """Rows of W that leave little of the kernel's covariance unexplained."""
+    return PivotedRun(kernel, W, rng).extend(min(count, len(W))).picks
+
+
+def _spread_choice(n, count, rng):
+    return np.sort(rng.choice(n, min(n, count), replace=False))
+
+
+def _climb(search, objective, start, max_iter, nu, number, rng) -> Learnt:
+    n_rows = len(objective.rows.y)
+    stage = ProgressStage(f"{n_rows} rows" if start is not None else f"start {number}", max_iter, n_rows, 0)
+    found = minimize(
+        objective,
+        objective.slots.start if start is None else start,
+        objective.slots.bounds,
+        max_iter=max_iter,
+        tol=search.learning.tol,
+        scale=float(n_rows),
+        n_restarts=search.n_restarts if number == 1 else 0,
+        rng=rng,
+        report=report_to(search.progress, stage),
+    )
+    return Learnt(objective, found.theta, found.value, n_rows, found, nu)
+
+
+def _go_on(search, learnt, data, stage: Stage, rng, number) -> Learnt:
+    """The same search on other rows."""
+    old = learnt.objective
+    objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
+    objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
+    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.smoothness, number, rng)
+    return replace(found, decisions=learnt.decisions)
+
+
+def _value_on(search, learnt, data, stage, rng) -> float:
+    """Minus the log posterior on a fresh sample of rows, per row."""
+    old = learnt.objective
+    objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
+    objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
+    return objective.value(learnt.z) / len(objective.rows.y)
+
+
+def _best(found: list[Learnt], candidates) -> Learnt:
+    values = [f.value if np.isfinite(f.value) else np.inf for f in found]
+    best = found[int(np.argmin(values))]
+    if candidates is not None:
+        tried = list(dict.fromkeys(nu for _, nu in candidates))
+        if len(tried) > 1:
+            by_nu = [min(v for v, (_, nu) in zip(values, candidates, strict=True) if nu == t) for t in tried]
+            return _with_decision(best, tried, np.array(by_nu) / best.n_rows)
+    return best
+
+
+def _with_decision(learnt: Learnt, tried, values) -> Learnt:
+    names = {nu: "RBF" if np.isinf(nu) else f"Matern {nu:g}" for nu in tried}
+    numbers = {names[nu]: -float(v) for nu, v in zip(tried, values, strict=True)}
+    chosen = names[learnt.smoothness]
+    made = Decision(
+        "smoothness",
+        chosen,
+        numbers,
+        f"The kernel is {chosen}: its log evidence per row is the highest ({numbers[chosen]:.3f}).",
+    )
+    return replace(learnt, decisions=(*learnt.decisions, made))

@@ -1,0 +1,350 @@
+"""The fitted model of blocks and a basis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.evidence import condition, noise_sensitivity
+from gleangp.inference.local import LocalPosterior, length_scales
+from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.kernels import signal_diag, white_diag
+from gleangp.learning.couplings import Choice
+from gleangp.models.decisions import Decision
+from gleangp.models.defaults import CONDITIONING, Conditioning
+from gleangp.models.inputs import InputMap
+from gleangp.models.likelihood import GaussianNoise
+from gleangp.models.local.data import Data, blocks_of_tasks
+from gleangp.models.local.draws import laplace_draws
+from gleangp.models.local.learn import Learnt, Search, learn, pivots
+from gleangp.models.local.plan import sum_of_terms
+from gleangp.models.objective import Rows
+from gleangp.noise import Gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One setting of the hyperparameters, and the posterior under it."""
+
+    posterior: LocalPosterior
+    warp: FloatArray  # parameters of the input map
+    noise: FloatArray  # (M + 1,) noise variance of the tasks; last, of a new task; empty: not Gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class LocalModel:
+    """The best hyperparameters, and draws from their posterior, over which predictions average."""
+
+    inputs: InputMap
+    best: Draw
+    draws: tuple[Draw, ...]  # empty: `best` alone
+    noise: Any  # the noise model, with what was learnt
+    active: IntArray  # (d,) rows of the training set that are the common basis; all rows if there is none
+    site_mean: FloatArray  # (d,) of the active points, after the fit
+    site_precision: FloatArray  # (d,)
+    n_rows: int  # training rows seen so far
+    decisions: tuple[Decision, ...]
+    converged: bool
+    last_change: float
+    n_silent: int = 0
+    choice: Choice | None = None  # what tasks share
+
+    n_rounds: ClassVar[int] = 1
+    selection_objective: ClassVar[None] = None
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms at the best hyperparameters."""
+        return self.best.posterior.terms
+
+    @property
+    def kernel(self) -> Any:
+        """The sum of the kernels of the terms."""
+        return sum_of_terms([term.kernel for term in self.terms])
+
+    @property
+    def gain(self) -> FloatArray:
+        """(d,) NaN: the basis is not chosen by a gain."""
+        return np.full(len(self.active), np.nan)
+
+    @property
+    def virtual(self) -> IntArray:
+        """(d,) -1: no point is a transformed copy."""
+        return np.full(len(self.active), -1, dtype=np.intp)
+
+    @property
+    def task_correlation(self) -> FloatArray:
+        """(M, M) correlation of the tasks' functions under the prior, at the mean input."""
+        x = self.inputs(self.inputs.center[None], self.best.warp)
+        B = sum(term.between() * float(signal_diag(term.kernel, x)[0]) for term in self.terms)
+        root = np.sqrt(np.diagonal(B))
+        return B / np.outer(root, root)
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        n_inputs = self.n_inputs
+        for draw in (self.best, *self.draws):
+            q = draw.posterior
+            n, n_tasks, d = len(q.X), self.n_tasks, len(q.common.mean)
+            if q.X.shape != (n, n_inputs) or any(len(a) != n for a in (q.codes, q.precision, q.site_mean)):
+                raise ValueError(f"rows that do not fit the {n_inputs} inputs and {n} sites.")
+            if any(len(t.own) != n_tasks or len(t.loadings) != n_tasks for t in q.terms):
+                raise ValueError(f"weights of other tasks than the {n_tasks} of the model.")
+            if n and not 0 <= q.codes.min() <= q.codes.max() < n_tasks:
+                raise ValueError(f"rows of other tasks than the {n_tasks} of the model.")
+            if q.common.inner.shape != (d, d) or len(draw.warp) != self.inputs.n_parameters:
+                raise ValueError(f"a basis or a warping of other size than {d}.")
+            if draw.noise.size and (len(draw.noise) != n_tasks + 1 or not (draw.noise > 0.0).all()):
+                raise ValueError(
+                    "noise variances that are not one positive number for each task and a new one."
+                )
+            if not (q.precision >= 0.0).all() or not 0 <= q.n_learnt <= n:
+                raise ValueError("sites with a negative precision, or more rows learnt from than there are.")
+        if any(len(a) != len(self.active) for a in (self.site_mean, self.site_precision)):
+            raise ValueError("active points without their sites.")
+
+    def white_var(self, X: FloatArray, codes: IntArray) -> FloatArray:
+        """(n,) the part of the latent variance that is white noise of the kernel."""
+        return sum(term.within[codes] * white_diag(term.kernel, X) for term in self.terms)
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks known, those added later too."""
+        return len(self.terms[0].own)
+
+    @property
+    def n_inputs(self) -> int:
+        """Features of a row."""
+        return len(self.inputs.center)
+
+    @property
+    def all_draws(self) -> tuple[Draw, ...]:
+        """What predictions average over."""
+        return self.draws or (self.best,)
+
+    @property
+    def log_evidence(self) -> float:
+        """Of all rows, at the best hyperparameters."""
+        return self.best.posterior.log_evidence
+
+    @property
+    def jitter(self) -> float:
+        """Largest jitter that a factor of the basis needed."""
+        return self.best.posterior.jitter
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the noise is Gaussian."""
+        return self.best.noise.size > 0
+
+    def noise_variance(self, codes: IntArray) -> FloatArray:
+        """(n,) mean over the draws of the noise variance of rows of these tasks."""
+        return np.mean([draw.noise[codes] for draw in self.all_draws], axis=0)
+
+    def predict(
+        self, X: FloatArray, codes: IntArray, *, with_var: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Latent mean and variance (n,) of new rows."""
+        means, variances = [], []
+        for draw in self.all_draws:
+            mean, var = draw.posterior.predict(self.inputs(X, draw.warp), codes, with_var=with_var)
+            means.append(mean)
+            variances.append(var)
+        if len(means) == 1:
+            return means[0], variances[0]
+        mean = np.mean(means, axis=0)
+        return mean, np.mean(variances, axis=0) + np.var(means, axis=0) if with_var else np.zeros(0)
+
+    def add_task(self, block: Block, settings: Any = None, seed: int = 0) -> LocalModel:
+        """The model with one more task (`new_task`)."""
+        from gleangp.models.local.new_task import add_task
+
+        return add_task(self, block.X, block.y, self._noise_of(block))
+
+    def absorb(
+        self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int | None = None
+    ) -> LocalModel:
+        """The model after new rows of known tasks (`absorb`)."""
+        from gleangp.models.local.absorb import absorb
+
+        model = self
+        for task, block in blocks.items():
+            codes = np.full(len(block), task)
+            model = absorb(model, block.X, block.y, codes, self._noise_of(block))
+        return replace(model, n_rows=self.n_rows + (n_rows or 0))
+
+    def _noise_of(self, block: Block) -> Any:
+        return np.ones(len(block)) if self.gaussian else block.noise
+
+    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Latent mean (n,) and covariance (n, n) of new rows."""
+        means, total = [], 0.0
+        for draw in self.all_draws:
+            mean, cov = draw.posterior.predict_cov(self.inputs(X, draw.warp), codes)
+            means.append(mean)
+            total = total + cov / len(self.all_draws)
+        off = np.array(means) - np.mean(means, axis=0)
+        return np.mean(means, axis=0), total + off.T @ off / len(means)
+
+
+def fit_local(
+    search: Search,
+    data: Data,
+    rng: np.random.Generator,
+    *,
+    n_basis: int | None = None,
+    choose_basis: Any = None,
+    draws: bool = True,
+    conditioning: Conditioning = CONDITIONING,
+) -> LocalModel:
+    """Learn the parameters and form the posterior of all rows.
+
+    `choose_basis(kernel, W, count, rng)` gives row numbers; None: those that leave little unexplained.
+    """
+    learnt = learn(search, data, rng)
+    if n_basis is None:
+        n_basis = conditioning.n_basis
+    elif n_basis < len(data):
+        conditioning = replace(conditioning, n_together=0)  # few points were asked for
+    finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+    best, basis, settled = finish(learnt.z, rng)
+    several, decisions = (), list(learnt.decisions)
+    gaussian = isinstance(search.likelihood, GaussianNoise)
+    if draws and search.optimize and learnt.slots.size and gaussian:
+        if len(data) <= search.learning.draws_rows:
+            several = tuple(finish(z, rng)[0] for z in laplace_draws(learnt, search.learning, rng))
+            decisions.append(
+                Decision(
+                    "draws", str(len(several)), {}, "Predictions average over draws of the hyperparameters."
+                )
+            )
+        else:
+            decisions.append(
+                Decision(
+                    "draws",
+                    "0",
+                    {"rows": float(len(data))},
+                    "With many rows, hyperparameters are well known.",
+                )
+            )
+    active = np.arange(len(data)) if len(basis) == 0 else basis
+    if gaussian:
+        noise = Gaussian(search.likelihood.shared_variance(learnt.slots, learnt.z))
+    else:
+        noise = search.likelihood.at(learnt.slots, learnt.z)
+    return LocalModel(
+        search.inputs,
+        best,
+        several,
+        noise,
+        active,
+        best.posterior.site_mean[active],
+        best.posterior.precision[active],
+        len(data),
+        tuple(decisions),
+        learnt.optimum.converged,
+        learnt.optimum.last_change,
+        settled,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Finish:
+    """The posterior of all rows at given parameters."""
+
+    search: Search
+    learnt: Learnt
+    data: Data
+    n_basis: int
+    choose_basis: Any
+    conditioning: Conditioning
+
+    def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
+        data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
+        warp, terms = slots.get(z, "warp"), self.learnt.frozen_terms(z)
+        W = self.search.inputs(data.X, warp)
+        rows, basis = self._rows(terms, W, rng)
+        prior = BlockPrior(terms, W, rows.layout, rows.Z)
+        noise = np.zeros(0)
+        if isinstance(likelihood, GaussianNoise):
+            if likelihood.varies and self.learnt.n_rows < len(data):
+                z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
+            noise = likelihood.predictive_variance(slots, z)
+        settled = likelihood.settle(prior, rows, slots, z, None)
+        q = settled.q
+        site_mean = np.divide(
+            settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
+        )
+        known = {
+            group.task: (group.Z, q.groups[g])
+            for g, group in enumerate(rows.layout.groups)
+            if group.task is not None
+        }
+        posterior = LocalPosterior(
+            tuple(terms),
+            W,
+            data.codes,
+            settled.precision,
+            site_mean,
+            len(data) <= self.conditioning.n_together,
+            len(data),
+            2 * self.conditioning.block,
+            rows.Z,
+            q.common,
+            known,
+            settled.evidence,
+            prior.jitter,
+        )
+        return Draw(posterior, warp, noise), basis, settled.n_silent
+
+    def _rows(self, terms: Sequence[Term], W: FloatArray, rng):
+        """All rows in blocks, with a basis; inputs as the kernels see them."""
+        data, c = self.data, self.conditioning
+        none = np.zeros(0, dtype=np.intp)
+        if len(data) <= c.n_together:
+            layout = lay_out(data.codes, [np.arange(len(data))])
+            return Rows(W, data.y, data.noise, layout, W[:0]), none
+        scaled = W / length_scales(terms[0].kernel, W.shape[1])
+        blocks = blocks_of_tasks(data, scaled, c.block)
+        own, basis = {}, none
+        if data.n_tasks > 1:
+            for task in np.flatnonzero(data.sizes > 2 * c.block):
+                if any(t.own[task] > 0.0 for t in terms):
+                    of_task = np.flatnonzero(data.codes == task)
+                    own[int(task)] = W[of_task[_some(len(of_task), c.n_own_basis, rng)]]
+        shared = [t for t in terms if t.loadings.shape[1]]
+        if shared and len(blocks) > 1:
+            pool = _some(len(data), c.pool * self.n_basis, rng)
+            basis = pool[
+                np.asarray(self.choose_basis(shared[0].kernel, W[pool], self.n_basis, rng), dtype=np.intp)
+            ]
+        return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
+
+
+def _some(n: int, count: int, rng: np.random.Generator) -> IntArray:
+    return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))
+
+
+def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
+    """z with the noise of every task, by scoring steps at the other parameters.
+
+    The curvature of the evidence in the log variance of a task is about I_t = (n_t - 1) / 2.
+    """
+    z = z.copy()
+    part = slots.where["z"]
+    tau = float(np.exp(slots.get(z, "tau")[0]))
+    for _ in range(n_passes):
+        by_task = likelihood.variance(slots, z)
+        precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
+        q = condition(prior, precision, precision * rows.y)
+        slope = by_task * np.bincount(
+            rows.layout.codes, noise_sensitivity(prior, q) * rows.noise, len(by_task)
+        )
+        step = (tau * slope - z[part]) / (1.0 + tau**2 * np.maximum(likelihood.information, 0.5))
+        z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
+    return z

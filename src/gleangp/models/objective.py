@@ -1,0 +1,114 @@
+"""The log posterior of everything that is learnt, and its gradient, on given rows in blocks with a basis.
+
+Slots of the vector, in order: the kernels of the terms with the weights of tasks that are learnt
+("term0__..."), those of the likelihood, and the warping of the inputs ("warp").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.evidence import evidence_gradient
+from gleangp.inference.prior import BlockPrior, Layout, Term
+from gleangp.inference.row_ep import RowSites
+from gleangp.learning.priors import Normal
+from gleangp.models.defaults import PRIORS, PriorWidths, Start
+from gleangp.models.inputs import InputMap
+from gleangp.models.likelihood import GaussianNoise, Likelihood, Settled
+from gleangp.models.slots import Slot, Slots
+from gleangp.models.terms import MovingTerm, TermSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows to learn from, in blocks, with a basis; inputs in their own units, targets standardised."""
+
+    X: FloatArray  # (n, p)
+    y: FloatArray  # (n,)
+    noise: Any  # Gaussian: (n,) known factors of the variance; else the noise model of these rows
+    layout: Layout  # groups with a basis of their own have it in `Z`, in the units of X
+    Z: FloatArray  # (d, p) common basis
+
+    @property
+    def all_inputs(self) -> FloatArray:
+        """X, Z and the bases of the groups, one below the other."""
+        return np.vstack([self.X, self.Z, *(g.Z for g in self.layout.groups if g.Z is not None)])
+
+    def seen_as(self, W: FloatArray) -> tuple[FloatArray, FloatArray, Layout]:
+        """X, Z and the layout with inputs as the kernels see them, from `all_inputs` so seen."""
+        n, at, groups = len(self.X), len(self.X) + len(self.Z), []
+        for g in self.layout.groups:
+            if g.Z is not None:
+                g, at = replace(g, Z=W[at : at + len(g.Z)]), at + len(g.Z)
+            groups.append(g)
+        return W[:n], W[n : n + len(self.Z)], replace(self.layout, groups=groups)
+
+
+class LogPosterior:
+    """Minus the log posterior of the parameters, and its gradient.
+
+    Sites of noise that is not Gaussian start from those of the call before.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[TermSpec],
+        likelihood: Likelihood,
+        inputs: InputMap,
+        rows: Rows | None,
+        start: Start,
+        widths: PriorWidths = PRIORS,
+    ):
+        self.specs, self.likelihood, self.inputs, self.rows = list(specs), likelihood, inputs, rows
+        of_terms = [spec.slots(f"term{k}__") for k, spec in enumerate(specs)]
+        warp = Slot(
+            "warp", np.zeros(inputs.n_parameters), -2.5, 2.5, Normal(0.0, widths.warp_spread), "identity"
+        )
+        self.slots = Slots(
+            [*(s for slots in of_terms for s in slots), *likelihood.slots(start, widths), warp]
+        )
+        self._moving = [MovingTerm(spec, f"term{k}__", self.slots) for k, spec in enumerate(specs)]
+        self._sites: RowSites | None = None
+
+    def terms(self, z: FloatArray) -> list[Term]:
+        """The terms at z; use them before they are moved again."""
+        return [term.at(z) for term in self._moving]
+
+    def settle(self, z: FloatArray) -> tuple[BlockPrior, Settled, Any]:
+        """The prior at z, the settled sites, and the warped inputs."""
+        rows = self.rows
+        warped = self.inputs.linearize(rows.all_inputs, self.slots.get(z, "warp"))
+        W, Z, layout = rows.seen_as(warped.value)
+        prior = BlockPrior(self.terms(z), W, layout, Z)
+        return prior, self.likelihood.settle(prior, rows, self.slots, z, self._sites), warped
+
+    def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
+        """Value and gradient."""
+        slots = self.slots
+        prior, settled, warped = self.settle(z)
+        if not isinstance(self.likelihood, GaussianNoise):
+            self._sites = RowSites(settled.precision, settled.shift)
+        found = evidence_gradient(prior, settled.q)
+        value, gradient = slots.log_prior(z)
+        for k, term in enumerate(self._moving):
+            term.add_gradient(gradient, found.theta[k], found.loadings[k], found.own[k], z)
+        for name, part in settled.slot_gradients(found).items():
+            gradient[slots.where[name]] += part
+        if "warp" in slots.where:
+            own = [d_own for d_own in found.own_Z if d_own is not None]
+            gradient[slots.where["warp"]] += warped.vjp(np.vstack([found.X, found.Z, *own]))
+        return -(value + settled.evidence), -gradient
+
+    def value(self, z: FloatArray) -> float:
+        """Without the gradient."""
+        return -(self.slots.log_prior(z)[0] + self.settle(z)[1].evidence)
+
+
+def rows_of_tasks(codes: IntArray, n_tasks: int) -> IntArray:
+    """(M,) how many rows each task has."""
+    return np.bincount(codes, minlength=n_tasks)

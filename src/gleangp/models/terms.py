@@ -1,0 +1,172 @@
+"""The terms of a model: what tasks share, and what each has of its own.
+
+The default is one hierarchical model of related tasks, under proper priors:
+
+    f_t(w) = m + g(w) + o_t + s_t' w + h_t(w),
+    g = alpha_lin^2 w w' + alpha_g^2 k(w; l_g),   o_t ~ N(0, alpha_o^2),   s_t ~ N(0, alpha_s^2 I),
+    h_t = alpha_h^2 k(w; l_h).
+
+It contains pooled regression (alpha_o = alpha_s = alpha_h = 0), random intercepts, random slopes and
+independent tasks (alpha_g = alpha_lin = 0). The priors, maximised in the logarithms, decide between them. One task has m
+and g alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, Matern, Sum
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.prior import Term
+from gleangp.learning.parameters import KernelParameters, MovingKernel
+from gleangp.learning.priors import HalfCauchy, HalfNormal, LogNormal, Normal
+from gleangp.models.defaults import PRIORS, PriorWidths, Start
+from gleangp.models.slots import Slot, Slots
+
+_AMPLITUDE = tuple(np.exp([-12.0, 8.0]))  # bounds of a variance
+_LENGTH = tuple(np.exp([-3.0, 7.0]))
+_LOADING_SPREAD = 0.5  # of the loadings of a mixture, around those of equal tasks
+_OWN_WEIGHT = LogNormal(0.3, 2.0)  # of the share of a mixture that is a task's own
+
+
+@dataclass(frozen=True, eq=False)
+class TermSpec:
+    """A term to be learnt: the kernel with its start values, its priors, and which tasks share it."""
+
+    kernel: Kernel
+    priors: dict[str, Any]
+    loadings: FloatArray  # (M, R)
+    own: FloatArray  # (M,)
+    mixture: bool = False  # whether loadings and own weights are learnt
+
+    def slots(self, prefix: str) -> list[Slot]:
+        """One slot for each free hyperparameter of the kernel, then those of the tasks' weights."""
+        of_kernel, slots, at = KernelParameters(self.kernel), [], 0
+        theta, bounds = of_kernel.theta, of_kernel.bounds
+        for name, size in of_kernel.layout:
+            part = slice(at, at + size)
+            at += size
+            slots.append(Slot(prefix + name, theta[part], *bounds[part].T, self.priors.get(name)))
+        if self.mixture:
+            alike = np.broadcast_to(np.eye(1, self.loadings.shape[1])[0], self.loadings.shape).ravel()
+            prior = Normal(alike, _LOADING_SPREAD)
+            slots.append(Slot(prefix + "loadings", self.loadings.ravel(), -30.0, 30.0, prior, "identity"))
+            slots.append(Slot(prefix + "own", np.log(self.own), np.log(1e-6), np.log(1e3), _OWN_WEIGHT))
+        return slots
+
+    def of_tasks(self, tasks: IntArray) -> TermSpec:
+        """The term of some of the tasks."""
+        return replace(self, loadings=self.loadings[tasks], own=self.own[tasks])
+
+
+class MovingTerm:
+    """A term that moves with the vector of parameters; its kernel is one object that is changed."""
+
+    def __init__(self, spec: TermSpec, prefix: str, slots: Slots):
+        self._kernel, self._spec, self._slots, self._prefix = MovingKernel(spec.kernel), spec, slots, prefix
+        names = [prefix + name for name, _ in KernelParameters(spec.kernel).layout]
+        parts = [slots.where[name] for name in names]
+        self._theta = slice(parts[0].start, parts[-1].stop) if parts else slice(0, 0)
+
+    def at(self, z: FloatArray) -> Term:
+        """The term at z; use it before it is moved again."""
+        spec, kernel = self._spec, self._kernel.at(z[self._theta])
+        if not spec.mixture:
+            return Term(kernel, spec.loadings, spec.own)
+        loadings = self._slots.get(z, self._prefix + "loadings").reshape(spec.loadings.shape)
+        return Term(kernel, loadings, np.exp(self._slots.get(z, self._prefix + "own")))
+
+    def frozen_at(self, z: FloatArray) -> Term:
+        """The term at z, for good."""
+        term = self.at(z)
+        return replace(term, kernel=clone(term.kernel))
+
+    def add_gradient(self, gradient, theta, loadings, own, z) -> None:
+        """Add the gradient of the evidence in the term to that of the vector."""
+        gradient[self._theta] += theta
+        if self._spec.mixture:
+            gradient[self._slots.where[self._prefix + "loadings"]] += loadings.ravel()
+            gradient[self._slots.where[self._prefix + "own"]] += own * np.exp(
+                self._slots.get(z, self._prefix + "own")
+            )
+
+
+def shape_kernel(smoothness: float, length: FloatArray) -> Kernel:
+    """The correlation function: `Matern` of that smoothness, `RBF` for infinity."""
+    scale = length if len(length) > 1 else float(length[0])
+    return RBF(scale, _LENGTH) if np.isinf(smoothness) else Matern(scale, _LENGTH, nu=smoothness)
+
+
+def hierarchical_terms(
+    n_features: int,
+    n_tasks: int,
+    start: Start,
+    smoothness: float,
+    widths: PriorWidths = PRIORS,
+) -> list[TermSpec]:
+    """The common function; with several tasks also the offset and the own function of each."""
+    median = widths.length * np.sqrt(n_features)
+    length = np.full(n_features, start.length * median)
+    line = DotProduct(0.0, "fixed")
+
+    def amplitude(deviation: float) -> Kernel:
+        return ConstantKernel(deviation**2, _AMPLITUDE)
+
+    common = Sum(
+        Sum(ConstantKernel(widths.mean**2, "fixed"), amplitude(start.linear) * line),
+        amplitude(start.common) * shape_kernel(smoothness, length),
+    )
+    of_length = LogNormal(median, widths.length_spread)
+    priors = {
+        "k1__k2__k1__constant_value": HalfNormal(widths.linear),
+        "k2__k1__constant_value": HalfNormal(widths.common),
+        "k2__k2__length_scale": of_length,
+    }
+    terms = [TermSpec(common, priors, np.ones((n_tasks, 1)), np.zeros(n_tasks))]
+    if n_tasks > 1:
+        alone = np.zeros((n_tasks, 0)), np.ones(n_tasks)
+        terms.append(TermSpec(amplitude(start.offset), {"constant_value": HalfCauchy(widths.offset)}, *alone))
+        own = Sum(amplitude(start.slope) * line, amplitude(start.own) * shape_kernel(smoothness, length))
+        priors = {
+            "k1__k1__constant_value": HalfNormal(widths.slope),
+            "k2__k1__constant_value": HalfNormal(widths.own),
+            "k2__k2__length_scale": of_length,
+        }
+        terms.append(TermSpec(own, priors, *alone))
+    return terms
+
+
+def independent(kernel: Kernel, priors: dict[str, Any], n_tasks: int) -> list[TermSpec]:
+    """Tasks share the parameters of the kernel, and no function."""
+    return [TermSpec(kernel, priors, np.zeros((n_tasks, 0)), np.ones(n_tasks))]
+
+
+def with_own_copy(kernel: Kernel, priors: dict[str, Any], n_tasks: int) -> list[TermSpec]:
+    """A common function under the kernel, and own ones under `C * kernel + C`."""
+    terms = [TermSpec(kernel, priors, np.ones((n_tasks, 1)), np.zeros(n_tasks))]
+    if n_tasks > 1:
+        own: Kernel = ConstantKernel(0.1, (1e-6, 1e3)) * clone(kernel) + ConstantKernel(0.1, (1e-6, 1e3))
+        own_priors = {f"k1__k2__{name}": prior for name, prior in priors.items()}
+        terms.append(TermSpec(own, own_priors, np.zeros((n_tasks, 0)), np.ones(n_tasks)))
+    return terms
+
+
+def mixture(
+    kernel: Kernel, priors: dict[str, Any], n_tasks: int, rank: int, n_terms: int = 1
+) -> list[TermSpec]:
+    """Tasks are mixtures of shared functions: cov = (L L^T + diag(kappa)) k, L and kappa learnt.
+
+    Loadings start alike in the first shared function; the others have small ones of different signs, because
+    a symmetric start would stay symmetric.
+    """
+    phase, terms = np.arange(n_tasks)[:, None] + 1.0, []
+    for term in range(n_terms):
+        L = 0.3 * np.cos(phase * (1.0 + np.arange(rank) + 0.7 * term))
+        L[:, 0] += 0.7
+        spec = TermSpec(clone(kernel), priors, L / np.sqrt(n_terms), np.full(n_tasks, 0.3), mixture=True)
+        terms.append(spec)
+    return terms
