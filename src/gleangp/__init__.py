@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from gleangp.io import load, save
     from gleangp.kernels.arcsine import ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs
-    from gleangp.learning.couplings import CoregionCoupling, FunctionCoupling
     from gleangp.model_selection import TaskKFold
+    from gleangp.models.couplings import CoregionCoupling, FunctionCoupling
     from gleangp.selection.descriptors import LabelRelevance, PosteriorRelevance
     from gleangp.selection.graph import GraphSelector
     from gleangp.selection.relevance import TaskRelevance
@@ -79,10 +79,10 @@ __all__ = [
 # Public name -> module that defines it; a module is its own home.
 _HOME = {
     "ArcSine": "gleangp.kernels.arcsine",
-    "CoregionCoupling": "gleangp.learning.couplings",
+    "CoregionCoupling": "gleangp.models.couplings",
     "DifferenceOrder": "gleangp.constraints",
     "EntropySelector": "gleangp.selection.selectors",
-    "FunctionCoupling": "gleangp.learning.couplings",
+    "FunctionCoupling": "gleangp.models.couplings",
     "GraphSelector": "gleangp.selection.graph",
     "HierarchicalGPRegressor": "gleangp.estimators._hierarchical",
     "InformationGainSelector": "gleangp.selection.selectors",

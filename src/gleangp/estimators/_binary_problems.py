@@ -9,11 +9,10 @@ import numpy as np
 
 from gleangp.estimators._progress import FitProgress
 from gleangp.estimators._training_rows import ClassSigns, TrainingRows
-from gleangp.learning.coupled_model import fit_tasks
-from gleangp.learning.coupling_choice import Chosen, choose_together
 from gleangp.learning.one_of_many import exclude_each_other
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
+from gleangp.learning.sparse_model import fit_sparse_model
 from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.parallel import in_parallel
@@ -28,7 +27,6 @@ class BinaryProblem:
     code: ClassSigns
     rng: np.random.Generator
     invariances: list
-    chosen: Chosen | None = None  # coupling of the tasks, where it was chosen for all problems together
 
 
 def fit_binary_problems(
@@ -37,7 +35,6 @@ def fit_binary_problems(
     """The models of all problems; in other processes they do not tell of their stages."""
     if len(problems) == 1:
         return [_fit(replace(settings, progress=progress), problems[0])]
-    problems = _choose_together(problems, settings)
     if n_jobs not in (None, 1):
         models = in_parallel(_fit, [(settings, problem) for problem in problems], n_jobs)
         for _ in problems:
@@ -51,22 +48,10 @@ def fit_binary_problems(
     return models
 
 
-def _choose_together(problems: list[BinaryProblem], settings: Settings) -> list[BinaryProblem]:
-    """The problems with one coupling for all, where there is one to choose and something to couple."""
-    if not settings.couplings:
-        return problems
-    stores: list[Any] = [p.rows.tasks(p.code, p.parameters.noise) for p in problems]
-    if len(stores[0].filled) < 2:
-        return problems
-    cases = [(p.parameters, s.all_blocks, p.rng) for p, s in zip(problems, stores, strict=True)]
-    together = choose_together(settings.couplings, cases, settings)
-    return [replace(p, chosen=chosen) for p, chosen in zip(problems, together, strict=True)]
-
-
 def _fit(settings: Settings, problem: BinaryProblem) -> Any:
     rows, rng = problem.rows, problem.rng
     tasks: Any = rows.tasks(problem.code, problem.parameters.noise)
-    model: Any = fit_tasks(problem.parameters, tasks, rows.n_rows, settings, rng, problem.chosen)
+    model: Any = fit_sparse_model(problem.parameters, tasks, rows.n_rows, settings, rng)
     if not problem.invariances:
         return model
     return add_virtual_vectors(model, tasks, problem.invariances, settings, int(rng.integers(2**31)))

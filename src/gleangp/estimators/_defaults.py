@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
 from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
-from gleangp.learning.priors import Gamma, LogNormal, Normal, Prior
+from gleangp.learning.priors import Gamma, LogNormal, Prior
 
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10
-_ROWS_PER_LENGTH_SCALE_COUPLED = 20
-_LABELS_PER_LENGTH_SCALE_COUPLED = 300
-_ROWS_PER_OWN_LENGTH_SCALE = 4  # of every task
 _MOST_LENGTH_SCALES = 100
 _NEIGHBOUR = 15
 _LEAST_ACTIVE = 200
-_WHITE_START = 0.05
 _WILD = 20.0  # times the spread of the middle nine tenths of a feature
 _NEAR = 0.1  # of the range of all features
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
 def default_kernel(
-    X: FloatArray,
-    *,
-    offset: bool,
-    coupled: bool = False,
-    measured: bool = True,
-    linear: bool = False,
-    n_rows: int | None = None,
+    X: FloatArray, *, offset: bool, linear: bool = False, n_rows: int | None = None
 ) -> Kernel:
     """`C * RBF`, with the length scales started at the spread of the features.
 
-    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function: with few
-    labels of each of many tasks it is most of what can be learnt (School, two labels a task: explained
-    variance 0.297 with it, 0.287 without, ridge regression 0.297). Coupled tasks need more rows for as
-    many length scales, because part of what a row tells is about its task, and labels, which are not
-    `measured`, many more: length scales that tell the classes of known tasks apart mislead in others (vowels
-    of six new speakers: 10.9 % errors with one, 16.7 with ten; of known ones 3.2 and 2.8 %; Landmine
-    the same with both). X may be a part of `n_rows` rows.
+    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function. X may
+    be a part of `n_rows` rows.
     """
     n, p = len(X) if n_rows is None else n_rows, X.shape[1]
     spread, start = _spread(X), np.sqrt(p)
-    enough = _ROWS_PER_LENGTH_SCALE
-    if coupled:
-        enough = _ROWS_PER_LENGTH_SCALE_COUPLED if measured else _LABELS_PER_LENGTH_SCALE_COUPLED
-    if p <= _MOST_LENGTH_SCALES and n >= enough * p:
+    if p <= _MOST_LENGTH_SCALES and n >= _ROWS_PER_LENGTH_SCALE * p:
         scales = spread * start
         shape: Kernel = RBF(scales if p > 1 else float(scales[0]), _around(scales, p))
     else:
@@ -66,56 +48,8 @@ def _linear(X: FloatArray, spread: FloatArray) -> Kernel:
     return ConstantKernel(0.2, (1e-6, 1e4)) * scaled
 
 
-def default_own_kernel(X: FloatArray, n_tasks: int, *, measured: bool) -> Kernel:
-    """Of a task's deviation from the common function: `C * RBF + C`, small.
-
-    It has one length scale, or, for labels, one per feature where a task has rows enough to tell them apart
-    (Landmine, 160 labels per task: area under the curve 0.771, and 0.758 with one; with 40 the same).
-    Measured targets gained nothing by it (ten tasks of 15 rows: RMSE 0.268, and 0.263 with one).
-    """
-    spread, p = _spread(X), X.shape[1]
-    shape: Kernel = _one_length_scale(spread)
-    if not measured and p > 1 and len(X) >= _ROWS_PER_OWN_LENGTH_SCALE * p * n_tasks:
-        scales = spread * np.sqrt(p)
-        shape = RBF(scales, _around(scales, p))
-    start = 0.03 if measured else 0.1
-    return ConstantKernel(start, (1e-6, 1e3)) * shape + ConstantKernel(start, (1e-6, 1e3))
 
 
-def default_own_priors(kernel: Kernel, n_features: int, *, measured: bool) -> dict[str, Prior]:
-    """One length scale stays near its start, and so do variances where targets are measured.
-
-    With two labels a task, deviations are hard to tell from noise: on School some splits ask for ten times
-    the variance that more labels find (explained variance over forty splits: 0.295, and 0.292 with offsets
-    that start at 0.1 and a spread of 2). It is paid for where tasks are unlike (SARCOS, 20 labels per
-    task: 0.558, and 0.574), for which there are other couplings. A short length scale is tempting, because
-    it explains noise within tasks, and spoils predictions (a split in twenty: 0.232, and 0.306 with the
-    length scale held).
-    """
-    start, of_variance = kernel.get_params(), 1.0 if measured else 2.0
-    of_length = min(0.5, _length_spread(n_features)) if _n_length_scales(kernel) == 1 else 1.0
-    return {
-        h.name: LogNormal(start[h.name], of_length if h.name.endswith("length_scale") else of_variance)
-        for h in kernel.hyperparameters
-        if not h.fixed
-    }
-
-
-def mixed_kernel(smooth: Kernel) -> Kernel:
-    """Of mixtures of shared functions: the default kernel without its linear part, and white noise.
-
-    The white part is weighed like the functions, so that noise goes with the size of a task. With one noise
-    for all, intervals are too wide for some tasks and too narrow for others (SARCOS, 100 labels, rows in
-    95 % intervals by task: 90 to 94 %, and 85 to 97 with one noise; explained variance 0.901, and 0.897). A
-    linear part of the same mixture adds nothing (0.900).
-    """
-    return smooth + WhiteKernel(_WHITE_START, (1e-8, 1e2))
-
-
-def mixed_priors(smooth: Kernel, n_features: int) -> dict[str, Prior]:
-    """Of `mixed_kernel`: those of the kernel of several tasks, and of its noise the usual one."""
-    own = {f"k1__{name}": prior for name, prior in task_priors(smooth, n_features).items()}
-    return {**own, "k2__noise_level": LogNormal(_WHITE_START, 2.0)}
 
 
 def _length_spread(n_features: int) -> float:
@@ -244,20 +178,15 @@ def task_priors(kernel: Kernel, n_features: int) -> dict[str, Prior]:
     return default_priors(kernel, length_spread=_length_spread(n_features) if one else 1.0)
 
 
-def class_priors(kernel: Kernel, bias: float | None = None) -> dict[str, Prior]:
+def class_priors(kernel: Kernel) -> dict[str, Prior]:
     """The same for classes, where labels do not settle the variance as standardised targets do.
 
     Classes that are well apart want a large one, and with one length scale for all features there is
     little it could overfit (60 rows of the wine data: log loss 0.125 with a spread of 2, 0.152 with 1).
     With a length scale per feature both are learnt from the same labels, and the variance stays near 1.
 
-    `bias`, of coupled tasks, is the one to stay near. Where classes are well apart a large variance comes
-    with a large bias, which a new task of few rows cannot overcome (vowels, a new speaker from one example of
-    each: 11.3 % errors, and 12.6 % with bias free, which then ends at -10; Landmine the same with both).
     """
     priors = default_priors(kernel, variance_spread=2.0 if _n_length_scales(kernel) == 1 else 1.0)
-    if bias is not None:
-        priors["noise__bias"] = Normal(bias, 1.0)
     return priors
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference.block import Block
-from gleangp.learning.couplings import Choice
+from gleangp.learning.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LABEL_PRIORS, PRIORS
 from gleangp.models.likelihood import GaussianNoise, Likelihood

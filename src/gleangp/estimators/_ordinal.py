@@ -21,8 +21,8 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
+from gleangp.learning.sparse_model import fit_sparse_model
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.noise import Ordered
@@ -242,14 +242,16 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         if self._is_local(rows, invariances=bool(invariances)):
             self._fit_local(rows, given)
             return
-        plan = self._plan_coupling(rows, invariances=bool(invariances))
-        settings = self._settings(rows.sizes, propagate=self.sites == "ep", n_learning=200, **plan)
-        parameters = self._parameters(rows, coupled=bool(plan["couplings"]))
+        uncoupled = self._why_uncoupled(rows, invariances=bool(invariances))
+        settings = self._settings(
+            rows.sizes, propagate=self.sites == "ep", n_learning=200, uncoupled=uncoupled
+        )
+        parameters = self._parameters(rows)
         rng = generator_from(self.random_state)
         tasks: Any = rows.tasks(Ranks(), parameters.noise)
         settings, progress = self._with_progress(settings, given)
         with threads_for(rows.sizes):
-            model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
+            model: Any = fit_sparse_model(parameters, tasks, rows.n_rows, settings, rng)
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, tasks, invariances, settings, seed)
@@ -259,7 +261,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
     def _fit_local(self, rows: Any, given: tuple[Any, Any, Any]) -> None:
         """Fit the model of blocks and a basis."""
-        parameters = self._parameters(rows, coupled=False)
+        parameters = self._parameters(rows)
         # The default kernel has a constant, which does the work of the bias.
         learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
         kernel = None if self.kernel is None else parameters.kernel
@@ -432,8 +434,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
-    def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
-        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False, coupled=coupled))
+    def _parameters(self, rows: TrainingRows) -> Parameters:
+        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False))
         priors = self.priors
         if priors is None:
             priors = default_priors(kernel) if self.kernel is None else {}

@@ -5,28 +5,19 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 
 from gleangp._compat import HasMethods, Interval, StrOptions
-from gleangp.estimators._defaults import (
-    default_kernel,
-    default_n_active,
-    default_own_kernel,
-    default_own_priors,
-    mixed_kernel,
-    mixed_priors,
-)
+from gleangp.estimators._defaults import default_kernel, default_n_active
 from gleangp.estimators._progress import FitProgress, ProgressMixin
 from gleangp.estimators._random import generator_from as generator_from
 from gleangp.estimators._training_rows import TrainingRows
 from gleangp.exceptions import KernelError
-from gleangp.learning.coupled_model import CoupledModel
-from gleangp.learning.couplings import Choice, CoregionCoupling, FunctionCoupling, KernelCoupling
+from gleangp.learning.choice import Choice
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import SparseModel
@@ -40,7 +31,7 @@ SHARED_CONSTRAINTS = {
         Interval(Real, 0, 1, closed="right"),
         None,
     ],
-    "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["parameters"])],
+    "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])],
     "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
     "posterior": [StrOptions({"local", "projected", "active"})],
     "optimizer": [StrOptions({"l-bfgs-b"}), None],
@@ -55,24 +46,15 @@ SHARED_CONSTRAINTS = {
 }
 
 
-# Rows of one task: its own function is exact, which costs their square in memory and their cube in time.
-_MOST_ROWS_AUTO = 1000
-_MOST_ROWS_COUPLED = 8000
-# Two shared functions and an own weight for each of fewer tasks are more numbers than their covariances.
-_LEAST_TASKS_OF_RANK_2 = 5
-
-
 class SparseGPMixin(ProgressMixin):
     """Settings from constructor parameters; bookkeeping of tasks; warnings."""
 
     _most_active = 1000  # of a task, by default
-    _most_basis = 300  # of all tasks, where these are coupled
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
 
     def _settings(self, sizes: list[int], **more) -> Settings:
         """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
         settings = {
-            "n_basis": self._count_basis(sizes),
             "posterior": "projected" if self.posterior == "local" else self.posterior,
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
@@ -110,89 +92,29 @@ class SparseGPMixin(ProgressMixin):
             return ResidualSelector(weight="variance")
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
 
-    def _plan_coupling(self, rows: TrainingRows, **apart: bool) -> dict[str, Any]:
-        """Settings of the coupling: what to choose from, or why tasks share the kernel alone.
+    def _why_uncoupled(self, rows: TrainingRows, **apart: bool) -> str:
+        """Why the tasks of a fit that is not local share the kernel alone; raises if more was asked for.
 
-        `apart` names what only tasks that share the kernel alone can have, and whether it is asked for.
+        `apart` names what keeps the fit from being local, and whether it is asked for.
         """
-        sizes = rows.sizes
-        if self.coupling == "kernel" or rows.n_tasks == 1:
-            one = "as asked" if self.coupling == "kernel" else "with one task there is nothing to couple"
-            return {"couplings": (), "uncoupled": one}
-        reason = self._why_apart(sizes, {**apart, "rows on a cluster": not rows.can_travel})
-        if self.coupling == "auto" and not reason:
-            reason = self._why_not_choose(sizes)
-        if self.coupling == "auto" and reason:
-            return {"couplings": (), "uncoupled": reason}
-        if reason:
-            raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'.")
-        if self.coupling == "auto":
-            rank = 2 if is_regressor(self) and rows.n_tasks >= _LEAST_TASKS_OF_RANK_2 else 1
-            asked = (KernelCoupling(), FunctionCoupling(), CoregionCoupling(rank))
-        elif isinstance(self.coupling, str):
-            asked = (FunctionCoupling() if self.coupling == "function" else CoregionCoupling(),)
-        else:
-            asked = (self.coupling,)
-        return {"couplings": tuple(self._with_default_kernel(coupling, rows) for coupling in asked)}
-
-    def _with_default_kernel(self, coupling: Any, rows: TrainingRows) -> Any:
-        """The coupling, with a default kernel of its own where none was given, nor to the estimator."""
-        if self.kernel is not None:
-            return coupling
-        measured, n_features = is_regressor(self), rows.inputs.shape[1]
-        if isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
-            own, priors = (
-                default_own_kernel(rows.inputs, rows.n_tasks, measured=measured),
-                coupling.own_priors,
+        if self.coupling == "kernel":
+            return "as asked"
+        if rows.n_tasks == 1:
+            return "with one task there is nothing to couple"
+        reasons = [f"{name} are given" for name, asked in apart.items() if asked]
+        if self.posterior != "local":
+            reasons.append(f"posterior={self.posterior!r}")
+        if not rows.can_travel:
+            reasons.append("rows are on a cluster")
+        reason = f"tasks share the kernel alone, because {reasons[0] if reasons else 'the selector does'}"
+        if self.coupling != "auto":
+            raise ValueError(
+                f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel', or posterior='local'."
             )
-            if priors is None:
-                priors = default_own_priors(own, n_features, measured=measured)
-            return FunctionCoupling(own, priors, coupling.outlier_cost)
-        # Noise of each task, unless noise is known, or priors name parts of the estimator's kernel.
-        noisy = measured and self.noise_variance is None and self.priors is None
-        if noisy and isinstance(coupling, CoregionCoupling) and coupling.kernel is None:
-            smooth, priors = self._default_kernel(rows, offset=True, coupled=True), coupling.priors
-            if priors is None:
-                priors = mixed_priors(smooth, n_features)
-            return CoregionCoupling(coupling.rank, coupling.n_terms, mixed_kernel(smooth), priors)
-        return coupling
+        return reason
 
-    def _why_apart(self, sizes: list[int], apart: dict[str, bool]) -> str:
-        """Why these tasks cannot be coupled; empty if they can."""
-        for name, asked in apart.items():
-            if asked:
-                return (
-                    f"{name} need tasks that share the kernel alone: coupled ones have one basis for all, "
-                    "which neither grows by virtual points nor keeps rows silent"
-                )
-        if self.posterior == "active":
-            return "posterior='active' keeps tasks apart: each is predicted from its active points alone"
-        if hasattr(self._chosen_selector(), "alone"):
-            return "the selector shares points between tasks that share the kernel alone"
-        if max(sizes) > _MOST_ROWS_COUPLED:
-            most = _MOST_ROWS_COUPLED
-            return f"a task has {max(sizes)} rows, and own functions are exact, which is for {most} at most"
-        return ""
-
-    def _why_not_choose(self, sizes: list[int]) -> str:
-        """Why "auto" leaves tasks uncoupled without a trial; empty if it does not."""
-        if self.optimizer is None:
-            return "optimizer=None learns nothing, so there is no evidence to weigh"
-        if max(sizes) > _MOST_ROWS_AUTO:
-            return f"a task has {max(sizes)} labels, with which the others have little to tell it"
-        return ""
-
-    def _default_kernel(
-        self, rows: TrainingRows, *, offset: bool, coupled: bool, linear: bool = False
-    ) -> Kernel:
-        return default_kernel(
-            rows.inputs,
-            offset=offset,
-            coupled=coupled,
-            measured=is_regressor(self),
-            linear=linear,
-            n_rows=sum(rows.sizes),
-        )
+    def _default_kernel(self, rows: TrainingRows, *, offset: bool, linear: bool = False) -> Kernel:
+        return default_kernel(rows.inputs, offset=offset, linear=linear, n_rows=sum(rows.sizes))
 
     def _store_coupling(self, models: list) -> None:
         self.decisions_ = list(getattr(models[0], "decisions", ()))
@@ -200,14 +122,6 @@ class SparseGPMixin(ProgressMixin):
         correlations = [m.task_correlation for m in models]
         self.coupling_ = choices[0] if len(models) == 1 else choices
         self.task_correlation_ = correlations[0] if len(models) == 1 else correlations
-
-    def _count_basis(self, sizes: list[int]) -> int:
-        """Points of the common basis, where tasks are coupled."""
-        if self.n_active is None:
-            return min(sum(sizes), self._most_basis)
-        if isinstance(self.n_active, Integral):
-            return min(sum(sizes), int(self.n_active))
-        return max(1, round(self.n_active * sum(sizes)))
 
     def _count_active(self, sizes: list[int], *, warn: bool = True) -> int:
         n_rows = sum(sizes)
@@ -274,10 +188,15 @@ class SparseGPMixin(ProgressMixin):
         missing = {*self._fitted_parts, "tasks_", "n_features_in_", "_n_inputs"} - fitted
         if missing:
             raise ValueError(f"no {min(missing)}.")
+        # Coupled models of version 0.1 are of another class, which knows its successor.
+        if "_models" in fitted:
+            self._models = [getattr(m, "upgraded", lambda m=m: m)() for m in self._models]
+        elif hasattr(self._model, "upgraded"):
+            self._model = self._model.upgraded()
         models = self._models if "_models" in fitted else [self._model]
         n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
         for model in models:
-            if not isinstance(model, SparseModel | CoupledModel | LocalModel) or model.n_tasks != n_tasks:
+            if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != n_tasks:
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
             if model.n_inputs != self._n_inputs:
                 raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")

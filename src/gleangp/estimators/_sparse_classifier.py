@@ -287,15 +287,19 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
                 f"noise={self.noise!r} needs posterior='local' and rows in memory, all labelled, without "
                 f"invariances; this fit has posterior={self.posterior!r}."
             )
-        plan = self._plan_coupling(rows, **apart)
+        uncoupled = self._why_uncoupled(rows, **apart)
         settings = self._settings(
-            rows.sizes, propagate=self.sites == "ep", n_learning=200, **plan, **self._inner_jobs()
+            rows.sizes,
+            propagate=self.sites == "ep",
+            n_learning=200,
+            uncoupled=uncoupled,
+            **self._inner_jobs(),
         )
-        streams, coupled = generator_from(self.random_state).spawn(self._n_models), bool(plan["couplings"])
-        exclusive = apart["unlabeled rows"] and self._n_models > 1 and self.posterior == "projected"
+        streams = generator_from(self.random_state).spawn(self._n_models)
+        exclusive = apart["unlabeled rows"] and self._n_models > 1 and self.posterior != "active"
         settings, extra = replace(settings, draft=exclusive), [] if exclusive else invariances
         jobs = [
-            BinaryProblem(self._parameters(rows, counts, c, coupled), rows, ClassSigns(c), stream, extra)
+            BinaryProblem(self._parameters(rows, counts, c), rows, ClassSigns(c), stream, extra)
             for c, stream in zip(self._positives(), streams, strict=True)
         ]
         most = most_stages(settings) if self._n_models == 1 else self._n_models
@@ -433,7 +437,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
                 for model, block in zip(self._models, blocks, strict=True)
             ]
             before = [m.log_evidence for m in self._models]
-            if len(blocks) > 1 and self.posterior == "projected" and np.any(y_codes < 0):
+            if len(blocks) > 1 and self.posterior != "active" and np.any(y_codes < 0):
                 task, numbers = models[0].n_tasks - 1, self._models[0].n_rows + np.arange(len(X))
                 models, heard = exclude_each_other(models, {task: blocks}, {task: numbers}, before)
                 blocks = heard[task]
@@ -504,7 +508,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """The class that is +1 in every binary problem."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int, coupled: bool) -> Parameters:
+    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
         n_labeled = int(counts.sum())
         missing = 1.0 - n_labeled / sum(rows.sizes)
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
@@ -514,15 +518,15 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             kernel = self._start_kernel(lambda: null_category_kernel(X), positive, self._n_models)
             own_priors = variance_priors(kernel)
             noise = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
-            usual = ("bias", "variance") if self.posterior == "projected" else ("bias",)
+            usual = ("bias",) if self.posterior == "active" else ("bias", "variance")
         else:
             kernel = self._start_kernel(
-                lambda: self._default_kernel(rows, offset=True, coupled=coupled), positive, self._n_models
+                lambda: self._default_kernel(rows, offset=True), positive, self._n_models
             )
-            own_priors = {} if self.kernel is not None else class_priors(kernel, bias if coupled else None)
+            own_priors = {} if self.kernel is not None else class_priors(kernel)
             noise = Probit(bias)
             # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
-            usual = ("bias",) if self.posterior == "projected" else ("bias", "slope")
+            usual = ("bias", "slope") if self.posterior == "active" else ("bias",)
         priors = own_priors if self.priors is None else self.priors
         return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
 

@@ -24,9 +24,9 @@ from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
 from gleangp.labels import check_regression_target
-from gleangp.learning.coupled_model import fit_tasks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.priors import LogNormal
+from gleangp.learning.sparse_model import fit_sparse_model
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
 from gleangp.noise import Gaussian, noise_from_name
@@ -280,15 +280,15 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             return
         self._needs_local(fields)
         self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
-        plan = self._plan_coupling(rows, invariances=bool(invariances))
-        parameters = self._parameters(rows, coupled=bool(plan["couplings"]))
+        uncoupled = self._why_uncoupled(rows, invariances=bool(invariances))
+        parameters = self._parameters(rows)
         variance = self._known_variance(rows.n_rows)
         tasks: Any = rows.tasks(StandardTargets(self._units), parameters.noise, variance)
-        settings = self._settings(rows.sizes, move_basis=self.move_basis, **plan)
+        settings = self._settings(rows.sizes, move_basis=self.move_basis, uncoupled=uncoupled)
         rng = generator_from(self.random_state)
         settings, progress = self._with_progress(settings, given)
         with threads_for(rows.sizes):
-            model: Any = fit_tasks(parameters, tasks, rows.n_rows, settings, rng)
+            model: Any = fit_sparse_model(parameters, tasks, rows.n_rows, settings, rng)
             if invariances:
                 seed = int(rng.integers(2**31))
                 model = add_virtual_vectors(model, tasks, invariances, settings, seed)
@@ -512,11 +512,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
-    def _parameters(self, rows: TrainingRows, coupled: bool) -> Parameters:
+    def _parameters(self, rows: TrainingRows) -> Parameters:
         several = rows.n_tasks > 1
-        kernel = self._start_kernel(
-            lambda: self._default_kernel(rows, offset=several, linear=several, coupled=coupled)
-        )
+        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=several, linear=several))
         learn: tuple[str, ...] = ()
         priors = self.priors
         if priors is None:

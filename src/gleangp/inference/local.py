@@ -177,19 +177,14 @@ class LocalPosterior:
                 given = max(one, two, key=lambda s: s.rows.shape[1])
             left, right = (self._seen(given, x[None], t)[0][0] for x, t in ((X, task), (X_other, other)))
             return prior - left.T @ right
-        (T, F, g), (_, F_other, g_other) = (
+        (T, F, g), (_, _, g_other) = (
             self._seen(solved[t], x[None], t) for x, t in ((X, task), (X_other, other))
         )
-        d = len(self.common.mean)
-        cov = prior - F[0][:, :d] @ F_other[0][:, :d].T
-        if task != other:
+        if task != other:  # residuals of different blocks are independent
             P_inv = self._common_knowledge[1]
-            return cov + (g[0] @ self._of_common(task)) @ P_inv @ (g_other[0] @ self._of_common(other)).T
-        cov -= F[0][:, d:] @ F[0][:, d:].T
-        S = self.knowledge(task)[1]
-        if self._informed(task):
-            return cov - T[0].T @ T[0] + g[0] @ S @ g[0].T
-        return cov - T[0].T @ T[0] + F[0] @ S @ F[0].T
+            return (g[0] @ self._of_common(task)) @ P_inv @ (g_other[0] @ self._of_common(other)).T
+        S, J = self.knowledge(task)[1], g[0] if self._informed(task) else F[0]
+        return prior - F[0] @ F[0].T - T[0].T @ T[0] + J @ S @ J.T
 
     def _of_common(self, task: int) -> FloatArray:
         """(D, d) how the mean of a task's basis variables moves with the common ones."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gleangp.progress import Progress, no_step, silent
 from gleangp.selection.base import Selector
@@ -30,15 +29,13 @@ class Settings:
     n_jobs: int | None = None
     progress: Progress = silent  # told of every stage and step of learning; may ask to stop
     task_done: Callable[[], None] = no_step  # called for every task whose posterior is there
-    couplings: tuple[Any, ...] = ()  # to choose from (`couplings`); none: tasks share the kernel alone
-    uncoupled: str = "as asked"  # why, if there are none
-    n_basis: int = 300  # points of the common basis of coupled tasks
+    uncoupled: str = "as asked"  # why tasks share the kernel alone
 
     def portable(self) -> Settings:
         """Without what belongs to this process alone."""
-        return replace(self, progress=silent, task_done=no_step, couplings=(), n_jobs=None)
+        return replace(self, progress=silent, task_done=no_step, n_jobs=None)
 
 
 def most_stages(settings: Settings) -> int:
-    """Most stages of a fit: couplings to choose from, two parts of the rows, rounds, posteriors twice."""
-    return len(settings.couplings) + 2 + settings.n_rounds + 2
+    """Most stages of a fit: two parts of the rows, rounds, posteriors twice."""
+    return 2 + settings.n_rounds + 2

@@ -23,7 +23,7 @@ from gleangp.inference.posterior import (
     predict_mean,
     prior_only,
 )
-from gleangp.learning.couplings import Choice
+from gleangp.learning.choice import Choice
 from gleangp.learning.fit_blocks import choose_points, fit_blocks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
@@ -137,13 +137,9 @@ def fit_sparse_model(
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
-    units: FloatArray | None = None,
 ) -> SparseModel:
-    """Learn from the rows of all tasks; a task without rows is known but has only the prior.
-
-    `units` are those of a search on few rows that the parameters come from, where there was one.
-    """
-    fit = learn_shared_kernel(parameters, tasks, settings, rng, units)
+    """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
+    fit = learn_shared_kernel(parameters, tasks, settings, rng)
     posteriors = [prior_only(tasks.n_inputs) for _ in range(tasks.n_tasks)]
     sites = [Sites(np.zeros(0), np.zeros(0)) for _ in range(tasks.n_tasks)]
     for k, t in enumerate(tasks.filled):
@@ -162,6 +158,7 @@ def fit_sparse_model(
         fit.converged,
         fit.last_change,
         fit.selection.objective,
+        Choice("kernel", {}, settings.uncoupled),
     )
 
 

@@ -7,8 +7,8 @@ The default is one hierarchical model of related tasks, under proper priors:
     h_t = alpha_h^2 k(w; l_h).
 
 It contains pooled regression (alpha_o = alpha_s = alpha_h = 0), random intercepts, random slopes and
-independent tasks (alpha_g = alpha_lin = 0). The priors, maximised in the logarithms, decide between them. One task has m
-and g alone.
+independent tasks (alpha_g = alpha_lin = 0). The priors, maximised in the logarithms, decide between them. One
+task has m and g alone.
 """
 
 from __future__ import annotations

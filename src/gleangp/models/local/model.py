@@ -14,7 +14,7 @@ from gleangp.inference.evidence import condition, noise_sensitivity
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.kernels import signal_diag, white_diag
-from gleangp.learning.couplings import Choice
+from gleangp.learning.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning
 from gleangp.models.inputs import InputMap
