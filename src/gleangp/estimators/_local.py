@@ -11,11 +11,12 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference.block import Block
 from gleangp.learning.choice import Choice
+from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import LABEL_PRIORS, PRIORS
+from gleangp.models.defaults import LABEL_PRIORS, MIXTURES, PRIORS
 from gleangp.models.likelihood import GaussianNoise, Likelihood
 from gleangp.models.local.data import Data, canonical_order
-from gleangp.models.local.model import LocalModel, fit_local
+from gleangp.models.local.model import Candidate, LocalModel, fit_local
 from gleangp.models.local.plan import plan_search
 from gleangp.selection.selectors import ResidualSelector
 
@@ -50,24 +51,48 @@ def fit_local_rows(
     everything = Data(rows.X, y, rows.codes, rows.n_tasks, noise)
     data = Data(X[order], y[kept], rows.codes[kept], rows.n_tasks, everything.noise_at(kept))
     coupling = estimator.coupling if rows.n_tasks > 1 else "auto"
-    search = plan_search(
-        data.X,
-        rows.n_tasks,
-        likelihood,
-        kernel=kernel,
-        coupling=coupling,
-        priors=priors,
-        optimize=estimator.optimizer is not None,
-        n_restarts=estimator.n_restarts,
-        progress=progress,
-        widths=PRIORS if isinstance(likelihood, GaussianNoise) else LABEL_PRIORS,
-    )
+
+    def candidate(name: Any, penalty: float = 0.0) -> Candidate:
+        search = plan_search(
+            data.X,
+            rows.n_tasks,
+            likelihood,
+            kernel=kernel,
+            coupling=name,
+            priors=priors,
+            optimize=estimator.optimizer is not None,
+            n_restarts=estimator.n_restarts,
+            progress=progress,
+            widths=PRIORS if isinstance(likelihood, GaussianNoise) else LABEL_PRIORS,
+        )
+        return Candidate("function" if name == "auto" else getattr(name, "name", name), search, penalty)
+
+    candidates = [candidate(coupling)]
+    sizes = data.sizes[data.sizes > 0]
+    several = 2 < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task
+    if (
+        coupling == "auto"
+        and several
+        and isinstance(likelihood, GaussianNoise)
+        and candidates[0].search.optimize
+    ):
+        # Schwarz's penalty of the weights of every task.
+        rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
+        candidates.append(candidate(CoregionCoupling(rank), 0.5 * (rank + 1) * np.log1p(sizes).sum()))
     model = fit_local(
-        search, data, rng, n_basis=_n_basis(estimator, len(data)), choose_basis=_choose_basis(estimator)
+        candidates,
+        data,
+        rng,
+        n_basis=_n_basis(estimator, len(data)),
+        choose_basis=_choose_basis(estimator),
     )
-    choice = _choice(coupling, rows.n_tasks)
-    decision = Decision("coupling", choice.name, {}, choice.reason)
-    return replace(model, active=kept[model.active], choice=choice, decisions=(decision, *model.decisions))
+    if len(candidates) > 1:
+        made = model.decisions[0]
+        choice, decisions = Choice(made.chosen, dict(made.numbers), made.reason), model.decisions
+    else:
+        choice = _choice(coupling, rows.n_tasks)
+        decisions = (Decision("coupling", choice.name, {}, choice.reason), *model.decisions)
+    return replace(model, active=kept[model.active], choice=choice, decisions=decisions)
 
 
 def _choice(coupling: Any, n_tasks: int) -> Choice:

@@ -166,8 +166,8 @@ class SparseGPMixin(ProgressMixin):
         name = type(self).__name__
         if not model.converged:
             warnings.warn(
-                f"{name} stopped after {model.n_rounds} rounds while the log evidence still changed "
-                f"by {model.last_change:.3g}. Raise n_rounds, or start from a better kernel.",
+                f"{name} stopped learning while the log evidence still changed by {model.last_change:.3g} "
+                "in a step. Raise n_rounds, or start from a better kernel.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

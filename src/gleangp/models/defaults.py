@@ -59,6 +59,7 @@ class Learning:
     tol: float = (
         1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus
     )
+    settled: float = 0.1  # nats: a search that ran out of iterations with a smaller last change has converged
     # Long length scales with much noise can be a local optimum; the second start has neither.
     starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17))
     n_together: int = 600  # rows up to which parameters are learnt on all of them as one block: exact
@@ -92,7 +93,18 @@ class Conditioning:
     pool: int = 20  # candidates for each basis point
 
 
+@dataclass(frozen=True)
+class Mixtures:
+    """When a mixture of shared functions competes with the hierarchy (measured targets only)."""
+
+    rows_per_task: int = 10  # with fewer, weights of single tasks fit noise
+    most_tasks: int = 50  # weights of many tasks cost more than they explain
+    rank: int = 2
+    rank_two_tasks: int = 5  # with fewer tasks the rank is one: two have more weights than covariances
+
+
 PRIORS = PriorWidths()
+MIXTURES = Mixtures()
 # Labels: the latent function is in units of the noise (a probit step of deviation one), so it is larger.
 LABEL_PRIORS = PriorWidths(linear=3.0, common=3.0, offset=1.0, slope=1.0, own=1.0)
 LEARNING = Learning()

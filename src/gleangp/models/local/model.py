@@ -16,7 +16,7 @@ from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.kernels import signal_diag, white_diag
 from gleangp.learning.choice import Choice
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import CONDITIONING, Conditioning
+from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise
 from gleangp.models.local.data import Data, blocks_of_tasks
@@ -192,51 +192,62 @@ class LocalModel:
         return np.mean(means, axis=0), total + off.T @ off / len(means)
 
 
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model that competes by the evidence of all rows, less a penalty in nats."""
+
+    name: str
+    search: Search
+    penalty: float = 0.0
+
+
 def fit_local(
-    search: Search,
+    candidates: Sequence[Candidate],
     data: Data,
     rng: np.random.Generator,
     *,
     n_basis: int | None = None,
     choose_basis: Any = None,
-    draws: bool = True,
     conditioning: Conditioning = CONDITIONING,
 ) -> LocalModel:
-    """Learn the parameters and form the posterior of all rows.
+    """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
 
     `choose_basis(kernel, W, count, rng)` gives row numbers; None: those that leave little unexplained.
     """
-    learnt = learn(search, data, rng)
     if n_basis is None:
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
-    finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots, conditioning)
-    best, basis, settled = finish(learnt.z, rng)
+    seed, tried = int(rng.integers(2**63)), []
+    for candidate in candidates:
+        draw = np.random.default_rng(seed)
+        learnt = learn(candidate.search, data, draw)
+        finish = _Finish(candidate.search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+        tried.append((candidate, learnt, finish, *finish(learnt.z, draw)))
+    scores = {c.name: float(best.posterior.log_evidence - c.penalty) for c, _, _, best, *_ in tried}
+    candidate, learnt, finish, best, basis, n_silent = max(tried, key=lambda t: scores[t[0].name])
+    search, gaussian = candidate.search, isinstance(candidate.search.likelihood, GaussianNoise)
     several, decisions = (), list(learnt.decisions)
-    gaussian = isinstance(search.likelihood, GaussianNoise)
-    if draws and search.optimize and learnt.slots.size and gaussian:
-        if len(data) <= search.learning.draws_rows:
+    if len(tried) > 1:
+        text = (
+            f"the log evidence of all rows, less what its weights cost, is the highest for {candidate.name!r}"
+        )
+        decisions.insert(0, Decision("coupling", candidate.name, scores, text))
+    if search.optimize and learnt.slots.size and gaussian:
+        few = len(data) <= search.learning.draws_rows
+        if few:
             several = tuple(finish(z, rng)[0] for z in laplace_draws(learnt, search.learning, rng))
-            decisions.append(
-                Decision(
-                    "draws", str(len(several)), {}, "Predictions average over draws of the hyperparameters."
-                )
-            )
-        else:
-            decisions.append(
-                Decision(
-                    "draws",
-                    "0",
-                    {"rows": float(len(data))},
-                    "With many rows, hyperparameters are well known.",
-                )
-            )
-    active = np.arange(len(data)) if len(basis) == 0 else basis
+        reason = (
+            "Predictions average over draws of the hyperparameters."
+            if few
+            else "Hyperparameters are well known."
+        )
+        decisions.append(Decision("draws", str(len(several)), {"rows": float(len(data))}, reason))
     if gaussian:
-        noise = Gaussian(search.likelihood.shared_variance(learnt.slots, learnt.z))
+        noise: Any = Gaussian(search.likelihood.shared_variance(learnt.slots, learnt.z))
     else:
         noise = search.likelihood.at(learnt.slots, learnt.z)
+    active = np.arange(len(data)) if len(basis) == 0 else basis
     return LocalModel(
         search.inputs,
         best,
@@ -247,9 +258,9 @@ def fit_local(
         best.posterior.precision[active],
         len(data),
         tuple(decisions),
-        learnt.optimum.converged,
+        _has_converged(learnt, search.learning),
         learnt.optimum.last_change,
-        settled,
+        n_silent,
     )
 
 
@@ -266,7 +277,8 @@ class _Finish:
 
     def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
-        warp, terms = slots.get(z, "warp"), self.learnt.frozen_terms(z)
+        warp = slots.get(z, "warp")
+        terms = [_average_where_empty(term, data.sizes == 0) for term in self.learnt.frozen_terms(z)]
         W = self.search.inputs(data.X, warp)
         rows, basis = self._rows(terms, W, rng)
         prior = BlockPrior(terms, W, rows.layout, rows.Z)
@@ -324,6 +336,22 @@ class _Finish:
                 np.asarray(self.choose_basis(shared[0].kernel, W[pool], self.n_basis, rng), dtype=np.intp)
             ]
         return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
+
+
+def _has_converged(learnt: Learnt, learning: Learning) -> bool:
+    """Whether more steps would hardly change the parameters; later stages are short on purpose."""
+    if learnt.optimum.converged or learnt.n_rows > learning.n_together:
+        return True
+    return learnt.optimum.last_change <= learning.settled
+
+
+def _average_where_empty(term: Term, empty: FloatArray) -> Term:
+    """The term with average weights of tasks that have no rows: theirs were not learnt."""
+    if not empty.any() or empty.all():
+        return term
+    loadings, own = term.loadings.copy(), term.own.copy()
+    loadings[empty], own[empty] = loadings[~empty].mean(axis=0), own[~empty].mean()
+    return replace(term, loadings=loadings, own=own)
 
 
 def _some(n: int, count: int, rng: np.random.Generator) -> IntArray:

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel, Sum
 
 from gleangp._typing import FloatArray
+from gleangp.models.couplings import FunctionCoupling
 from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Start
 from gleangp.models.inputs import identity_map, map_inputs
 from gleangp.models.likelihood import Likelihood
@@ -55,6 +56,8 @@ def plan_search(
     priors : mapping, default=None
         Priors by the names of `sum_of_terms`; they replace those of the default model.
     """
+    if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
+        coupling = "function"
     starts, smoothness = learning.starts, (learning.task_smoothness,)
     if n_tasks == 1:
         smoothness = learning.smoothness
