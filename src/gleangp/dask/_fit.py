@@ -102,9 +102,12 @@ def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Clie
 
 
 @with_callbacks
-def _fit_draft(draft: Any, ddf: Any, target: Any, column: Any, features: Any, inputs: Any, client: Client) -> None:
+def _fit_draft(
+    draft: Any, ddf: Any, target: Any, column: Any, features: Any, inputs: Any, client: Client
+) -> None:
     """Fit the copy of an estimator that becomes its state."""
     validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
+    draft.columns_ = None  # columns of numbers alone
     numbers = is_regressor(draft)
     unlabeled = None if numbers else draft.unlabeled
     columns = Columns(tuple(features), target, column, not numbers, unlabeled)

@@ -229,7 +229,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self
         """
         check_is_fitted(self)
-        X, names = self._new_rows(X, task)
+        X, names = self._rows_of_new_task(X, task)
         if len(X):
             y = check_class_target(y, len(X))
             labeled = split_unlabeled(y, self.unlabeled)

@@ -204,7 +204,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self
         """
         check_is_fitted(self)
-        X, names = self._new_rows(X, task)
+        X, names = self._rows_of_new_task(X, task)
         if len(X):
             y, labeled = check_regression_target(y, len(X))
             self._check_rows(int(labeled.sum()), task)

@@ -56,7 +56,8 @@ _MODULES = {
     "gleangp.learning.priors": "Gamma LogNormal Normal Pareto",
     "gleangp.learning.sparse_model": "SparseModel",
     "gleangp.estimators._targets": "TargetUnits",
-    "gleangp.cli._encoding": "ColumnEncoding TableEncoding",
+    "gleangp.data.tables": "ColumnEncoding",
+    "gleangp.cli._encoding": "TableEncoding",
     "gleangp.cli._table_model": "TableModel",
 }
 KNOWN = {name: module for module, names in _MODULES.items() for name in names.split()}
