@@ -49,6 +49,7 @@ from gleangp.tasks import (
     lookup_tasks,
     match_tasks,
     take_task_column,
+    take_task_of_all,
 )
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
@@ -229,15 +230,7 @@ class TaskMixin:
         names, n_inputs = append_task(self.tasks_, task), self._count_inputs()
         if X is None:
             return np.zeros((0, n_inputs)), names
-        has_column = hasattr(X, "columns") and self.task in list(X.columns)
-        if self.task is not None and (has_column or np.shape(X)[1:] == (self.n_features_in_,)):
-            X, given = take_task_column(X, self.task)
-            if any(g != task for g in given):
-                other = np.asarray(next(g for g in given if g != task)).item()
-                raise TaskError(
-                    f"add_task was asked to add {task!r}, but its rows say {other!r} in the task "
-                    "column. Give the rows of one task, or leave the column out."
-                )
+        X = take_task_of_all(X, self.task, task, self.n_features_in_)
         X = self._as_numbers(X, ensure_min_samples=0)
         if X.shape[1] != n_inputs:
             raise ValueError(
