@@ -203,11 +203,11 @@ def test_caches_are_not_saved(tmp_path):
 def test_another_scikit_learn(tmp_path):
     """Its transformers may differ, so there is a warning; files without them are silent."""
     save(piped(StandardScaler()).fit(X[["who", "z"]], Y), tmp_path / "m.glean")
-    changed(tmp_path / "m.glean", lambda manifest: manifest.update(sklearn="1.6.1"))
-    with pytest.warns(UserWarning, match=r"scikit-learn 1\.6\.1, .* Its Pipeline, StandardScaler may"):
+    changed(tmp_path / "m.glean", lambda manifest: manifest.update(sklearn="0.24.1"))
+    with pytest.warns(UserWarning, match=r"scikit-learn 0\.24\.1, .* Its Pipeline, StandardScaler may"):
         load(tmp_path / "m.glean")
     save(clone(GP).fit(X[["z"]], Y), tmp_path / "m.glean")
-    changed(tmp_path / "m.glean", lambda manifest: manifest.update(sklearn="1.6.1"))
+    changed(tmp_path / "m.glean", lambda manifest: manifest.update(sklearn="0.24.1"))
     load(tmp_path / "m.glean")
 
 

@@ -126,6 +126,8 @@ class SparseGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     selection_objective_ : float or None
         What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
         own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray

@@ -24,6 +24,7 @@ equal hashes, which makes a dict slow.
 from __future__ import annotations
 
 import math
+from collections import UserList
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ class Encoder:
             return str(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, UserList):  # columns of a ColumnTransformer, before scikit-learn 1.9
+            value = value.data
         if isinstance(value, list):
             return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
         if isinstance(value, tuple) and type(value) is tuple:
