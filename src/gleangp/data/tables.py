@@ -368,7 +368,8 @@ def _kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
         counts[_class_of(cell_type)] += count
     usual = counts.most_common(1)[0][0]
     usable = ("text", "boolean", "number", "date")
-    for row in np.flatnonzero(~gone):
+    several = len(counts) > 1 or usual not in usable
+    for row in np.flatnonzero(~gone) if several else ():
         found = _class_of(type(values[row]))
         if found not in usable:
             raise InputError(
@@ -455,6 +456,8 @@ def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tu
     if column.kind == "date":
         days = (_dates(values, gone, column.name) - _date(column.first)) / _DAY
         return days, np.zeros(len(values), dtype=bool)
+    if column.kind == "boolean" and values.dtype.kind in "biuf":
+        return values.astype(np.float64), ~gone & (values != 0) & (values != 1)
     words = ["" if g else _text(v) for v, g in zip(values, gone, strict=True)]
     if column.kind == "boolean":
         numbers = np.array([_WORDS.get(word.strip().lower(), np.nan) for word in words])
@@ -493,11 +496,18 @@ def _convert(
     name: str,
     expected: str,
 ) -> list[Any]:
-    """The function of every cell, `nothing` where one is missing."""
+    """The function of every cell, `nothing` where one is missing; of equal text once."""
     out = [nothing] * len(values)
+    known: dict[str, Any] = {}
     for row in np.flatnonzero(~gone):
+        cell = values[row]
         try:
-            out[row] = function(values[row])
+            if not isinstance(cell, str):
+                out[row] = function(cell)
+                continue
+            if cell not in known:
+                known[cell] = function(cell)
+            out[row] = known[cell]
         except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"column {name!r} has {_shown(values[row])} in row {row}, where {expected} is expected. "
