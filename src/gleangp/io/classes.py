@@ -98,9 +98,10 @@ def is_known(value: Any) -> bool:
     return (name in KNOWN or name in _package().__all__) and type(value) is find_class(name)
 
 
-def is_from_sklearn(name: Any) -> bool:
+def is_from_sklearn(name: str) -> bool:
     """Whether a class is an estimator of scikit-learn, whose fitted state differs between its versions."""
-    return KNOWN.get(name, "").startswith("sklearn.") and issubclass(find_class(name), BaseEstimator)
+    cls = find_class(name)
+    return cls.__module__.startswith("sklearn.") and issubclass(cls, BaseEstimator)
 
 
 def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
