@@ -53,6 +53,8 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)
     except TypeError:  # pandas.NA != pandas.NA is NA, which has no truth value
         return True
+    except ValueError:  # an array in a cell: not one value, but there
+        return False
 
 
 def missing_entries(column: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@
 
     GleanError
     ├── TaskError                     tasks missing, unknown, or given twice        also ValueError
+    ├── InputError                    a column of a table that cannot be used       also ValueError
     ├── LabelError                    targets that cannot be learnt from            also ValueError
     ├── KernelError                   a kernel that cannot be used as asked         also ValueError
     │   └── NotPositiveDefiniteError  a matrix without a Cholesky factor            also LinAlgError
@@ -19,6 +20,8 @@ handles these too.
 Predicting before `fit` raises scikit-learn's own `NotFittedError`.
 
 `NewTaskWarning`, a `UserWarning`, is raised when rows of tasks that were not seen are predicted.
+`InputWarning`, also a `UserWarning`, is raised for categories that were not seen in `fit`, and for missing
+values in a column that had none.
 """
 
 from numpy.linalg import LinAlgError
@@ -29,6 +32,8 @@ __all__ = [
     "DatasetError",
     "GleanError",
     "GraphError",
+    "InputError",
+    "InputWarning",
     "InvarianceError",
     "KernelError",
     "LabelError",
@@ -45,6 +50,10 @@ class GleanError(Exception):
 
 class TaskError(GleanError, ValueError):
     """Tasks are missing, unknown, or given in two ways at once."""
+
+
+class InputError(GleanError, ValueError):
+    """A column of a table cannot be used as an input."""
 
 
 class LabelError(GleanError, ValueError):
@@ -85,3 +94,7 @@ class ModelFileError(GleanError, ValueError):
 
 class NewTaskWarning(UserWarning):
     """Rows of tasks that the model has not seen are predicted from what its tasks share."""
+
+
+class InputWarning(UserWarning):
+    """A table has categories that `fit` did not see, or missing values in a column that had none."""

@@ -27,6 +27,7 @@ __all__ = [
     "match_tasks",
     "stack_outputs",
     "take_task_column",
+    "take_task_of_all",
     "unstack_outputs",
 ]
 
@@ -90,6 +91,48 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     else:
         rest, column = X[:, others], X[:, position]
     return rest, _task_array(column, f"the task column {task!r}")
+
+
+def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int) -> Any:
+    """Rows of one task without the task column, if they have it.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n, p)
+        Rows of the task.
+    column : str, int or None
+        The task column. None: there is none.
+    task : str, int or bool
+        The task that all rows are of.
+    n_columns : int
+        Number of columns with the task column: an array with fewer has none.
+
+    Returns
+    -------
+    same type as X
+
+    Raises
+    ------
+    TaskError
+        If the column holds another task.
+
+    Examples
+    --------
+    >>> from gleangp.tasks import take_task_of_all
+    >>> take_task_of_all([[0.5, "ann"], [0.7, "ann"]], 1, "ann", n_columns=2).tolist()
+    [[0.5], [0.7]]
+    """
+    has_column = hasattr(X, "columns") and column in list(X.columns)
+    if column is None or not (has_column or np.shape(X)[1:] == (n_columns,)):
+        return X
+    X, given = take_task_column(X, column)
+    if any(g != task for g in given):
+        other = np.asarray(next(g for g in given if g != task)).item()
+        raise TaskError(
+            f"add_task was asked to add {task!r}, but its rows say {other!r} in the task column. Give the "
+            "rows of one task, or leave the column out."
+        )
+    return X
 
 
 def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:

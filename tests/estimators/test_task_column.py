@@ -206,7 +206,7 @@ def test_task_errors(call, message):
     ("X", "y", "message"),
     [
         (X_PANDAS, np.full(N, np.nan), "y is NaN in all rows"),
-        (X_PANDAS.assign(a=np.nan), Y, "Input X contains NaN"),
+        (X_PANDAS.assign(a=np.nan), Y, "column 'a' is empty"),
         (X_PANDAS.assign(who=None), Y, "120 missing entries"),
         (X_PANDAS.rename(columns={"who": "which"}), Y, "no column named task='who'"),
     ],

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs, make_moons
+from sklearn.gaussian_process.kernels import RBF
 
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPRegressor, plots
 from gleangp.exceptions import TaskError
@@ -112,6 +113,15 @@ def test_kernel_parameters(tasks_model):
     display = plots.KernelParametersDisplay.from_estimator(model)
     np.testing.assert_allclose(display.values[0], np.exp(model.kernel_.theta))
     assert len(set(display.names)) == len(display.names) == display.values.shape[1]
+
+
+def test_kernel_parameters_of_a_frame():
+    """Length scales have the names of the encoded columns."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": np.arange(12.0), "kind": ["a", "b", "c"] * 4})
+    model = SparseGPRegressor(RBF(np.ones(4)), optimizer=None).fit(frame, np.arange(12.0))
+    names = plots.KernelParametersDisplay.from_estimator(model).names
+    assert names == [f"length_scale[{f}]" for f in ("x", "kind=a", "kind=b", "kind=c")]
 
 
 def test_kernel_parameters_over_tasks(tasks_model):

@@ -229,7 +229,8 @@ def test_missing_values(frame, tmp_path):
     arguments = ("fit", table, "-y", "score", "-t", "school", "--drop", "grade", "-o", model, "--folds", 0)
     with pytest.raises(ValueError, match=r"'hours' has 1 missing values. Fill them with --impute"):
         run(*arguments)
-    run(*arguments, "--impute")
+    facts = json.loads(run(*arguments, "--impute", "--json"))
+    assert facts["inputs"] == ["hours", "hours=(missing)", "age", "kind=day", "kind=night", "tutor"]
     out = run("predict", model, table)
     assert "nan" not in out.lower()
 
@@ -240,7 +241,7 @@ def test_missing_values(frame, tmp_path):
         ({}, ["-y", "nothing"], r"--target names the column 'nothing'.*'school', 'hours'"),
         ({}, ["-y", "score", "--drop", "x"], r"names the column 'x'"),
         ({"id": [f"r{i}" for i in range(100)]}, ["-y", "score"], r"text with 100 different values"),
-        ({"void": [None] * 100}, ["-y", "score"], r"'void' is empty. Leave it out with --drop void"),
+        ({"void": [None] * 100}, ["-y", "score"], r"'void' is empty.*--drop void"),
         ({"hours": np.inf}, ["-y", "score"], r"'hours' has infinite values"),
         ({"score": [None] * 100}, ["-y", "score", "--regress"], r"no row has a target"),
         ({"grade": [None] + ["pass"] * 99}, ["-y", "grade"], r"1 rows without a label"),

@@ -152,7 +152,7 @@ def test_version():
     assert [part.isdigit() for part in gleangp.__version__.split(".")] == [True] * 3
 
 
-NOT_ABOUT_INPUT = ("ClusterError", "GleanError", "NewTaskWarning")
+NOT_ABOUT_INPUT = ("ClusterError", "GleanError", "InputWarning", "NewTaskWarning")
 
 
 @pytest.mark.parametrize("name", [n for n in exceptions.__all__ if n not in NOT_ABOUT_INPUT])

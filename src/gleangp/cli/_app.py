@@ -58,7 +58,7 @@ Target = Annotated[str, typer.Option("--target", "-y", help="Column to predict."
 Task = Annotated[str | None, typer.Option("--task", "-t", help="Column that says which task a row is of.")]
 Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; may be repeated.")]
 Impute = Annotated[
-    bool, typer.Option("--impute", help="Fill missing inputs: median of numbers, a category of their own.")
+    bool, typer.Option("--impute", help="Fill missing inputs: mean of numbers, none of the categories.")
 ]
 Classify = Annotated[
     bool | None,

@@ -1,38 +1,18 @@
-"""From the columns of a table to numbers: learnt once, kept with the model, the same for ever after.
+"""The columns of a table in a file: which are inputs, task and target.
 
-Numbers stay, booleans become 0 and 1, categories (text) become one column for each. Missing inputs are
-refused unless the user asks for the median (numbers) or a category of their own.
+What becomes of the inputs is learnt by `gleangp.data.tables`. Missing inputs are refused without `--impute`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.exceptions import LabelError, TaskError
-
-_MOST_CATEGORIES = 50
-_TRUE, _FALSE = {"true", "yes"}, {"false", "no"}
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnEncoding:
-    """One input column."""
-
-    name: str
-    kind: str  # "number", "boolean" or "category"
-    categories: tuple[str, ...]  # of a category; "" stands for a missing one
-    fill: float | None  # number for missing values, or None: refuse them
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the columns it becomes."""
-        if self.kind != "category":
-            return [self.name]
-        return [f"{self.name}={c or '(missing)'}" for c in self.categories]
+from gleangp.data.tables import ColumnEncoding, as_numbers, encode_columns, learn_columns
+from gleangp.exceptions import InputError, LabelError, TaskError
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +30,7 @@ class TableEncoding:
 
     def inputs(self, frame: Any) -> FloatArray:
         """Rows (n, p) of numbers."""
-        missing = [c.name for c in self.columns if c.name not in frame.columns]
-        if missing:
-            raise ValueError(
-                f"the table has no column {missing[0]!r}, which the model was fitted with. It has: "
-                f"{', '.join(map(repr, map(str, frame.columns)))}."
-            )
-        parts = [_encode(column, frame[column.name]) for column in self.columns]
-        return np.column_stack(parts) if parts else np.zeros((len(frame), 0))
+        return encode_columns(self.columns, frame, strict=True)
 
     def tasks(self, frame: Any) -> np.ndarray | None:
         """Task of every row, as text; None if the model has no tasks."""
@@ -84,80 +57,22 @@ def learn_encoding(
     inputs = [c for c in inputs if not (str(c).startswith("Unnamed: ") and frame[c].is_unique)]
     if not inputs:
         raise ValueError("the table has no input columns beside target and task.")
-    return TableEncoding(target, task, tuple(_learn_column(frame[c], str(c), impute) for c in inputs))
+    return TableEncoding(target, task, tuple(_learn_column(frame, c, impute) for c in inputs))
 
 
-def _learn_column(values: Any, name: str, impute: bool) -> ColumnEncoding:
-    gone = values.isna()
-    if gone.all():
-        raise ValueError(f"column {name!r} is empty. Leave it out with --drop {name}.")
-    if gone.any() and not impute:
-        raise ValueError(
-            f"column {name!r} has {int(gone.sum())} missing values. Fill them with --impute (the median of "
-            f"numbers, a category of their own for text), or leave the column out with --drop {name}."
-        )
-    kind = _kind_of(values)
-    if kind != "category":
-        numbers = _numbers(values, name, kind)
-        fill = float(np.nanmedian(numbers)) if impute else None
-        return ColumnEncoding(name, kind, (), fill)
-    categories = sorted({str(v) for v in values[~gone]})
-    if len(categories) > _MOST_CATEGORIES:
-        raise ValueError(
-            f"column {name!r} is text with {len(categories)} different values (most: {_MOST_CATEGORIES}). "
-            f"Leave it out with --drop {name}, or name it with --task if it says which task a row is of."
-        )
-    return ColumnEncoding(name, kind, (*categories, *([""] if impute else [])), None)
-
-
-def _kind_of(values: Any) -> str:
-    from pandas.api import types
-
-    if types.is_bool_dtype(values):
-        return "boolean"
-    if types.is_numeric_dtype(values):
-        return "number"
-    words = {str(v).lower() for v in values.dropna().unique()[:10]}
-    return "boolean" if words <= _TRUE | _FALSE else "category"
-
-
-def _numbers(values: Any, name: str, kind: str) -> FloatArray:
-    if kind == "boolean":
-        words = values.astype(object).map(lambda v: v if v is None or v != v else str(v).lower())
-        known = words.isna() | words.isin(_TRUE | _FALSE | {"1", "0", "1.0", "0.0"})
-        if not known.all():
-            raise ValueError(
-                f"column {name!r} has {words[~known].iloc[0]!r} where true or false is expected."
-            )
-        return np.where(words.isna(), np.nan, words.isin(_TRUE | {"1", "1.0"}).astype(float))
+def _learn_column(frame: Any, name: Any, impute: bool) -> ColumnEncoding:
     try:
-        return np.asarray(values.astype(float), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"column {name!r} should hold numbers: {error}") from error
-
-
-def _encode(column: ColumnEncoding, values: Any) -> FloatArray:
-    if column.kind == "category":
-        words = values.astype(object).where(~values.isna(), "").map(str).to_numpy(dtype=object)
-        unknown = sorted(set(words) - set(column.categories))
-        if unknown:
-            raise ValueError(
-                f"column {column.name!r} has the value {unknown[0]!r}, which the model has not seen. Known: "
-                f"{', '.join(map(repr, column.categories))}."
-            )
-        return (words[:, None] == np.array(column.categories, dtype=object)).astype(np.float64)
-    numbers = _numbers(values, column.name, column.kind)
-    gone = np.isnan(numbers)
-    if gone.any():
-        if column.fill is None:
-            raise ValueError(
-                f"column {column.name!r} has {int(gone.sum())} missing values, and the model was fitted "
-                "without --impute."
-            )
-        numbers = np.where(gone, column.fill, numbers)
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"column {column.name!r} has infinite values.")
-    return numbers
+        (column,) = learn_columns(frame[[name]])
+    except InputError as error:
+        raise InputError(f"{error} To leave it out: --drop {name}.") from None
+    if impute:
+        return column
+    if column.n_missing:
+        raise InputError(
+            f"column {name!r} has {column.n_missing} missing values. Fill them with --impute (the mean of "
+            f"numbers, none of the categories), or leave the column out with --drop {name}."
+        )
+    return replace(column, fill=None)  # later tables shall have none either
 
 
 def text_of(values: Any, name: str) -> np.ndarray:
@@ -198,4 +113,4 @@ def target_of(frame: Any, target: str, *, classify: bool, unlabeled: str | None)
         )
     if unlabeled is not None:
         values = values.where(~values.map(lambda v: _is_word(v, unlabeled)))
-    return _numbers(values, target, "number")
+    return as_numbers(values, target)

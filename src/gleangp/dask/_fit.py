@@ -107,6 +107,7 @@ def _fit_draft(
 ) -> None:
     """Fit the copy of an estimator that becomes its state."""
     validate_data(draft, ddf[inputs]._meta, reset=True, skip_check_array=True)
+    draft.columns_ = None  # columns of numbers alone
     numbers = is_regressor(draft)
     unlabeled = None if numbers else draft.unlabeled
     columns = Columns(tuple(features), target, column, not numbers, unlabeled)

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Kernel
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
@@ -136,6 +136,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Labelled rows of the training set that were kept, task by task.
     n_rounds_ : int
         Updates of the prior covariance.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -415,7 +417,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             raise ValueError(f"no fitted model for the {n_tasks} tasks.")
         if len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
-        n_inputs = self.n_features_in_ - (self.task is not None)
+        n_inputs = self._count_inputs()
         if not self._center.shape == self._spread.shape == (n_inputs,):
             raise ValueError(f"input units of other inputs than the {n_inputs} it says.")
         self._store(self._model)
@@ -451,22 +453,13 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         return cov
 
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
-        if X is None:
-            return np.zeros((0, self._n_inputs)), np.zeros(0), self._rows_of_new_task(None, task)[1]
         X, names = self._rows_of_new_task(X, task)
-        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
-        if X.shape[1] != self._n_inputs:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self._n_inputs} features as input."
-            )
         if len(X) == 0:
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
     def _store(self, model: HierarchicalModel) -> None:
         self._model = model
-        self._n_inputs = self.n_features_in_ - (self.task is not None)
         names = [None] if self.tasks_ is None else self.tasks_.tolist()
         self.kernels_ = {name: t.kernel for name, t in zip(names, model.tasks, strict=True)}
         self.theta_cov_ = {name: t.theta_cov for name, t in zip(names, model.tasks, strict=True)}

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
@@ -123,6 +123,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Rounds of learning.
     selection_objective_ : float or None
         What the selector says its choice achieved.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -356,7 +358,6 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X, names = self._rows_of_new_task(X, task)
-        X = self._check_new_rows(X)
         ranks, labeled = self._known_ranks(y, len(X))
         block = Block(X[labeled], ranks[labeled], self._model.noise)
         settings = self._settings_for_new_task(len(block), propagate=self.sites == "ep")
@@ -454,17 +455,6 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         names = tuple(n for n in names if np.size(noise.parameters[n]))
         return self._check_priors(Parameters(kernel, noise, names, priors))
 
-    def _check_new_rows(self, X: Any) -> FloatArray:
-        if X is None:
-            return np.zeros((0, self._n_inputs))
-        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
-        if X.shape[1] != self._n_inputs:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self._n_inputs} features as input."
-            )
-        return X
-
     def _known_ranks(self, y: Any, n_rows: int) -> tuple[FloatArray, np.ndarray]:
         """Ranks of new rows, and which of them have one."""
         if n_rows == 0:
@@ -483,7 +473,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
     def _store(self, model: Any) -> None:
         self._model = model
-        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        self._n_inputs = self._count_inputs()
         self.kernel_ = model.kernel
         self.noise_ = model.noise
         self.cut_points_ = model.noise.edges[1:-1] - model.noise.bias

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions
 from gleangp.estimators._defaults import default_priors
@@ -33,7 +33,6 @@ from gleangp.learning.latent_model import (
 )
 from gleangp.learning.parameters import Parameters
 from gleangp.parallel import threads_for
-from gleangp.tasks import take_task_column
 
 SHARED_CONSTRAINTS = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -129,11 +128,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _inputs(self, X):
         """Rows without the task column; their tasks play no part."""
-        if self.task is None:
-            return validate_data(self, X, dtype=np.float64, reset=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        X, _ = take_task_column(X, self.task)
-        return check_array(X, dtype=np.float64, estimator=self, input_name="X")
+        return self._read_inputs(X, reset=False)[0]
 
     def _learn(self, X, labels: list[Labels], given: tuple) -> None:
         """Learn and store; `given` are X, y and tasks as `fit` got them."""
@@ -148,7 +143,6 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         self.n_iter_ = model.n_iterations
         self.objective_ = model.objective
         self.kernel_ = model.observation_map.kernel
-        self._n_inputs = X.shape[1]
         self._store(model)
         self._warn_about(model)
         progress.end(fitted=True)
@@ -221,19 +215,6 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
                 RuntimeWarning,
                 stacklevel=4,
             )
-
-    def _new_rows(self, X, task):
-        """Checked rows of a new task, which may be none, and the task names with it."""
-        X, names = self._rows_of_new_task(X, task)
-        if X is None:
-            return np.zeros((0, self._n_inputs)), names
-        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
-        if X.shape[1] != self._n_inputs:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self._n_inputs} features as input."
-            )
-        return X, names
 
     def _check_rows(self, n_labeled: int, task) -> None:
         if n_labeled < 2:

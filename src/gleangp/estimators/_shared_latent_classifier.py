@@ -95,6 +95,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         What was minimised: minus the log posterior, up to a constant.
     n_iter_ : int
         Iterations of the best start.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -229,7 +231,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self
         """
         check_is_fitted(self)
-        X, names = self._new_rows(X, task)
+        X, names = self._rows_of_new_task(X, task)
         if len(X):
             y = check_class_target(y, len(X))
             labeled = split_unlabeled(y, self.unlabeled)

@@ -85,6 +85,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         What was minimised: minus the log posterior, up to a constant.
     n_iter_ : int
         Iterations of the best start.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -204,7 +206,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self
         """
         check_is_fitted(self)
-        X, names = self._new_rows(X, task)
+        X, names = self._rows_of_new_task(X, task)
         if len(X):
             y, labeled = check_regression_target(y, len(X))
             self._check_rows(int(labeled.sum()), task)

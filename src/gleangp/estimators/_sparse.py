@@ -200,7 +200,7 @@ class SparseGPMixin(ProgressMixin):
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
             if model.n_inputs != self._n_inputs:
                 raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")
-        if self.n_features_in_ != self._n_inputs + (self.task is not None):
+        if self._count_inputs() != self._n_inputs:
             raise ValueError(f"n_features_in_={self.n_features_in_!r} with {self._n_inputs} inputs.")
         if "_models" in fitted and len(models) != self._n_models:
             raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")

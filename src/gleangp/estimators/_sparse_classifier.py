@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri, softmax
 from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import CompoundKernel
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
@@ -146,6 +146,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     selection_objective_ : float or None
         What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
         own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -423,7 +425,6 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         with ExitStack() as stack:
             X, names = self._rows_of_new_task(X, task)
-            X = self._check_new_rows(X)
             stack.enter_context(threads_for([len(X)]))
             y_codes = self._known_classes(y, len(X))
             settings = self._settings_for_new_task(len(X), propagate=self.sites == "ep")
@@ -554,17 +555,6 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         log_q, log_p = zip(*parts, strict=True)
         return np.column_stack(log_p), np.column_stack(log_q)
 
-    def _check_new_rows(self, X: Any) -> FloatArray:
-        if X is None:
-            return np.zeros((0, self._n_inputs))
-        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
-        if X.shape[1] != self._n_inputs:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self._n_inputs} features as input."
-            )
-        return X
-
     def _known_classes(self, y: Any, n_rows: int) -> IntArray:
         if n_rows == 0:
             return np.zeros(0, dtype=np.intp)
@@ -588,7 +578,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
     def _store(self, models: list[Any]) -> None:
         self._models = models
-        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        self._n_inputs = self._count_inputs()
         binary = len(models) == 1
         self.kernel_ = models[0].kernel if binary else CompoundKernel([m.kernel for m in models])
         for attribute, name in (

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import HasMethods, Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
@@ -134,6 +134,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     selection_objective_ : float or None
         What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
         own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
         Features seen in `fit`, the task column included.
     feature_names_in_ : ndarray
@@ -499,15 +501,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         return self
 
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
-        if X is None:
-            return np.zeros((0, self._n_inputs)), np.zeros(0), self._rows_of_new_task(None, task)[1]
         X, names = self._rows_of_new_task(X, task)
-        X = check_array(X, dtype=np.float64, estimator=self, ensure_min_samples=0, input_name="X")
-        if X.shape[1] != self._n_inputs:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self._n_inputs} features as input."
-            )
         if len(X) == 0:
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
@@ -572,7 +566,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
 
     def _store(self, model: Any) -> None:
         self._model = model
-        self._n_inputs = self.n_features_in_ - (self.task is not None)
+        self._n_inputs = self._count_inputs()
         self.kernel_ = model.kernel
         self.noise_ = model.noise
         self.active_ = model.active

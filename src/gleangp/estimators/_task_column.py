@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -16,9 +17,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
+from gleangp.data.tables import check_headings
 from gleangp.estimators._one_step import changing, reading
-from gleangp.exceptions import TaskError
-from gleangp.tasks import take_task_column
+from gleangp.exceptions import ModelFileError, TaskError
+from gleangp.tasks import take_task_column, take_task_of_all
 
 __all__ = ["TaskColumn"]
 
@@ -30,6 +32,20 @@ def _inner_has(method: str) -> Callable[[Any], bool]:
 
     def check(self: Any) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), method)  # its own AttributeError
+        return True
+
+    return check
+
+
+def _last_step(estimator: Any) -> Any:
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _last_has(method: str) -> Callable[[Any], bool]:
+    """Whether the last step of the wrapped pipeline has the method."""
+
+    def check(self: Any) -> bool:
+        getattr(_last_step(getattr(self, "estimator_", self.estimator)), method)
         return True
 
     return check
@@ -60,6 +76,13 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Number of columns of X, the task column included.
     feature_names_in_ : ndarray
         Their names, the task column's included, if X has names that are all strings.
+
+    Notes
+    -----
+    `add_task` and `partial_fit` change the last step alone: the steps before it transform the new rows as
+    they were fitted. `gleangp.save` keeps a `TaskColumn` whose parts are estimators of gleangp and these of
+    scikit-learn: `Pipeline`, `ColumnTransformer`, `StandardScaler`, `MinMaxScaler`, `OneHotEncoder`,
+    `OrdinalEncoder`, `SimpleImputer`. Other parts go through pickle or joblib.
 
     Examples
     --------
@@ -113,6 +136,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         TaskColumn
             The fitted estimator.
         """
+        check_headings(X)
         validate_data(self, X, skip_check_array=True)  # sets the number of features, names
         self.estimator_ = clone(self.estimator)
         context = self._init_callback_context(max_subtasks=1)
@@ -123,6 +147,57 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             self._call("fit", X, y, **params)
             inner.call_on_fit_task_end(estimator=self, X=X, y=y)
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
+        return self
+
+    @available_if(_last_has("partial_fit"))
+    def partial_fit(self, X: Any, y: Any, **params: Any) -> Self:
+        """Absorb new rows of known tasks into the last step; on a new estimator, `fit`.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Inputs with the task column.
+        y : array-like of shape (n,)
+            Targets.
+        **params : dict
+            Handed on to `partial_fit` of the last step.
+
+        Returns
+        -------
+        TaskColumn
+            The estimator.
+        """
+        if not hasattr(self, "estimator_"):
+            return self.fit(X, y, **params)
+        check_headings(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        X, tasks = take_task_column(X, self.task)
+        _last_step(self.estimator_).partial_fit(self._transformed(X), y, tasks=tasks, **params)
+        return self
+
+    @available_if(_last_has("add_task"))
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Teach the last step one more task.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (m, p)
+            Its rows, with or without the task column. None: the task is predicted from the prior.
+        y : array-like of shape (m,)
+            Its targets.
+        task : str, int or bool
+            Its name.
+
+        Returns
+        -------
+        TaskColumn
+            The estimator.
+        """
+        check_is_fitted(self)
+        if X is not None:
+            check_headings(X)
+            X = self._transformed(take_task_of_all(X, self.task, task, self.n_features_in_))
+        _last_step(self.estimator_).add_task(X, y, task)
         return self
 
     @available_if(_inner_has("predict"))
@@ -229,9 +304,20 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True  # the task column
         return tags
 
+    def _transformed(self, X: Any) -> Any:
+        """Rows as the last step of a pipeline gets them."""
+        several = isinstance(self.estimator_, Pipeline) and len(self.estimator_) > 1
+        return self.estimator_[:-1].transform(X) if several else X
+
+    def _check_state(self) -> None:
+        """Raise if the fitted estimator is none (a damaged model file)."""
+        if "estimator_" in vars(self) and not isinstance(self.estimator_, BaseEstimator):
+            raise ModelFileError(f"a TaskColumn of a {type(self.estimator_).__name__}.")
+
     @reading
     def _check_and_call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:
         check_is_fitted(self)
+        check_headings(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._call(method, X, *args, **params)
 

@@ -30,6 +30,14 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
+from gleangp.data.tables import (
+    ColumnEncoding,
+    check_headings,
+    count_features,
+    encode_columns,
+    is_table,
+    learn_columns,
+)
 from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import LabelError, NewTaskWarning, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
@@ -41,6 +49,7 @@ from gleangp.tasks import (
     lookup_tasks,
     match_tasks,
     take_task_column,
+    take_task_of_all,
 )
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
@@ -61,6 +70,7 @@ class TaskMixin:
     new_tasks: str = "error"
     task: str | int | None
     tasks_: np.ndarray | None
+    columns_: tuple[ColumnEncoding, ...] | None
     n_features_in_: int
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -95,7 +105,8 @@ class TaskMixin:
         Parameters
         ----------
         X : frame or array-like of shape (n, p)
-            Inputs, with the task column if the estimator names one.
+            Inputs, with the task column if the estimator names one. `fit` learns what the columns of a frame
+            become (`columns_`); a model of a frame encodes all later inputs in the same way.
         tasks : array-like of shape (n,) or None
             The argument of that name.
         reset : bool
@@ -124,15 +135,8 @@ class TaskMixin:
                 f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
                 "Give one; for tasks= leave the parameter task=None."
             )
-        if self.task is None:
-            keep = keep_float32 and tasks is None and _is_large_float32(X)
-            dtype = np.float32 if keep else np.float64
-            X = validate_data(self, X, dtype=dtype, reset=reset)
-        else:
-            validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
-            X, tasks = take_task_column(X, self.task)
-            X = check_array(X, dtype=np.float64, estimator=self, input_name="X")
-        X = np.ascontiguousarray(X)  # sums depend on the layout; results shall not
+        keep = keep_float32 and tasks is None and _is_large_float32(X)
+        X, tasks = self._read_inputs(X, tasks, reset=reset, dtype=np.float32 if keep else np.float64)
         if reset:
             return X, *_encoded(tasks, len(X))
         self._check_same_kind(tasks)
@@ -143,6 +147,48 @@ class TaskMixin:
         codes, new = match_tasks(self.tasks_, tasks, len(X))
         self._add_new_tasks(new, joint=joint)
         return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
+
+    def _read_inputs(
+        self, X: Any, tasks: Any = None, *, reset: bool, dtype: Any = np.float64
+    ) -> tuple[np.ndarray, Any]:
+        """Inputs as numbers without the task column, and the tasks: that column, if there is one."""
+        check_headings(X)
+        table = is_table(X) if reset else getattr(self, "columns_", None) is not None
+        if self.task is None and not table:
+            if reset:
+                self.columns_ = None
+            X = validate_data(self, X, dtype=dtype, reset=reset)
+        else:
+            validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
+            if self.task is not None:
+                X, tasks = take_task_column(X, self.task)
+            X = self._as_numbers(X, learn=reset)
+        return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
+
+    def _as_numbers(self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1) -> np.ndarray:
+        """Inputs without the task column as numbers; `fit` learns what the columns of a table become."""
+        least: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
+        if learn:
+            if is_table(X):
+                check_array(np.zeros(X.shape), **least)  # there are rows and columns
+            self.columns_ = learn_columns(X) if is_table(X) else None
+        columns = getattr(self, "columns_", None)
+        if columns is not None:
+            if not is_table(X):
+                given = None if isinstance(X, np.ndarray) else object  # a list keeps numbers beside text
+                X = check_array(X, dtype=given, ensure_all_finite=False, **least)
+            X = encode_columns(columns, X, stacklevel=7)
+        return check_array(X, dtype=np.float64, **least)
+
+    def _count_inputs(self) -> int:
+        """Number of columns of numbers that the model has; raises if the encoding is not of these columns."""
+        n_columns = self.n_features_in_ - (self.task is not None)
+        columns = getattr(self, "columns_", None)
+        if columns is None:
+            return n_columns
+        if not all(isinstance(c, ColumnEncoding) for c in columns) or len(columns) != n_columns:
+            raise ValueError(f"an encoding of {len(columns)} columns, not {n_columns}.")
+        return count_features(columns)
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
         """Add tasks without rows to this estimator, which is the copy that one prediction works on."""
@@ -174,23 +220,23 @@ class TaskMixin:
                 "fit with tasks."
             )
 
-    def _rows_of_new_task(self, X: Any, task: Any) -> tuple[Any, np.ndarray]:
-        """Inputs of `add_task` without the task column, and the task names with the new one."""
+    def _rows_of_new_task(self, X: Any, task: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs of `add_task` as numbers without the task column, and the task names with the new one."""
         if self.tasks_ is None:
             raise TaskError(
                 f"this {type(self).__name__} was fitted without tasks, so {task!r} cannot be added. "
                 "Fit with tasks first."
             )
-        names = append_task(self.tasks_, task)
-        has_column = hasattr(X, "columns") and self.task in list(X.columns)
-        if self.task is not None and (has_column or np.shape(X)[1:] == (self.n_features_in_,)):
-            X, given = take_task_column(X, self.task)
-            if any(g != task for g in given):
-                other = np.asarray(next(g for g in given if g != task)).item()
-                raise TaskError(
-                    f"add_task was asked to add {task!r}, but its rows say {other!r} in the task "
-                    "column. Give the rows of one task, or leave the column out."
-                )
+        names, n_inputs = append_task(self.tasks_, task), self._count_inputs()
+        if X is None:
+            return np.zeros((0, n_inputs)), names
+        X = take_task_of_all(X, self.task, task, self.n_features_in_)
+        X = self._as_numbers(X, ensure_min_samples=0)
+        if X.shape[1] != n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {n_inputs} features "
+                "as input."
+            )
         return X, names
 
 

@@ -5,7 +5,8 @@ import or call anything else. Three kinds, told apart by what the class is:
 
 * kernels are their constructor's parameters;
 * frozen dataclasses are their fields;
-* estimators are their constructor's parameters and what `fit` has set.
+* estimators, also those transformers of scikit-learn that are listed, are their constructor's parameters and
+  what `fit` has set.
 
 A class may have a method `_check_state`; it is called when a file was read and raises where shapes or
 types do not fit together.
@@ -36,6 +37,11 @@ _MODULES = {
     ),
     "gleangp.noise.binomial": "Binomial",
     "gleangp.noise.gamma": "GammaNoise=Gamma",
+    # What a TaskColumn may hold. The last two are made by SimpleImputer and ColumnTransformer.
+    "sklearn.compose": "ColumnTransformer",
+    "sklearn.pipeline": "Pipeline",
+    "sklearn.impute": "SimpleImputer MissingIndicator",
+    "sklearn.preprocessing": "MinMaxScaler OneHotEncoder OrdinalEncoder StandardScaler FunctionTransformer",
     "gleangp.noise.gaussian": "Gaussian",
     "gleangp.noise.logit": "Logit",
     "gleangp.noise.negative_binomial": "NegativeBinomial",
@@ -66,7 +72,8 @@ _MODULES = {
     "gleangp.models.local.model": "Draw LocalModel",
     "gleangp.models.local.upgrade": "CoupledModel CoupledParameters CoupledPosterior Knowledge OwnRows",
     "gleangp.estimators._targets": "TargetUnits",
-    "gleangp.cli._encoding": "ColumnEncoding TableEncoding",
+    "gleangp.data.tables": "ColumnEncoding",
+    "gleangp.cli._encoding": "TableEncoding",
     "gleangp.cli._table_model": "TableModel",
 }
 # Name in a file -> module and name there. They differ where two modules have a class of one name.
@@ -114,6 +121,12 @@ def _name(value: Any) -> str:
     return _NAMES.get((cls.__module__, cls.__name__), cls.__name__)
 
 
+def is_from_sklearn(name: str) -> bool:
+    """Whether a class is an estimator of scikit-learn, whose fitted state differs between its versions."""
+    cls = find_class(name)
+    return cls.__module__.startswith("sklearn.") and issubclass(cls, BaseEstimator)
+
+
 def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     """Name and state of an object of a listed class; None for anything else."""
     if not is_known(value):
@@ -124,6 +137,7 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     parameters: dict[str, Any] = value.get_params(deep=False)
     if isinstance(value, Kernel):
         return name, parameters
+    _check_memory(name, parameters)
     fitted = {k: v for k, v in vars(value).items() if k not in parameters and k != CALLBACKS}
     return name, {"parameters": parameters, "fitted": fitted}
 
@@ -190,6 +204,7 @@ def _has_one_type(value: Any, annotation: str) -> bool:
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:
     if set(state) != {"parameters", "fitted"}:
         raise ModelFileError(f"the state of {cls.__name__} has the parts {sorted(state)}.")
+    _check_memory(cls.__name__, state["parameters"])
     value = _construct(cls, state["parameters"])
     for key, item in state["fitted"].items():
         plain = _FITTED_NAME.fullmatch(key) and (key.startswith("_") or key.endswith("_"))
@@ -197,3 +212,9 @@ def _estimator(cls: Any, state: dict[str, Any]) -> Any:
             raise ModelFileError(f"{cls.__name__} has no fitted attribute {key!r}.")
         setattr(value, key, item)
     return value
+
+
+def _check_memory(name: str, parameters: dict[str, Any]) -> None:
+    """Raise if a pipeline has a cache: fitting it would run what lies in that folder."""
+    if parameters.get("memory") is not None:
+        raise ModelFileError(f"{name} has memory={parameters['memory']!r}. Use memory=None in a model file.")

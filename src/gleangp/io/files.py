@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 from gleangp._version import __version__
 from gleangp.exceptions import ModelFileError
 from gleangp.io.atomic import replacing
-from gleangp.io.classes import is_known
+from gleangp.io.classes import is_from_sklearn, is_known
 from gleangp.io.container import most_nodes, read_container, write_container
 from gleangp.io.trees import Decoder, Encoder, check_extent
 
@@ -26,7 +27,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : estimator
-        An estimator of gleangp.
+        An estimator of gleangp, or a `TaskColumn` or `Pipeline` of such an estimator and of scikit-learn's
+        `ColumnTransformer`, `StandardScaler`, `MinMaxScaler`, `OneHotEncoder`, `OrdinalEncoder` and
+        `SimpleImputer`.
     path : str or path
         Where to; a file that is there is replaced in one step. Of a symbolic link the target is replaced.
         A folder, device or pipe is an `OSError`. ".glean" is the customary suffix.
@@ -38,8 +41,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Notes
     -----
     The file is a zip of JSON and `.npy`; equal models give equal bytes. It holds no code, so kernels
-    must be scikit-learn's or gleangp's own. Other estimators and pipelines go through pickle or joblib,
-    which work with every estimator here too.
+    must be scikit-learn's or gleangp's own. Other estimators go through pickle or joblib, which work with
+    every estimator here too. Files with transformers of scikit-learn are best read with the version that
+    wrote them; `load` warns of another.
 
     A hidden temporary file lies beside the target while it is written. SIGTERM and SIGHUP remove it (unless
     the program handles them itself, or saves in another thread than the main one). What a killed process
@@ -122,10 +126,18 @@ def _load(file: BinaryIO, name: str) -> Any:
         model = Decoder(manifest.get("objects"), arrays).decode(manifest.get("model"))
         if not isinstance(model, BaseEstimator):
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator.")
-        return model
+        foreign = sorted({o["class"] for o in manifest["objects"] if is_from_sklearn(o["class"])})
     except Exception as error:  # whatever a damaged file can provoke is one kind of error to the user
         reason = str(error) or type(error).__name__
         raise ModelFileError(f"cannot read {name} as a model: {reason}") from error
+    if foreign and manifest.get("sklearn") != sklearn.__version__:
+        warnings.warn(
+            f"{name} was written with scikit-learn {manifest.get('sklearn')!s:.20}, and this is "
+            f"{sklearn.__version__}. Its {', '.join(foreign)} may fail or give other results. Fit it again.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return model
 
 
 def _check_version(manifest: Any) -> None:

@@ -6,6 +6,8 @@ other float             ``{"float": "nan"}``, "inf" or "-inf"
 list                    a JSON list
 tuple, dict             ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``
 NumPy scalar            ``{"scalar": [type, value]}``
+slice                   ``{"slice": [start, stop, step]}``
+NumPy type, dtype       ``{"type": "<f8"}``, ``{"dtype": "<f8"}``
 array                   ``{"array": number of the .npy}``
 array of objects        ``{"objects": [shape, [...]]}``
 a listed class          ``{"object": number in the list of objects}``
@@ -22,6 +24,7 @@ equal hashes, which makes a dict slow.
 from __future__ import annotations
 
 import math
+from collections import UserList
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,7 @@ from gleangp.exceptions import ModelFileError
 from gleangp.io.classes import put_together, take_apart
 
 _SCALAR_KINDS = "biufU"
+_SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in _SCALAR_KINDS}
 _DEEPEST = 60  # levels of nesting; models have about ten
 _DEEPEST_OBJECTS = 200  # that refer to each other; a sum of k kernels has k
 _MOST_OBJECT_ITEMS = 10_000_000
@@ -52,6 +56,8 @@ class Encoder:
             return str(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, UserList):  # columns of a ColumnTransformer, before scikit-learn 1.9
+            value = value.data
         if isinstance(value, list):
             return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
         if isinstance(value, tuple) and type(value) is tuple:
@@ -66,6 +72,12 @@ class Encoder:
             return {"dict": pairs}
         if isinstance(value, np.generic) and value.dtype.kind in _SCALAR_KINDS:
             return {"scalar": [value.dtype.str, self.encode(value.item(), where)]}
+        if isinstance(value, slice):
+            return {"slice": [self.encode(v, where) for v in (value.start, value.stop, value.step)]}
+        if isinstance(value, np.dtype) and value.kind in _SCALAR_KINDS + "O":
+            return {"dtype": value.str}
+        if isinstance(value, type) and value in _SCALAR_TYPES:
+            return {"type": np.dtype(value).str}
         return self._shared(value, where)
 
     def _shared(self, value: Any, where: str) -> dict[str, Any]:
@@ -100,8 +112,9 @@ def _not_storable(value: Any, where: str) -> str:
             f"cannot save {where}, a {kind}. Set an int or None, for example set_params(random_state=None)."
         )
     return (
-        f"cannot save {where}, a {kind}: model files hold gleangp's and scikit-learn's own kernels and "
-        "gleangp's estimators, and no code. For other objects use pickle or joblib."
+        f"cannot save {where}, a {kind}: model files hold gleangp's estimators, its and scikit-learn's "
+        "kernels, and of scikit-learn Pipeline, ColumnTransformer, StandardScaler, MinMaxScaler, "
+        "OneHotEncoder, OrdinalEncoder and SimpleImputer, and no code. Else use pickle or joblib."
     )
 
 
@@ -141,6 +154,13 @@ class Decoder:
             return float(content)
         if tag == "scalar":
             return self._scalar(*content)
+        if tag == "slice":
+            start, stop, step = (self.decode(item, depth + 1) for item in content)
+            return slice(start, stop, step)
+        if tag == "dtype":
+            return _plain_dtype(content, _SCALAR_KINDS + "O")
+        if tag == "type":
+            return _plain_dtype(content, _SCALAR_KINDS).type
         if tag == "objects":
             return self._object_array(*content, depth=depth)
         if tag == "array":
@@ -158,10 +178,7 @@ class Decoder:
         return key
 
     def _scalar(self, kind: Any, value: Any) -> Any:
-        dtype = np.dtype(str(kind))
-        if dtype.kind not in _SCALAR_KINDS or dtype.itemsize > 4 * 10_000 or dtype.shape:
-            raise ModelFileError(f"a number in it has the type {kind!r}.")
-        return dtype.type(self.decode(value))
+        return _plain_dtype(kind, _SCALAR_KINDS).type(self.decode(value))
 
     def _object_array(self, shape: Any, items: Any, *, depth: int) -> np.ndarray:
         if math.prod(shape) != len(items) or len(items) > _MOST_OBJECT_ITEMS:
@@ -169,6 +186,14 @@ class Decoder:
         flat = np.empty(len(items), dtype=object)
         flat[:] = [self.decode(item, depth + 1) for item in items]
         return flat.reshape(shape)
+
+
+def _plain_dtype(name: Any, kinds: str) -> np.dtype[Any]:
+    """The dtype of a name, if it is of these kinds."""
+    dtype = np.dtype(str(name))
+    if dtype.kind not in kinds or dtype.itemsize > 4 * 10_000 or dtype.shape:
+        raise ModelFileError(f"a number in it has the type {name!r}.")
+    return dtype
 
 
 def check_extent(objects: Any, most: int) -> None:

@@ -54,7 +54,12 @@ class KernelParametersDisplay(Display):
         """
         check_is_fitted(model)
         kernels = _kernels(model)
-        features = [f for f in getattr(model, "feature_names_in_", []) if f != getattr(model, "task", None)]
+        columns = getattr(model, "columns_", None)
+        if columns is None:
+            task = getattr(model, "task", None)
+            features = [f for f in getattr(model, "feature_names_in_", []) if f != task]
+        else:
+            features = [f for column in columns for f in column.feature_names]
         return cls(parameter_names(kernels[0], features), np.exp([k.theta for k in kernels])).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:

@@ -1,0 +1,563 @@
+"""Frames in, arrays out: what each column of a table becomes, learnt in `fit` and kept with the model.
+
+========  ==============================================
+kind      becomes
+========  ==============================================
+number    itself
+boolean   0 and 1
+date      days since the first date of `fit`
+category  an indicator (0 or 1) for every category
+========  ==============================================
+
+A missing cell becomes the mean of its column. A column that had some in `fit` has one more indicator, which
+is 1 where a cell is missing. If a category is missing, or was not seen in `fit`, all its indicators are 0.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gleangp._columns import missing_entries
+from gleangp._typing import FloatArray
+from gleangp.exceptions import InputError, InputWarning
+
+__all__ = [
+    "ColumnEncoding",
+    "as_numbers",
+    "check_headings",
+    "count_features",
+    "encode_columns",
+    "is_table",
+    "learn_columns",
+]
+
+_MOST_CATEGORIES = 50
+_WORDS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+_BOOLEAN_WORDS = {"true", "yes", "false", "no"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_BOUND = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*")
+_KINDS = {"b": "boolean", "i": "number", "u": "number", "f": "number", "M": "date"}
+_DAY = np.timedelta64(1, "D")
+_CORRECT = "Correct this cell, or leave it empty if the value is not known."
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """One column of a table, and what it becomes.
+
+    Parameters
+    ----------
+    name : str
+        Its heading.
+    kind : str
+        "number", "boolean", "date" or "category".
+    categories : tuple of str
+        The categories that `fit` saw. An empty text stands for a missing one (older model files).
+    fill : float or None
+        What a missing number, boolean or date becomes. None: missing cells are refused.
+    first : str or None
+        The first date.
+    n_missing : int
+        Number of missing cells in `fit`.
+
+    Examples
+    --------
+    >>> from gleangp.data.tables import ColumnEncoding
+    >>> column = ColumnEncoding("kind", "category", ("day", "night"), 0.0, n_missing=3)
+    >>> print(column)
+    kind: category, becomes kind=day, kind=night; 3 missing
+    """
+
+    name: str
+    kind: str
+    categories: tuple[str, ...] = ()
+    fill: float | None = None
+    first: str | None = None
+    n_missing: int = 0
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of numbers that it becomes."""
+        if self.kind == "category":
+            return [f"{self.name}={c or '(missing)'}" for c in self.categories]
+        return [self.name, *([f"{self.name}=(missing)"] if self.n_missing else [])]
+
+    def __str__(self) -> str:
+        becomes = ", ".join(self.feature_names)
+        unit = f" (days since {self.first})" if self.kind == "date" else ""
+        return f"{self.name}: {self.kind}{unit}, becomes {becomes}; {self.n_missing} missing"
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        if self.kind not in ("number", "boolean", "date", "category") or self.n_missing < 0:
+            raise ValueError(f"a column of the kind {self.kind!r} with {self.n_missing} missing cells.")
+        if not all(isinstance(c, str) for c in self.categories):
+            raise ValueError(f"categories of the column {self.name!r} that are not text.")
+        if self.fill is not None and not np.isfinite(self.fill):
+            raise ValueError(f"the column {self.name!r} has {self.fill} for missing cells.")
+        if self.kind == "date":
+            _date(self.first)
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a pandas or polars DataFrame.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from gleangp.data.tables import is_table
+    >>> is_table([[1.0]])
+    False
+    """
+    kinds = (getattr(sys.modules.get(name), "DataFrame", None) for name in ("pandas", "polars"))
+    return any(isinstance(X, kind) for kind in kinds if kind is not None)
+
+
+def check_headings(X: Any) -> None:
+    """Raise if X is a frame in which two columns have one heading.
+
+    Parameters
+    ----------
+    X : object
+        Anything; only frames have headings.
+
+    Raises
+    ------
+    InputError
+        With the heading.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from gleangp.data.tables import check_headings
+    >>> check_headings(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    Traceback (most recent call last):
+        ...
+    gleangp.exceptions.InputError: X has 2 columns with the heading 'a'. Rename one.
+    """
+    if is_table(X):
+        for heading, count in Counter(X.columns).items():
+            if count > 1:
+                raise InputError(f"X has {count} columns with the heading {heading!r}. Rename one.")
+
+
+def learn_columns(frame: Any) -> tuple[ColumnEncoding, ...]:
+    """Decide what every column becomes.
+
+    Parameters
+    ----------
+    frame : pandas or polars DataFrame of shape (n, p)
+        Inputs, without the task column. At least one row.
+
+    Returns
+    -------
+    tuple of ColumnEncoding
+        One for each column.
+
+    Raises
+    ------
+    InputError
+        If a column cannot be used. The message gives its name and its first bad cell.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from gleangp.data.tables import encode_columns, learn_columns
+    >>> frame = pd.DataFrame({"hours": [2.0, None, 4.0], "kind": ["day", "night", "day"]})
+    >>> columns = learn_columns(frame)
+    >>> print(columns[0])
+    hours: number, becomes hours, hours=(missing); 1 missing
+    >>> encode_columns(columns, frame)
+    array([[2., 0., 1., 0.],
+           [3., 1., 0., 1.],
+           [4., 0., 1., 0.]])
+    """
+    names = map(str, frame.columns)
+    return tuple(_learn(name, cells) for name, cells in zip(names, _cells(frame), strict=True))
+
+
+def count_features(columns: Sequence[ColumnEncoding]) -> int:
+    """Number of columns of numbers that the columns of a table become.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnEncoding
+        As `learn_columns` returns them.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from gleangp.data.tables import ColumnEncoding, count_features
+    >>> count_features([ColumnEncoding("hours", "number"), ColumnEncoding("kind", "category", ("a", "b"))])
+    3
+    """
+    return sum(len(column.feature_names) for column in columns)
+
+
+def encode_columns(
+    columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = False, stacklevel: int = 2
+) -> FloatArray:
+    """The columns of a table as numbers.
+
+    Parameters
+    ----------
+    columns : sequence of ColumnEncoding
+        As `learn_columns` returns them.
+    X : DataFrame or ndarray of shape (n, p)
+        A frame with these columns, in any order and perhaps with others; or an array with as many columns.
+    strict : bool, default=False
+        Raise an error if a category was not seen in `fit`. If False, an `InputWarning` is raised.
+    stacklevel : int, default=2
+        Where the warning points to, as in `warnings.warn`.
+
+    Returns
+    -------
+    ndarray of shape (n, number of features)
+        Finite numbers.
+
+    Raises
+    ------
+    InputError
+        If a column is not there, or has a cell that cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.data.tables import ColumnEncoding, encode_columns
+    >>> encode_columns([ColumnEncoding("kind", "category", ("day", "night"))], np.array([["night"]]))
+    array([[0., 1.]])
+    """
+    notes: list[str] = []
+    pairs = zip(columns, _matching(columns, X), strict=True)
+    parts = [_encode(column, cells, strict, notes) for column, cells in pairs]
+    if notes:
+        warnings.warn(" ".join(notes), InputWarning, stacklevel=stacklevel)
+    return np.column_stack(parts) if parts else np.zeros((len(X), 0))
+
+
+def as_numbers(cells: Any, name: str) -> FloatArray:
+    """One column as numbers, NaN where a cell is missing.
+
+    Parameters
+    ----------
+    cells : pandas or polars Series, or ndarray of shape (n,)
+        The column.
+    name : str
+        Its heading, for errors.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.data.tables import as_numbers
+    >>> as_numbers(np.array(["0.5", None, 2], dtype=object), "dose")
+    array([0.5, nan, 2. ])
+    """
+    values, gone, _ = _read(cells)
+    return _floats(values, gone, name)
+
+
+def _cells(X: Any) -> Iterator[Any]:
+    """The columns one after the other; by position, because headings may be repeated."""
+    for j in range(X.shape[1]):
+        if hasattr(X, "iloc"):
+            yield X.iloc[:, j]
+        else:
+            yield X.to_series(j) if hasattr(X, "columns") else X[:, j]
+
+
+def _matching(columns: Sequence[ColumnEncoding], X: Any) -> list[Any]:
+    """The cells of these columns."""
+    wanted, cells = [c.name for c in columns], list(_cells(X))
+    if not hasattr(X, "columns"):
+        if len(cells) != len(wanted):
+            raise InputError(
+                f"X has {len(cells)} features, and {len(wanted)} are expected: {_listed(wanted)}."
+            )
+        return cells
+    there = list(map(str, X.columns))
+    if there == wanted:
+        return cells
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise InputError(
+            f"the table has no column {missing[0]!r}, which the model was fitted with. It has: "
+            f"{_listed(there)}."
+        )
+    return [cells[there.index(name)] for name in wanted]
+
+
+def _read(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
+    """A column as numbers, dates or objects; which cells are missing; its kind, if its type decides that."""
+    declared = str(cells.dtype).lower().startswith(("categor", "enum"))
+    kind = None
+    if hasattr(cells, "iloc") and not declared:  # pandas has types of its own, with missing values
+        kind = _KINDS.get(cells.dtype.kind)
+        if kind == "date":
+            values = np.asarray(cells, dtype="datetime64[us]")
+        elif kind is not None:
+            values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            values = cells.to_numpy(dtype=object)
+    else:
+        values = np.asarray(cells.astype(object) if hasattr(cells, "iloc") else cells)
+        kind = "category" if declared else _KINDS.get(values.dtype.kind)
+    if values.dtype.kind not in _KINDS:
+        values = values.astype(object)
+    gone = missing_entries(values)
+    if values.dtype.kind == "O":
+        gone |= np.fromiter((isinstance(v, str) and not v.strip() for v in values), bool, len(values))
+    return values, gone, kind
+
+
+def _learn(name: str, cells: Any) -> ColumnEncoding:
+    values, gone, kind = _read(cells)
+    n_missing = int(gone.sum())
+    if n_missing == len(values):
+        raise InputError(f"column {name!r} is empty: all {n_missing} cells are missing. Leave it out.")
+    if kind is None:
+        kind = _kind_of_objects(values, gone, name)
+    if kind == "category":
+        categories = sorted({_text(value) for value in values[~gone]})
+        if len(categories) > _MOST_CATEGORIES:
+            raise InputError(
+                f"column {name!r} is text with {len(categories)} different values (most: "
+                f"{_MOST_CATEGORIES}), such as {_shown(categories[0])}. Leave it out, or use it as the task "
+                "of each row. If the cells are numbers or dates, convert them; else merge rare categories."
+            )
+        return ColumnEncoding(name, kind, tuple(categories), 0.0, n_missing=n_missing)
+    first = None
+    if kind == "date":
+        first = str(np.datetime_as_string(_dates(values, gone, name)[~gone].min(), unit="auto"))
+    column = ColumnEncoding(name, kind, first=first, n_missing=n_missing)
+    numbers = _numbers(column, values, gone)[0][~gone]
+    low = numbers.min()
+    mean = low + np.sum((numbers - low) / len(numbers))  # divided first: a sum can overflow
+    return replace(column, fill=float(mean))
+
+
+def _kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
+    """The kind of a column of Python objects, which should all be of one."""
+    counts: Counter[str] = Counter()
+    for cell_type, count in Counter(map(type, values[~gone])).items():
+        counts[_class_of(cell_type)] += count
+    usual = counts.most_common(1)[0][0]
+    usable = ("text", "boolean", "number", "date")
+    several = len(counts) > 1 or usual not in usable
+    for row in np.flatnonzero(~gone) if several else ():
+        found = _class_of(type(values[row]))
+        if found not in usable:
+            raise InputError(
+                f"column {name!r} has a {found} in row {row}: {_shown(values[row])}. Numbers, text, booleans "
+                "and dates can be used. Convert the column to one of these, or leave it out."
+            )
+        if found != usual:
+            raise InputError(
+                f"column {name!r} mixes types: row {row} has {_shown(values[row])} ({found}), but most cells "
+                f"are of the type {usual}. {_CORRECT} If the cells are categories, convert all to text."
+            )
+    if usual != "text":
+        return usual
+    return _kind_of_text(values, gone, name)
+
+
+def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
+    words = {str(value).strip() for value in values[~gone]}
+    if {word.lower() for word in words} <= _BOOLEAN_WORDS:
+        return "boolean"
+    if all(map(_is_date, words)):
+        return "date"
+    bounds = {word for word in words if _BOUND.fullmatch(word)}
+    if bounds and any(map(_is_number, words)):
+        row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in bounds)
+        raise InputError(
+            f"column {name!r} has {values[row]!r} in row {row}, a bound among numbers. Replace it by a "
+            "number, or leave it empty. If the cells are categories, convert them with astype('category')."
+        )
+    return "category"
+
+
+def _class_of(cell_type: type) -> str:
+    for bases, name in (
+        (str, "text"),
+        ((bool, np.bool_), "boolean"),
+        ((Real, Decimal), "number"),
+        ((date, np.datetime64), "date"),
+    ):
+        if issubclass(cell_type, bases):
+            return name
+    return cell_type.__name__
+
+
+def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) -> FloatArray:
+    """The column as numbers (n, k); what the user should be told is added to `notes`."""
+    values, gone, _ = _read(cells)
+    block, unseen = _numbers(column, values, gone)
+    if block.ndim == 1:
+        gone = gone | (np.isnan(block) & ~unseen)  # the text "nan"
+    if unseen.any():
+        known = column.categories if column.kind == "category" else ("true", "false")
+        text = f"column {column.name!r} has the value {_shown(values[unseen.argmax()])}, which "
+        if strict:
+            raise InputError(f"{text}the model has not seen. Known: {_listed(known)}.")
+        notes.append(
+            f"{text}was not seen in fit ({unseen.sum()} rows have unseen values). It counts as none of the "
+            f"known ones: {_listed(known)}."
+        )
+    if "" in column.categories:  # a missing category has an indicator of its own
+        return block
+    n_missing = int(gone.sum())
+    if n_missing and column.fill is None:
+        raise InputError(
+            f"column {column.name!r} has {n_missing} missing values, the first in row {gone.argmax()}, and "
+            "the model was fitted without --impute. Fill them, or fit again with it."
+        )
+    if n_missing and not column.n_missing:
+        means = "none of the categories" if column.kind == "category" else "the mean of the column"
+        notes.append(
+            f"column {column.name!r} has {n_missing} missing values, and had none in fit. They count as "
+            f"{means}."
+        )
+    if column.kind == "category":
+        return block
+    block[gone | unseen] = column.fill
+    return np.column_stack([block, gone]) if column.n_missing else block[:, None]
+
+
+def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tuple[FloatArray, np.ndarray]:
+    """Numbers (n,), NaN where missing, or indicators (n, k); and which cells `fit` did not see."""
+    if column.kind == "number":
+        return _floats(values, gone, column.name), np.zeros(len(values), dtype=bool)
+    if column.kind == "date":
+        days = (_dates(values, gone, column.name) - _date(column.first)) / _DAY
+        return days, np.zeros(len(values), dtype=bool)
+    if column.kind == "boolean" and values.dtype.kind in "biuf":
+        return values.astype(np.float64), ~gone & (values != 0) & (values != 1)
+    words = ["" if g else _text(v) for v, g in zip(values, gone, strict=True)]
+    if column.kind == "boolean":
+        numbers = np.array([_WORDS.get(word.strip().lower(), np.nan) for word in words])
+        return numbers, ~gone & np.isnan(numbers)
+    places = {category: place for place, category in enumerate(column.categories)}
+    place = np.array([places.get(word, -1) for word in words])
+    return (place[:, None] == np.arange(len(places))).astype(np.float64), ~gone & (place < 0)
+
+
+def _floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
+    if values.dtype.kind in "biuf":
+        numbers = values.astype(np.float64)
+    else:
+        numbers = np.array(_convert(float, values, gone, np.nan, name, "a number"), dtype=np.float64)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = infinite.argmax()
+        raise InputError(
+            f"column {name!r} has infinite values, the first in row {row}: {_shown(values[row])}. {_CORRECT}"
+        )
+    return numbers
+
+
+def _dates(values: np.ndarray, gone: np.ndarray, name: str) -> np.ndarray:
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]")
+    nothing = np.datetime64("NaT")
+    return np.array(_convert(_date, values, gone, nothing, name, "a date"), dtype="datetime64[us]")
+
+
+def _convert(
+    function: Callable[[Any], Any],
+    values: np.ndarray,
+    gone: np.ndarray,
+    nothing: Any,
+    name: str,
+    expected: str,
+) -> list[Any]:
+    """The function of every cell, `nothing` where one is missing; of equal text once."""
+    out = [nothing] * len(values)
+    known: dict[str, Any] = {}
+    for row in np.flatnonzero(~gone):
+        cell = values[row]
+        try:
+            if not isinstance(cell, str):
+                out[row] = function(cell)
+                continue
+            if cell not in known:
+                known[cell] = function(cell)
+            out[row] = known[cell]
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"column {name!r} has {_shown(values[row])} in row {row}, where {expected} is expected. "
+                f"{_CORRECT}"
+            ) from None
+    return out
+
+
+def _date(cell: Any) -> np.datetime64:
+    """A date in UTC, of a date, of a date and time, or of text such as 2024-01-31 or 2024-01-31 12:00."""
+    if isinstance(cell, str):
+        if not _DATE.fullmatch(cell.strip()):
+            raise ValueError(f"{cell!r} is not a date.")
+        return np.datetime64(cell.strip(), "us")
+    if not isinstance(cell, date | np.datetime64):
+        raise TypeError(f"{cell!r} is not a date.")
+    if isinstance(cell, datetime) and cell.tzinfo is not None:
+        cell = cell.astimezone(UTC).replace(tzinfo=None)
+    return np.datetime64(cell, "us")
+
+
+def _is_date(word: str) -> bool:
+    try:
+        _date(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: Any) -> str:
+    """A category as text; whole numbers without a decimal point, however they are stored."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _shown(cell: Any) -> str:
+    """A cell for a message."""
+    text = repr(cell.item() if isinstance(cell, np.generic) else cell)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
