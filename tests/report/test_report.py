@@ -286,7 +286,8 @@ def test_terminal_and_report_agree(data, tmp_path):
     X, y, tasks = data
     frame = pd.DataFrame({"": np.arange(len(X)), "hours": X[:, 0], "kind": np.where(X[:, 1] > 3, "u", "v")})
     frame.assign(y=y, task=tasks, junk=1).to_csv(tmp_path / "t.csv", index=False)
-    names = ["t.csv", "--target", "y", "--task", "task", "--drop", "junk", "-o", "m.glean", "--report", "r.html"]
+    options = ["--target", "y", "--task", "task", "--drop", "junk"]
+    names = ["t.csv", *options, "-o", "m.glean", "--report", "r.html"]
     given = [str(tmp_path / n) if "." in n else n for n in names]
     result = CliRunner().invoke(app, ["fit", *given, "--json"])
     score = json.loads(result.stdout)["summary"]["held_out"]

@@ -200,6 +200,7 @@ def summarize(
         "seconds": round(seconds, 3),
         "kind": _kind(problem),
         "stopped_early": stopped,
+        "ranges": _ranges(problem),
     }
     without = int((~problem.labeled).sum())
     if without:
@@ -214,6 +215,13 @@ def summarize(
         r2 = 1.0 - score.error**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
         summary["held_out"] = {"rmse": score.error, "r2": r2, "rows": len(held)}
     return summary
+
+
+def _ranges(problem: Problem) -> dict[str, list[float]]:
+    """Least, median and largest value of every column of numbers."""
+    at = problem.encoding.positions
+    numbers = [c.name for c in problem.encoding.columns if c.kind == "number"]
+    return {name: np.quantile(problem.X[:, at[name][0]], [0.0, 0.5, 1.0]).tolist() for name in numbers}
 
 
 def _kind(problem: Problem) -> str:
