@@ -126,8 +126,8 @@ def parameter_names(kernel: Kernel, features: Sequence[str], coupled: bool = Fal
         *path, name = h.name.split("__")
         word, part = _WORDS.get(name, name.replace("_", " ")), _part(kernel, path)
         for i in range(h.n_elements):
-            own = features[i] if len(features) == h.n_elements else f"x{i}"
-            of = f" of {own}" if h.n_elements > 1 else ""
+            feature = features[i] if len(features) == h.n_elements else f"x{i}"
+            of = f" of {feature}" if h.n_elements > 1 else ""
             # A variance is always of a part; other parameters only where several parts have one.
             short.append(f"variance of the {part}" if name == "constant_value" else word + of)
             long.append(short[-1] if name == "constant_value" else f"{word}{of} ({part})")
