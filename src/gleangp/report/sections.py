@@ -9,7 +9,7 @@ import numpy as np
 
 from gleangp.report.charts import Chart, dot_rows, number, span
 from gleangp.report.effects import InputEffect
-from gleangp.report.facts import Facts
+from gleangp.report.facts import ColumnFacts, Facts
 from gleangp.report.pieces import error_text, figure, figures, table
 from gleangp.report.single_tasks import MOST_CURVES, MOST_ODD, Curve
 
@@ -34,7 +34,7 @@ def tasks(facts: Facts) -> str:
         )
     )
     band = "" if c else " Band: 95 % of new values."
-    what = f"{escape(facts.response.label)} along {escape(along)}, the most important input"
+    what = f"{escape(facts.response.label)} along {escape(along)}, the most important input that is a number"
     text = f"<p>{what}. {kind}{band}</p>"
     if not facts.many_tasks:
         return text + figures(drawn)
@@ -259,9 +259,9 @@ def data(facts: Facts) -> str:
     where = f" from {escape(facts.source)}" if facts.source else ""
     without = f" {facts.n_unlabeled} of them have no target." if facts.n_unlabeled else ""
     lines = (
-        [k.name, _kind(k.features, k.unique), k.unique, k.low, k.median, k.high]
+        [k.name, _kind(k), k.unique, k.low, k.median, k.high]
         if len(k.features) == 1
-        else [k.name, _kind(k.features, k.unique), k.unique, *[float("nan")] * 3]
+        else [k.name, _kind(k), k.unique, *[float("nan")] * 3]
         for k in facts.columns
     )
     heads = ["column", "kind", "different values", "least", "median", "largest"]
@@ -277,9 +277,8 @@ def data(facts: Facts) -> str:
     )
 
 
-def _kind(features: list[str], unique: int) -> str:
-    return (
-        f"categories: {', '.join(features[:5])}{', ...' if len(features) > 5 else ''}"
-        if len(features) > 1
-        else ("number" if unique > 1 else "constant")
-    )
+def _kind(column: ColumnFacts) -> str:
+    if len(column.features) == 1:
+        return "number" if column.unique > 1 else "constant"
+    names = [f.removeprefix(f"{column.name}=") for f in column.features]
+    return f"categories: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -38,7 +38,7 @@ table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 .caption{margin:1em 0 2px}
 th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}
 .words,th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8em}
-th button{all:unset;cursor:pointer;font-weight:600}
+thead th{overflow-wrap:normal!important}th button{all:unset;cursor:pointer;font-weight:600}
 :is(button,input,select,a,.wide):focus-visible{outline:2px solid var(--blue)}
 th button::after{content:" \\2195";color:var(--soft)}th[aria-sort=ascending] button::after{content:" \\2191"}
 th[aria-sort=descending] button::after{content:" \\2193"}tr:hover td{background:var(--panel)}

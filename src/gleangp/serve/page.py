@@ -37,7 +37,7 @@ const update = async () => {
     problem.textContent = '';
     result.textContent = found.words;
     picture.innerHTML = found.svg;  // drawn by the server, which escapes names
-    const rows = found.svg ? [] : found.x.map((x, i) => [x, found.mean[i]]);
+    const rows = found.svg ? [] : found.x.map((x, i) => [x === '' ? '(missing)' : x, found.mean[i]]);
     list(document.getElementById('levels').tBodies[0], rows);
     document.getElementById('levels').hidden = rows.length === 0;
     list(near.tBodies[0], found.nearest.map(n => [...near.tHead.rows[0].cells].map(c => n[c.dataset.name])));
@@ -92,7 +92,10 @@ def render(facts: dict[str, Any], name: str) -> str:
         fields.insert(0, _choice("task", facts["task"], facts["tasks"]))
     names = [column["name"] for column in facts["inputs"]]
     heads = "".join(f'<th scope="col" data-name="{_safe(n)}">{escape(n)}</th>' for n in [*names, "distance"])
-    options = "".join(f'<option value="{_safe(n)}">{escape(n)}</option>' for n in names)
+    numbers_first = sorted(facts["inputs"], key=lambda column: column["kind"] != "number")
+    along = [column["name"] for column in numbers_first]
+    options = "".join(f'<option value="{_safe(n)}">{escape(n)}</option>' for n in along)
+    band = "" if facts["classes"] else "Band: 95 % of new values. "
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -105,7 +108,7 @@ def render(facts: dict[str, Any], name: str) -> str:
         '<div><p id="result" role="status"></p><p id="problem" role="alert"></p><div id="picture"></div>'
         '<table id="levels" hidden aria-label="Prediction of every category"><thead><tr><th scope="col">value'
         '</th><th scope="col">prediction</th></tr></thead><tbody></tbody></table>'
-        '<p class="soft">Band: 95 % of new values. Dots at the bottom: rows of the task that the model keeps.'
+        f'<p class="soft">{band}Dots at the bottom: rows of the task that the model keeps.'
         "</p>"
         '</div></div><section id="nearest" hidden><h2>Nearest rows that the model keeps</h2>'
         '<div class="wide" tabindex="0" role="region" aria-label="Nearest rows">'
