@@ -210,3 +210,57 @@ def test_shortened():
     """Long names keep both ends."""
     assert shortened("short") == "short"
     assert shortened("school number 12345", 12) == "school …2345"
+
+
+def test_names_are_the_users():
+    """Axes have the names of columns and target, and the values of inputs that are not shown are stated."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"dose": rng.uniform(0, 6, 30), "age": rng.uniform(20, 60, 30), "site": ["a", "b"] * 15}
+    )
+    y = pd.Series(np.sin(frame["dose"]), name="response")
+    model = SparseGPRegressor(task="site", optimizer=None).fit(frame, y)
+    X = frame[["dose", "age"]]
+    ax = plots.PredictionDisplay.from_estimator(model, X, y, task="b", feature="age").ax_
+    assert ax.get_xlabel() == f"age\nat dose = {X['dose'].median():.3g}"
+    assert ax.get_ylabel() == "response"
+    ax = plots.PredictionDisplay.from_estimator(model, X.to_numpy(), y.to_numpy(), task="b", target="z").ax_
+    assert ax.get_xlabel().startswith("dose\n")
+    assert ax.get_ylabel() == "z"
+    with pytest.raises(ValueError, match=r"no input 'days'. Inputs: 'dose', 'age'"):
+        plots.PredictionDisplay.from_estimator(model, X, y, task="b", feature="days")
+    classifier = SparseGPClassifier(optimizer=None).fit(X.to_numpy(), y > 0)
+    ax = plots.DecisionDisplay.from_estimator(classifier, X, y > 0, n_points=5, features=("age", "dose")).ax_
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("age", "dose")
+
+
+def test_parameters_have_readable_names(tasks_model):
+    """No underscores or brackets; parts are told apart, also where tasks share a function."""
+    _, X, y, tasks = tasks_model
+    for coupling in ("kernel", "function"):
+        model = SparseGPRegressor(coupling=coupling, n_active=20, n_rounds=1, optimizer=None, random_state=0)
+        model.fit(X, y, tasks=tasks)
+        names = plots.KernelParametersDisplay.from_estimator(model, feature_names=["dose", "age"]).names
+        assert len(set(names)) == len(names)
+        assert not any(set("_[]") & set(name) for name in names)
+        assert any(name.startswith("variance of the smooth part") for name in names)
+    assert any(name.endswith("common to tasks") for name in names)
+
+
+def test_legends_cover_no_data(tasks_model):
+    """Legends are outside the axes."""
+    model, X, y, tasks = tasks_model
+    rows = tasks == "b"
+    classifier = SparseGPClassifier(optimizer=None, random_state=0).fit(X, y > 0)
+    for display in (
+        plots.PredictionDisplay.from_estimator(model, X[rows], y[rows], task="b"),
+        plots.CoverageDisplay.from_estimator(model, X, y, tasks=tasks),
+        plots.CalibrationDisplay.from_estimator(classifier, X, y > 0),
+        plots.DecisionDisplay.from_estimator(classifier, X, y > 0, n_points=5),
+        plots.LatentSpaceDisplay(X, tasks).plot(),
+    ):
+        display.figure_.canvas.draw()
+        legend, axes = display.ax_.get_legend().get_window_extent(), display.ax_.get_window_extent()
+        assert not (legend.overlaps(axes.padded(-1)))
+        assert display.figure_.bbox.padded(2).contains(*legend.max)

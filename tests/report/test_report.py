@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import html
+import json
 import re
 from html.parser import HTMLParser
 
@@ -10,9 +12,14 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor, report
-from gleangp.report.facts import gather, in_words
-from gleangp.report.page import render
+from gleangp._version import __version__
+from gleangp.report import HeldOutRows
+from gleangp.report.facts import gather
+from gleangp.report.held_out import increase
+from gleangp.report.page import advice, render
+from gleangp.report.words import in_words
 
+EMPTY = ("meta", "link", "input", "line", "circle", "polyline", "polygon", "path")
 EVIL = "<script>alert('x')</script>\"&"
 
 
@@ -26,13 +33,13 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag, attrs):
         """Note the tag and what it points to."""
         self.scripts += tag == "script"
-        self.loads += [v for k, v in attrs if k in ("src", "href") and not v.startswith("data:")]
-        if tag not in ("meta", "link", "line", "circle", "rect", "polyline"):
+        self.loads += [v for k, v in attrs if k in ("src", "href") and not v.startswith(("data:", "#"))]
+        if tag not in EMPTY:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         """Close the innermost tag."""
-        if tag not in ("line", "circle", "rect", "polyline"):
+        if tag not in EMPTY:
             assert self.open.pop() == tag
 
 
@@ -66,7 +73,8 @@ def test_regression_report(data, tmp_path):
     assert tags.loads == []
     assert not re.search(r"https?:", text)
     assert "alert('x')" not in re.sub(r"&#x27;|&quot;", "", text)
-    assert text.count("<tr>") == 1 + 5
+    table = text[text.index('<table id="tasks"') : text.index('data-csv="tasks"')]
+    assert table.count("<tr>") == 1 + 5
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -83,34 +91,162 @@ def test_classification_report(data, tmp_path, n_classes):
         assert (tags.scripts, tags.loads) == (1, [])
 
 
-def test_facts(data):
-    """Held-out errors beat the average here; relevance and active points are the model's."""
+@pytest.fixture(scope="module")
+def facts(data):
+    """Of the model of the five tasks."""
     X, y, tasks = data
     model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
-    facts = gather(model, X, y, tasks, feature_names=None, target_name="y")
-    assert facts.n_held_out == 4 * 4  # two rows of the tiny task are left to learn from
-    assert 0.05 < facts.error < 0.3
-    assert facts.error < facts.error_average
-    assert facts.error < facts.error_pooled
-    assert facts.n_active == len(model.active_)
+    return gather(model, X, y, tasks, feature_names=["hours", "nothing"], target_name="y")
+
+
+def test_facts(data, facts):
+    """Every row is held out once; the model beats simpler ones; active points are the model's."""
+    X, y, _ = data
+    assert sorted(facts.held.rows) == list(range(len(X)))
+    error = np.sqrt(np.mean((y[facts.held.rows] - facts.held.predicted) ** 2))
+    assert facts.held.error == pytest.approx(error)
+    assert [r.name for r in facts.rivals] == [
+        "mean of the task",
+        "same kind of model, tasks ignored",
+        "one model for each task alone",
+    ]
+    assert all(r.is_worse for r in facts.rivals)
     assert [t.rows for t in facts.tasks] == [20, 20, 20, 20, 2]
-    assert facts.relevance[0] == 1.0
-    assert facts.relevance[1] < 0.6  # the own functions of tasks look at all inputs alike
-    assert ((facts.observed >= 0) & (facts.observed <= 1)).all()
+    assert sum(t.held_out for t in facts.tasks) == len(X)
+    assert facts.n_active == sum(t.active for t in facts.tasks)
 
 
-def test_advice_follows_the_numbers(data):
-    """What to do next is said when the numbers say so."""
+def test_importance_is_of_inputs_that_matter(facts):
+    """Permuting an input without effect does not change the error beyond its standard error."""
+    first, second = facts.inputs
+    assert (first.name, second.name) == ("hours", "nothing")
+    assert first.importance > 10 * first.std_error
+    assert abs(second.importance) < 3 * second.std_error
+    assert np.ptp(first.mean) > 10 * np.ptp(second.mean)
+
+
+def test_curves_are_the_model_at_the_medians(data, facts):
+    """The curve of a task is what the model predicts there; dots are data without the other inputs' part."""
     X, y, tasks = data
     model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
-    page = render(gather(model, X, y, tasks, feature_names=None, target_name="y"))
-    assert "Tasks with fewer than five rows gain most from more labels: tiny." in page
-    rng = np.random.default_rng(1)
-    noise = rng.standard_normal(len(y))
+    code = [t.name for t in facts.tasks].index("b")
+    curve = facts.curves[code]
+    rows = tasks == "b"
+    middle = np.median(X[rows, 1])
+    grid = np.column_stack([curve.x, np.full(len(curve.x), middle)])
+    mean, std = model.predict(grid, tasks=["b"] * len(grid), return_std=True, include_noise=True)
+    np.testing.assert_allclose(curve.mean, mean)
+    np.testing.assert_allclose(curve.std, std)
+    assert curve.others == f"nothing = {middle:.3g}"
+    moved = np.column_stack([X[rows, 0], np.full(rows.sum(), middle)])
+    change = model.predict(moved, tasks=tasks[rows]) - model.predict(X[rows], tasks=tasks[rows])
+    np.testing.assert_allclose(np.sort(curve.data_y), np.sort(y[rows] + change))
+
+
+def test_categories_are_one_input(data):
+    """Indicators of one column are permuted together, and its effect has the categories' names."""
+    X, y, tasks = data
+    kind = np.arange(len(X)) % 3
+    both = np.column_stack([X[:, :1], np.eye(3)[kind]])
+    model = SparseGPRegressor(random_state=0).fit(both, y + 2 * (kind == 1), tasks=tasks)
+    names = ["hours", "kind=x", "kind=y", "kind=z"]
+    columns = {"hours": [0], "kind": [1, 2, 3]}
+    found = gather(model, both, y + 2 * (kind == 1), tasks, feature_names=names, columns=columns)
+    (effect,) = (e for e in found.inputs if e.name == "kind")
+    assert effect.levels == ["x", "y", "z"]
+    assert effect.mean[1] - effect.mean[0] == pytest.approx(2, abs=0.4)
+    assert effect.importance > 2 * effect.std_error
+    most = np.bincount(kind[tasks == found.tasks[0].name]).argmax()
+    assert found.curves[0].others == f"kind = {'xyz'[most]}"
+
+
+def test_given_folds_are_used(data):
+    """With predictions of held-out rows given, no other model is fitted, and their error is on the page."""
+    X, y, tasks = data
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    rows = np.arange(0, 80, 7)
+    held = HeldOutRows(rows, np.zeros(len(rows), int), y[rows] + 1, np.full(len(rows), 0.1), 1.0, np.nan, {})
+    found = gather(model, X, y, tasks, held_out=held)
+    assert found.held is held
+    assert all(r.is_better for r in found.rivals if "task" in r.name and r.name != "mean of the task")
+    page = render(found)
+    assert "Error on 12 rows that were held out (root mean square): <span class='good'>1</span>." in page
+    assert "Stated and observed shares differ by more than chance." in page
+    assert "12 rows are beyond three standard deviations" in page
+
+
+def test_paired_differences():
+    """The growth of an error, and its standard error, are those of many repetitions."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        common = rng.standard_normal(200)
+        found.append(increase(common**2, (common + 0.2 * rng.standard_normal(200)) ** 2, False))
+    differences, std_errors = np.transpose(found)
+    assert np.mean(std_errors) == pytest.approx(np.std(differences), rel=0.15)
+    assert increase(np.zeros(4), np.array([1.0, 0, 1, 0]), True)[0] == 0.5
+
+
+def test_what_is_unusual():
+    """A task that differs and a row that does not fit are named."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat([f"t{i}" for i in range(8)], 15)
+    X = rng.uniform(0, 6, (len(tasks), 1))
+    y = np.sin(X[:, 0]) + 8 * (tasks == "t3") + 0.1 * rng.standard_normal(len(tasks))
+    y[50] += 5
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    found = gather(model, X, y, tasks)
+    assert [t.name for t, odd in zip(found.tasks, found.distances.unusual, strict=True) if odd] == ["t3"]
+    assert found.odd[0].row == 50
+    page = render(found)
+    assert "Tasks that differ from the others: t3." in page
+    assert '<td data-value="51">51</td>' in page
+
+
+def test_advice_needs_two_standard_errors(data):
+    """Noise is not better than the average, and nothing is claimed; small tasks are named."""
+    X, y, tasks = data
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    said = advice(gather(model, X, y, tasks))
+    assert said[0].startswith("The model is better than the mean of the task: held-out error 0.")
+    assert "Tasks with fewer than five rows gain most from more labels: tiny." in said
+    noise = np.random.default_rng(1).standard_normal(len(y))
     model = SparseGPRegressor(random_state=0).fit(X, noise)
-    page = render(gather(model, X, noise, None, feature_names=None, target_name="y"))
-    assert "<h2>Tasks</h2>" not in page
-    assert "What to do next" in page
+    found = gather(model, X, noise, None)
+    assert "not distinguishable from the mean" in advice(found)[0]
+    assert not any("that matter" in s for s in advice(found))
+    assert ">Tasks</h2>" not in render(found)
+
+
+def test_who_helps_whom(data):
+    """The section is there where the model has `transfer_report`, and only there."""
+    X, y, tasks = data
+
+    class Reporting(SparseGPRegressor):
+        def transfer_report(self):
+            return [{"task": "a", "gain": 0.25, "leans_on": ["b", EVIL], "harm": {"c": 0.5}}]
+
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
+    assert "Who helps whom" not in render(gather(model, X, y, tasks))
+    model = Reporting(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
+    page = render(gather(model, X, y, tasks))
+    parse(page)
+    assert "Who helps whom" in page
+    assert "leans on" in page
+    assert "c (0.5)" in page
+
+
+def test_source_date_and_version(data, tmp_path):
+    """The page names its file, when it was written and by which version, and what was left out."""
+    X, y, tasks = data
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
+    left = {"column id": "counts the rows"}
+    report.write(model, X, y, tasks, tmp_path / "r.html", source=EVIL, dropped=left)
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    parse(page)
+    assert re.search(rf"{re.escape(html.escape(EVIL))}\. SparseGPRegressor, numbers", page)
+    assert re.search(rf"gleangp {re.escape(__version__)} on 20\d\d-\d\d-\d\d", page)
+    assert "counts the rows" in page
 
 
 def test_kernel_in_words():
@@ -137,3 +273,28 @@ def test_content_security_policy(data, tmp_path):
     assert f"script-src 'sha256-{digest}'" in policy
     assert "default-src 'none'" in policy
     assert page.index("Content-Security-Policy") < page.index("<style>") < page.index("<script>")
+
+
+def test_terminal_and_report_agree(data, tmp_path):
+    """The error on the page is the one that `gleangp fit` prints, of the same rows."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from gleangp.cli._app import app
+
+    X, y, tasks = data
+    frame = pd.DataFrame({"": np.arange(len(X)), "hours": X[:, 0], "kind": np.where(X[:, 1] > 3, "u", "v")})
+    frame.assign(y=y, task=tasks, junk=1).to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "y", "--task", "task", "--drop", "junk"]
+    names = ["t.csv", *options, "-o", "m.glean", "--report", "r.html"]
+    given = [str(tmp_path / n) if "." in n else n for n in names]
+    result = CliRunner().invoke(app, ["fit", *given, "--json"])
+    score = json.loads(result.stdout)["summary"]["held_out"]
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    words = f"Error on {score['rows']} rows that were held out (root mean square): <span class='good'>"
+    assert f"{words}{score['rmse']:.4g}</span> ±" in page
+    assert "t.csv. SparseGPRegressor" in page
+    assert '<td class="words" data-value="left out with --drop">' in page
+    assert '<td class="words" data-value="counts the rows">' in page
+    assert '<td class="words" data-value="kind">kind</td>' in page

@@ -276,4 +276,22 @@ def compare(
     compare_table(problem, folds=folds or None, seed=seed, as_json=as_json)
 
 
+@app.command()
+def serve(
+    model: ModelFile,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free one.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Others than loopback can be reached by other people.")
+    ] = "127.0.0.1",
+) -> None:
+    """Open a model to a browser on this machine: pick a task, move inputs, upload a table.
+
+    Example: `gleangp serve pupils.glean`. The page has a JSON endpoint; see the documentation.
+    """
+    from gleangp.cli._work import load_table_model
+    from gleangp.serve.server import run as run_server
+
+    run_server(load_table_model(model), model.name, host, port)
+
+
 app.command()(reproduce)

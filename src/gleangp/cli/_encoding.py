@@ -28,6 +28,12 @@ class TableEncoding:
         """Names of the inputs of the model."""
         return [name for column in self.columns for name in column.feature_names]
 
+    @property
+    def positions(self) -> dict[str, list[int]]:
+        """Name of a column -> positions of the inputs that it becomes."""
+        ends = np.cumsum([0, *(len(c.feature_names) for c in self.columns)]).tolist()
+        return {c.name: list(range(a, b)) for c, a, b in zip(self.columns, ends, ends[1:], strict=False)}
+
     def inputs(self, frame: Any) -> FloatArray:
         """Rows (n, p) of numbers."""
         return encode_columns(self.columns, frame, strict=True)

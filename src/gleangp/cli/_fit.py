@@ -68,7 +68,7 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
     fitted = TableModel(model, problem.encoding, summary)
     save(fitted, output)
     if options.report is not None:
-        _write_report(model, problem, options.report, console)
+        _write_report(model, problem, score, options.report, console)
     if options.as_json:
         print(json.dumps({**describe(fitted), "model_file": str(output)}))
     else:
@@ -108,7 +108,9 @@ def _best_of(
     """Name of the candidate of least held-out error, and the scores of all that were measured."""
     scores: dict[str, HeldOut] = {}
     for name, (model, problem) in candidates.items():
-        score = validate(problem, model, options.folds, options.seed, watch)
+        score = validate(
+            problem, model, options.folds, options.seed, watch, for_report=options.report is not None
+        )
         if score is not None:
             scores[name] = score
         if watch.stopping:
@@ -125,7 +127,9 @@ def _asked_model(problem: Problem, options: FitOptions) -> Any:
     return named_model(options.model, problem.classify, seed=options.seed, **more)
 
 
-def _write_report(model: Any, problem: Problem, path: Path, console: Console) -> None:
+def _write_report(
+    model: Any, problem: Problem, score: HeldOut | None, path: Path, console: Console
+) -> None:
     from gleangp.report import write
 
     encoding = problem.encoding
@@ -138,6 +142,10 @@ def _write_report(model: Any, problem: Problem, path: Path, console: Console) ->
             path,
             feature_names=encoding.feature_names,
             target_name=encoding.target,
+            columns=encoding.positions,
+            held_out=score,
+            source=problem.source,
+            dropped=problem.dropped,
         )
 
 
@@ -161,7 +169,13 @@ def _taught_by(held_out_model: Any, model: Any) -> Any:
 
 
 def validate(
-    problem: Problem, model: Any, folds: int | None, seed: int, watch: Watch | None = None
+    problem: Problem,
+    model: Any,
+    folds: int | None,
+    seed: int,
+    watch: Watch | None = None,
+    *,
+    for_report: bool = False,
 ) -> HeldOut | None:
     """Task-aware cross-validation, or one hold-out for large tables; None if the first fit was cut short.
 
@@ -172,7 +186,7 @@ def validate(
     n_folds, n_used = choose_folds(len(at), folds)
     fold = np.full(len(problem.y), -1)
     fold[at] = task_folds(None if problem.tasks is None else problem.tasks[at], len(at), n_folds, rng)
-    return held_out(model, problem, fold, n_used, watch)
+    return held_out(model, problem, fold, n_used, watch, for_report=for_report)
 
 
 def summarize(
@@ -186,6 +200,7 @@ def summarize(
         "seconds": round(seconds, 3),
         "kind": _kind(problem),
         "stopped_early": stopped,
+        "ranges": _ranges(problem),
     }
     without = int((~problem.labeled).sum())
     if without:
@@ -200,6 +215,13 @@ def summarize(
         r2 = 1.0 - score.error**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
         summary["held_out"] = {"rmse": score.error, "r2": r2, "rows": len(held)}
     return summary
+
+
+def _ranges(problem: Problem) -> dict[str, list[float]]:
+    """Least, median and largest value of every column of numbers."""
+    at = problem.encoding.positions
+    numbers = [c.name for c in problem.encoding.columns if c.kind == "number"]
+    return {name: np.quantile(problem.X[:, at[name][0]], [0.0, 0.5, 1.0]).tolist() for name in numbers}
 
 
 def _kind(problem: Problem) -> str:

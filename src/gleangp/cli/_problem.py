@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ class Problem:
     unlabeled: str | None = None  # the label of rows without one, for classes
     order: tuple[str, ...] | None = None  # of the classes
     constraints: Any = None  # Order or DifferenceOrder of row numbers
+    source: str | None = None  # name of the file
+    dropped: dict[str, str] = field(default_factory=dict)  # what was left out -> why
 
     @property
     def n_tasks(self) -> int:
@@ -101,11 +104,21 @@ def read_problem(
         classify,
         unlabeled if classify else None,
         _order_of(classes, order, target) if ordinal else None,
+        source="standard input" if path == "-" else Path(path).name,
+        dropped=_dropped(frame, encoding, drop, row_id),
     )
     if constraints is None:
         return problem
     names = None if row_id is None else _row_names(frame[row_id], row_id)
     return replace(problem, constraints=read_constraints(constraints, names, len(frame)))
+
+
+def _dropped(frame: Any, encoding: TableEncoding, drop: list[str], row_id: str | None) -> dict[str, str]:
+    """Columns that are not used, and why."""
+    used = {encoding.target, encoding.task, *(c.name for c in encoding.columns)}
+    why: dict[Any, str] = {row_id: "names the rows", **dict.fromkeys(drop, "left out with --drop")}
+    left = [str(c) for c in frame.columns if c not in used]
+    return {f"column {name}": why.get(name, "counts the rows") for name in left}
 
 
 def _row_names(values: Any, column: str) -> np.ndarray:

@@ -130,7 +130,7 @@ def table_writer(path: str) -> Iterator[Any]:
     """A function that appends a frame; the file appears when the block ends without an error."""
     kind = _kind(path)
     if path == "-":
-        yield _CsvWriter(sys.stdout, ",")
+        yield CsvWriter(sys.stdout, ",")
         return
     with replacing(path) as temporary:
         if kind == "csv":
@@ -141,7 +141,7 @@ def table_writer(path: str) -> Iterator[Any]:
                 encoding="utf-8",
                 compression=pd.io.common.infer_compression(path, compression),
             ) as handle:
-                yield _CsvWriter(handle.handle, _separator(path))
+                yield CsvWriter(handle.handle, _separator(path))
         else:
             writer = _ArrowWriter(str(temporary), kind)
             try:
@@ -186,7 +186,7 @@ def _inert(cell: Any) -> Any:
     return cell
 
 
-class _CsvWriter:
+class CsvWriter:
     """Appends frames, the header once; text that a spreadsheet would run is escaped."""
 
     def __init__(self, stream: Any, separator: str) -> None:

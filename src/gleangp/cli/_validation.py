@@ -17,20 +17,16 @@ from threadpoolctl import threadpool_limits
 from gleangp._typing import IntArray
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
+from gleangp.report.held_out import HeldOutRows, join_spread, spread_of
 
 _ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
 _SMALL = 2000  # rows up to which every row is held out once
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Predictions of rows that the model had not seen."""
+class HeldOut(HeldOutRows):
+    """The score that is printed, and what it is made of."""
 
-    rows: IntArray  # (m,)
-    fold: IntArray  # (m,)
-    predicted: np.ndarray  # (m,)
-    error: float  # root mean square, or share of wrong labels
-    std_error: float  # of it, over folds (nan for one)
     seconds: float  # of fitting
     last: Any  # the model of the last fold
 
@@ -54,15 +50,24 @@ def choose_folds(n_rows: int, wanted: int | None) -> tuple[int, int]:
 
 
 def held_out(
-    model: Any, problem: Problem, fold: IntArray, n_used: int, watch: Watch | None = None
+    model: Any,
+    problem: Problem,
+    fold: IntArray,
+    n_used: int,
+    watch: Watch | None = None,
+    *,
+    for_report: bool = False,
 ) -> HeldOut | None:
     """Fit and predict the first `n_used` folds in turn; None if the first was cut short.
 
-    A fold whose fit was cut short does not count, and none follows it.
+    A fold whose fit was cut short does not count, and none follows it. `for_report` keeps the model and the
+    uncertainty of every fold.
     """
     X, y, tasks = problem.X, problem.y, problem.tasks
     numeric = y.dtype.kind == "f"
     rows, folds, parts, errors, seconds = [], [], [], [], 0.0
+    spread: list[Any] = []
+    models: dict[int, Any] = {}
     fitted = model
     for number, train, test in _splits(fold, n_used):
         if watch is not None:
@@ -82,13 +87,26 @@ def held_out(
         folds.append(np.full(len(test), number))
         parts.append(predicted)
         errors.append(_error(y[test], predicted, numeric))
+        if for_report:
+            spread.append(spread_of(fitted, X[test], given))
+            models[number] = fitted
     if not rows:
         return None
     joined = np.concatenate(parts)
     all_rows = np.concatenate(rows)
-    spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
+    std_error = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
     error = _error(y[all_rows], joined, numeric)
-    return HeldOut(all_rows, np.concatenate(folds), joined, error, spread, seconds, fitted)
+    return HeldOut(
+        all_rows,
+        np.concatenate(folds),
+        joined,
+        join_spread(spread),
+        error,
+        std_error,
+        models,
+        seconds,
+        fitted,
+    )
 
 
 def threads_for(problem: Problem) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,43 @@ class Display:
         self.ax_, self.figure_ = ax, ax.figure
         ax.spines[["top", "right"]].set_visible(False)
         return ax
+
+    def _legend(self, ax: Any, *, above: bool = False, **options: Any) -> None:
+        """A legend beside the axes, or above them, where it covers no data."""
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+        if above:
+            place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "columnspacing": 1.2}
+        ax.legend(frameon=False, fontsize="small", **place, **options)
+
+
+def input_names(model: Any, X: Any, names: Sequence[str] | None = None) -> list[str]:
+    """Names of the inputs: as given, of the columns of X or of the frame of the fit, or x0, x1, ..."""
+    if names is None and hasattr(X, "columns"):
+        names = [str(c) for c in X.columns]
+    if names is None:
+        names = [str(f) for f in getattr(model, "feature_names_in_", []) if f != getattr(model, "task", None)]
+    return list(names) or [f"x{i}" for i in range(np.shape(X)[1])]
+
+
+def target_name(y: Any, name: str | None = None) -> str:
+    """As given, or the name of a column; "target" where there is none."""
+    return name or str(getattr(y, "name", None) or "target")
+
+
+def position_of(feature: int | str, names: Sequence[str]) -> int:
+    """Position of an input, by its name or its number."""
+    if isinstance(feature, str):
+        if feature not in names:
+            raise ValueError(f"there is no input {feature!r}. Inputs: {', '.join(map(repr, names))}.")
+        return list(names).index(feature)
+    return feature
+
+
+def held_values(row: FloatArray, names: Sequence[str], shown: Sequence[int], most: int = 4) -> str:
+    """At which values the inputs are that a picture does not show."""
+    others = [i for i in range(len(row)) if i not in shown]
+    text = ", ".join(f"{shortened(names[i])} = {row[i]:.3g}" for i in others[:most])
+    return text + (f" and {len(others) - most} more" if len(others) > most else "")
 
 
 def color_of(index: int) -> str:

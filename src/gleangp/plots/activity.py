@@ -80,7 +80,7 @@ class ActiveGainDisplay(Display):
             ax.set_ylim(bottom=0)
         ax.set(xlabel="active points, in order of inclusion", ylabel="gain (nats)")
         if self.labels is not None:
-            ax.legend(frameon=False, fontsize="small", title="class")
+            self._legend(ax, title="class")
         return self
 
 

@@ -114,7 +114,7 @@ class CoverageDisplay(Display):
         )
         ax.plot(self.levels, self.coverage, "o-", color=COLORS[0], ms=4, label=label or "observed")
         ax.set(xlabel="promised coverage", ylabel="share of targets inside")
-        ax.legend(frameon=False, fontsize="small", loc="upper left")
+        self._legend(ax)
         return self
 
 
@@ -222,7 +222,7 @@ class CalibrationDisplay(Display):
             self.predicted, self.observed, "o-", color=COLORS[0], ms=5, label=label or "observed (± 2 sd)"
         )
         ax.set(xlabel="predicted probability", ylabel="observed frequency")
-        ax.legend(frameon=False, fontsize="small", loc="upper left")
+        self._legend(ax)
         return self
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,10 @@ from gleangp.plots._base import (
     Display,
     at_task,
     color_of,
+    held_values,
+    input_names,
     kept_points,
+    position_of,
     submodels,
     task_code,
 )
@@ -38,6 +42,10 @@ class DecisionDisplay(Display):
         Data to show.
     active : ndarray of shape (d, 2), default=None
         The active points.
+    labels : pair of str
+        Names of the two inputs.
+    others : str, default=""
+        Values at which the other inputs are held.
 
     Examples
     --------
@@ -61,6 +69,8 @@ class DecisionDisplay(Display):
         X: FloatArray | None = None,
         y: np.ndarray | None = None,
         active: FloatArray | None = None,
+        labels: tuple[str, str] = ("first input", "second input"),
+        others: str = "",
     ) -> None:
         self.xx = xx
         self.yy = yy
@@ -70,6 +80,8 @@ class DecisionDisplay(Display):
         self.X = X
         self.y = y
         self.active = active
+        self.labels = labels
+        self.others = others
 
     @classmethod
     def from_estimator(
@@ -79,8 +91,9 @@ class DecisionDisplay(Display):
         y: Any = None,
         *,
         task: Any = None,
-        features: tuple[int, int] = (0, 1),
+        features: tuple[int | str, int | str] = (0, 1),
         n_points: int = 120,
+        feature_names: Sequence[str] | None = None,
         ax: Any = None,
     ) -> Self:
         """Predict over a grid and draw.
@@ -96,10 +109,12 @@ class DecisionDisplay(Display):
             Their labels, to be shown; values that are no class are drawn as unlabelled.
         task : default=None
             Which task, if the model has several.
-        features : pair of int, default=(0, 1)
-            Which inputs.
+        features : pair of int or str, default=(0, 1)
+            Which inputs, by their positions or names.
         n_points : int, default=120
             Points along each.
+        feature_names : sequence of str, default=None
+            Names of the inputs. None: those of the columns of X, or of the frame the model was fitted on.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 
@@ -107,16 +122,18 @@ class DecisionDisplay(Display):
         -------
         DecisionDisplay
         """
+        names = input_names(model, X, feature_names)
+        one, two = (position_of(f, names) for f in features)
         X = np.asarray(X, dtype=np.float64)
         code = task_code(model, task)
         sides = []
-        for feature in features:
+        for feature in (one, two):
             low, high = X[:, feature].min(), X[:, feature].max()
             pad = 0.08 * (high - low)
             sides.append(np.linspace(low - pad, high + pad, n_points))
         xx, yy = np.meshgrid(*sides)
         grid = np.tile(np.median(X, axis=0), (xx.size, 1))
-        grid[:, features[0]], grid[:, features[1]] = xx.ravel(), yy.ravel()
+        grid[:, one], grid[:, two] = xx.ravel(), yy.ravel()
         proba = model.predict_proba(**at_task(model, grid, code))
         active = kept_points(model, code)
         null = _null_coordinate(model, at_task(model, grid, code))
@@ -126,9 +143,11 @@ class DecisionDisplay(Display):
             proba.reshape(*xx.shape, -1),
             model.classes_,
             null=None if null is None else null.reshape(xx.shape),
-            X=X[:, list(features)],
+            X=X[:, [one, two]],
             y=None if y is None else np.asarray(y),
-            active=None if active is None else active[:, list(features)],
+            active=None if active is None else active[:, [one, two]],
+            labels=(names[one], names[two]),
+            others=held_values(grid[0], names, [one, two]),
         )
         return display.plot(ax=ax)
 
@@ -156,8 +175,9 @@ class DecisionDisplay(Display):
             many = len(self.active) > _MANY  # large rings would hide what they mark
             size, width = (6, 0.5) if many else (9, 1.2)
             ax.plot(*self.active.T, "o", mfc="none", mec="k", ms=size, mew=width, label="active")
-        ax.set(xlabel="first input", ylabel="second input")
-        ax.legend(frameon=True, framealpha=0.85, fontsize="small", loc="best")
+        at = f"\nat {self.others}" if self.others else ""
+        ax.set(xlabel=self.labels[0] + at, ylabel=self.labels[1])
+        self._legend(ax, above=True)
         return self
 
     def _draw_null_band(self, ax: Any) -> None:

@@ -106,9 +106,7 @@ class LatentSpaceDisplay(Display):
         return self
 
     def _draw_groups(self, ax: Any, x: FloatArray, y: FloatArray, most: int) -> None:
-        names, codes, counts = np.unique(
-            np.asarray(self.groups), return_inverse=True, return_counts=True
-        )
+        names, codes, counts = np.unique(np.asarray(self.groups), return_inverse=True, return_counts=True)
         large = np.sort(np.argsort(-counts, kind="stable")[:most])
         rest = ~np.isin(codes, large)
         if rest.any():
@@ -125,4 +123,4 @@ class LatentSpaceDisplay(Display):
                 mec="none",
                 label=shortened(str(names[code])),
             )
-        ax.legend(frameon=False, fontsize="small")
+        self._legend(ax)

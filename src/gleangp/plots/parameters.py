@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Product
+from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Product, Sum
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
-from gleangp.plots._base import COLORS, Display, shortened
+from gleangp.plots._base import COLORS, Display, input_names, shortened
+
+_WORDS = {"length_scale": "length scale", "noise_level": "variance of the noise", "scales": "scale"}
+_PARTS = {"RBF": "smooth part", "Matern": "rough part", "DotProduct": "linear part", "WhiteKernel": "noise"}
 
 
 class KernelParametersDisplay(Display):
@@ -30,7 +34,7 @@ class KernelParametersDisplay(Display):
     >>> X = np.random.default_rng(0).uniform(0, 6, (40, 2))
     >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
     >>> KernelParametersDisplay.from_estimator(model).names
-    ['constant_value', 'length_scale[0]', 'length_scale[1]']
+    ['variance of the smooth part', 'length scale of x0', 'length scale of x1']
     """
 
     def __init__(self, names: list[str], values: FloatArray) -> None:
@@ -38,13 +42,17 @@ class KernelParametersDisplay(Display):
         self.values = values
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax: Any = None) -> Self:
+    def from_estimator(
+        cls, model: Any, *, feature_names: Sequence[str] | None = None, ax: Any = None
+    ) -> Self:
         """Draw the parameters of a fitted model.
 
         Parameters
         ----------
         model : estimator
             A fitted estimator with `kernel_`, or with `kernels_`, one for each task.
+        feature_names : sequence of str, default=None
+            Names of the inputs. None: those of the frame the model was fitted on.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 
@@ -54,13 +62,13 @@ class KernelParametersDisplay(Display):
         """
         check_is_fitted(model)
         kernels = _kernels(model)
+        coupled = getattr(getattr(model, "coupling_", None), "name", "") == "function"
         columns = getattr(model, "columns_", None)
-        if columns is None:
-            task = getattr(model, "task", None)
-            features = [f for f in getattr(model, "feature_names_in_", []) if f != task]
-        else:
-            features = [f for column in columns for f in column.feature_names]
-        return cls(parameter_names(kernels[0], features), np.exp([k.theta for k in kernels])).plot(ax=ax)
+        if feature_names is None and columns is not None:
+            feature_names = [f for column in columns for f in column.feature_names]
+        features = input_names(model, np.empty((0, 0)), feature_names)
+        names = parameter_names(kernels[0], features, coupled)
+        return cls(names, np.exp([k.theta for k in kernels])).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw.
@@ -81,7 +89,7 @@ class KernelParametersDisplay(Display):
             ax.plot(row, places + shift, "o", color=COLORS[0], alpha=max(0.25, 1 / len(self.values)))
         if len(self.values) > 1:
             ax.plot(np.median(self.values, axis=0), places, "|", color="k", ms=16, mew=2, label="median")
-            ax.legend(frameon=False, fontsize="small")
+            self._legend(ax)
         else:
             for place, value in zip(places, self.values[0], strict=True):
                 ax.annotate(
@@ -92,7 +100,7 @@ class KernelParametersDisplay(Display):
                     va="center",
                     fontsize="small",
                 )
-        ax.set_yticks(places, [shortened(name, 28) for name in self.names])
+        ax.set_yticks(places, [shortened(name, 44) for name in self.names])
         ax.set_ylim(len(places) - 0.5, -0.5)
         ax.set_xscale("log")
         low, high = self.values.min(), self.values.max()
@@ -109,32 +117,39 @@ def _kernels(model: Any) -> list[Kernel]:
     return list(getattr(kernel, "kernels", [kernel]))  # a CompoundKernel has one per class
 
 
-def parameter_names(kernel: Kernel, features: list[str]) -> list[str]:
-    """Names of the free parameters in the order of theta, short where that is unambiguous."""
-    names: list[str] = []
-    owned: list[str] = []
-    full: list[str] = []
+def parameter_names(kernel: Kernel, features: Sequence[str], coupled: bool = False) -> list[str]:
+    """Names of the free parameters in the order of theta; `coupled`: the first part is common to tasks."""
+    if coupled and isinstance(kernel, Sum):
+        parts = [kernel.k1, kernel.k2]
+        if isinstance(parts[0], Sum) and isinstance(parts[0].k2, ConstantKernel):  # the offset of each task
+            parts = [parts[0].k1, parts[0].k2, kernel.k2]
+        common, *own = (parameter_names(k, features) for k in parts)
+        return [f"{n}, common to tasks" for n in common] + [f"{n}, of each task" for part in own for n in part]
+    short, long = [], []
     for h in kernel.hyperparameters:
         if h.fixed:
             continue
-        short = h.name.split("__")[-1]
+        *path, name = h.name.split("__")
+        word, part = _WORDS.get(name, name.replace("_", " ")), _part(kernel, path)
         for i in range(h.n_elements):
-            tail = "" if h.n_elements == 1 else f"[{features[i] if len(features) == h.n_elements else i}]"
-            names.append(short + tail)
-            owned.append(f"{short}{tail} of {_owner(kernel, h.name.split('__')[:-1])}")
-            full.append(h.name + tail)
-    choices = zip(names, owned, full, strict=True)
-    return [n if names.count(n) == 1 else o if owned.count(o) == 1 else f for n, o, f in choices]
+            feature = features[i] if len(features) == h.n_elements else f"x{i}"
+            of = f" of {feature}" if h.n_elements > 1 else ""
+            # A variance is always of a part; other parameters only where several parts have one.
+            short.append(f"variance of the {part}" if name == "constant_value" else word + of)
+            long.append(short[-1] if name == "constant_value" else f"{word}{of} ({part})")
+    names = [s if short.count(s) == 1 else n for s, n in zip(short, long, strict=True)]
+    return [n if names.count(n) == 1 else f"{n}, {1 + names[:i].count(n)}" for i, n in enumerate(names)]
 
 
-def _owner(kernel: Any, path: list[str]) -> str:
-    """What a parameter is of: its kernel, or the kernel that a constant multiplies, or the offset."""
+def _part(kernel: Any, path: list[str]) -> str:
+    """Which part of a sum a parameter is of; a constant is of the kernel it multiplies, or the offset."""
     parents = [kernel]
     for part in path:
         parents.append(getattr(parents[-1], part))
-    if not isinstance(parents[-1], ConstantKernel):
-        return type(parents[-1]).__name__
-    if len(parents) == 1 or not isinstance(parents[-2], Product):
-        return "offset"
-    other = parents[-2].k2 if parents[-1] is parents[-2].k1 else parents[-2].k1
-    return type(getattr(other, "kernel", other)).__name__
+    owner = parents[-1]
+    if isinstance(owner, ConstantKernel):
+        if len(parents) == 1 or not isinstance(parents[-2], Product):
+            return "offset"
+        owner = parents[-2].k2 if owner is parents[-2].k1 else parents[-2].k1
+    kind = type(getattr(owner, "kernel", owner)).__name__
+    return _PARTS.get(kind, f"{kind} part")

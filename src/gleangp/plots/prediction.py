@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.plots._base import COLORS, Display, at_task, kept_points, task_code
+from gleangp.plots._base import (
+    COLORS,
+    Display,
+    at_task,
+    held_values,
+    input_names,
+    kept_points,
+    position_of,
+    target_name,
+    task_code,
+)
 
 
 class PredictionDisplay(Display):
@@ -27,6 +38,10 @@ class PredictionDisplay(Display):
         Positions of the active points.
     label : str, default=None
         Name of the task.
+    x_label, y_label : str
+        Names of the input and of the target.
+    others : str, default=""
+        Values at which the other inputs are held.
 
     Examples
     --------
@@ -51,6 +66,9 @@ class PredictionDisplay(Display):
         y: FloatArray | None = None,
         active: FloatArray | None = None,
         label: str | None = None,
+        x_label: str = "input",
+        y_label: str = "target",
+        others: str = "",
     ) -> None:
         self.x = x
         self.mean = mean
@@ -60,6 +78,9 @@ class PredictionDisplay(Display):
         self.y = y
         self.active = active
         self.label = label
+        self.x_label = x_label
+        self.y_label = y_label
+        self.others = others
 
     @classmethod
     def from_estimator(
@@ -69,9 +90,11 @@ class PredictionDisplay(Display):
         y: Any = None,
         *,
         task: Any = None,
-        feature: int = 0,
+        feature: int | str = 0,
         n_points: int = 300,
         margin: float = 0.1,
+        feature_names: Sequence[str] | None = None,
+        target: str | None = None,
         ax: Any = None,
     ) -> Self:
         """Predict along one input and draw.
@@ -87,12 +110,16 @@ class PredictionDisplay(Display):
             Their targets, to be shown.
         task : default=None
             Which task, if the model has several.
-        feature : int, default=0
-            Which input.
+        feature : int or str, default=0
+            Which input, by its position or its name.
         n_points : int, default=300
             Points along it.
         margin : float, default=0.1
             How far to go beyond the data, as a share of their range.
+        feature_names : sequence of str, default=None
+            Names of the inputs. None: those of the columns of X, or of the frame the model was fitted on.
+        target : str, default=None
+            Name of the target. None: that of y, if it has one.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 
@@ -100,6 +127,9 @@ class PredictionDisplay(Display):
         -------
         PredictionDisplay
         """
+        names = input_names(model, X, feature_names)
+        feature = position_of(feature, names)
+        y_label = target_name(y, target)
         X = np.asarray(X, dtype=np.float64)
         code = task_code(model, task)
         low, high = X[:, feature].min(), X[:, feature].max()
@@ -122,6 +152,9 @@ class PredictionDisplay(Display):
             y=None if y is None else np.asarray(y, dtype=np.float64),
             active=None if active is None else active[:, feature],
             label=None if model.tasks_ is None else str(model.tasks_[code]),
+            x_label=names[feature],
+            y_label=y_label,
+            others=held_values(grid[0], names, [feature]),
         )
         return display.plot(ax=ax)
 
@@ -157,9 +190,10 @@ class PredictionDisplay(Display):
                 transform=ax.get_xaxis_transform(),
                 label="active points",
             )
-        ax.set(xlabel="input", ylabel="target", title=self.label or "")
+        at = f"\nat {self.others}" if self.others else ""
+        ax.set(xlabel=self.x_label + at, ylabel=self.y_label, title=self.label or "")
         ax.margins(x=0)
-        ax.legend(frameon=False, fontsize="small")
+        self._legend(ax)
         return self
 
     def _band(self, ax: Any, std: FloatArray, color: str, alpha: float, label: str) -> None:

@@ -5,18 +5,19 @@ Attributes give colours and sizes for viewers that do not apply the page's style
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
 
-_W, _H, _LEFT, _BOTTOM, _TOP, _RIGHT = 420, 260, 60, 44, 14, 16
-MOST_BARS = 15
+_W, _H, _LEFT, _BOTTOM, _TOP, _RIGHT = 420, 260, 64, 44, 14, 16
+_LINE = 26  # height of a line of `dot_rows`
+Range = tuple[float, float]
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits, and no powers of ten where a plain number is as short."""
     if value != 0 and not 1e-4 <= abs(value) < 1e6:
         return f"{value:.2e}"
@@ -24,135 +25,170 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if "e" in text else text
 
 
+def span(*values: FloatArray, margin: float = 0.05) -> Range:
+    """Least and largest of all finite values, and a margin; never empty."""
+    every = np.concatenate([np.ravel(np.asarray(v, dtype=float)) for v in values])
+    every = every[np.isfinite(every)]
+    low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
+    pad = margin * (high - low) or 0.5 * abs(low) or 0.5
+    return low - pad, high + pad
+
+
 def _ticks(low: float, high: float) -> FloatArray:
     """Four to six round numbers."""
     step = 10.0 ** np.floor(np.log10((high - low) / 4))
     step *= max(m for m in (1.0, 2.0, 2.5, 5.0) if m * step <= (high - low) / 4)
-    return np.arange(np.ceil(low / step) * step, high + 1e-9 * step, step)
-
-
-def _frame(low: tuple[float, float], high: tuple[float, float], x: str, y: str) -> tuple[list[str], Any]:
-    """Axes with ticks, and the map from data to the picture."""
-
-    def place(a: float, b: float) -> tuple[float, float]:
-        u = _LEFT + (a - low[0]) / (high[0] - low[0]) * (_W - _LEFT - _RIGHT)
-        v = _H - _BOTTOM - (b - low[1]) / (high[1] - low[1]) * (_H - _BOTTOM - _TOP)
-        return round(u, 1), round(v, 1)
-
-    parts = []
-    for t in _ticks(low[0], high[0]):
-        u, v = place(t, low[1])
-        parts.append(
-            f'<text class="tick" font-size="13" x="{u}" y="{v + 17}" text-anchor="middle">{_number(t)}</text>'
-        )
-    for t in _ticks(low[1], high[1]):
-        u, v = place(low[0], t)
-        parts.append(f'<line class="grid" stroke="#ccc" x1="{u}" y1="{v}" x2="{_W - _RIGHT}" y2="{v}"/>')
-        parts.append(
-            f'<text class="tick" font-size="13" x="{u - 6}" y="{v + 4}" text-anchor="end">{_number(t)}</text>'
-        )
-    parts.append(
-        f'<text class="axis" font-size="13" x="{(_W + _LEFT) / 2}" y="{_H - 8}" '
-        f'text-anchor="middle">{escape(x)}</text>'
-    )
-    parts.append(
-        f'<text class="axis" font-size="13" transform="rotate(-90)" x="{-(_H - _BOTTOM) / 2}" y="13" '
-        f'text-anchor="middle">{escape(y)}</text>'
-    )
-    return parts, place
-
-
-def _svg(parts: list[str], title: str) -> str:
-    return (
-        f'<svg viewBox="0 0 {_W} {_H}" role="img" aria-label="{escape(title, quote=True)}">'
-        + "".join(parts)
-        + "</svg>"
-    )
+    ticks = np.arange(np.ceil(low / step) * step, high + 1e-9 * step, step)
+    return np.where(np.abs(ticks) < 1e-9 * step, 0.0, ticks)
 
 
 def _tip(text: str) -> str:
-    """What the page's script shows at the pointer, and what a screen reader says."""
-    safe = escape(text, quote=True)
-    return f' data-tip="{safe}" aria-label="{safe}"'
+    """What the page's script shows at the pointer."""
+    return f' data-tip="{escape(text, quote=True)}"'
 
 
-def scatter(
-    x: FloatArray, y: FloatArray, names: list[str], *, x_label: str, y_label: str, title: str, diagonal: bool
-) -> str:
-    """Points with their names as tooltips."""
-    kept = np.isfinite(x) & np.isfinite(y)
-    if not kept.any():
-        return ""
-    top = 1.08 * float(max(x[kept].max(), y[kept].max())) or 1.0
-    low, high = (0.0, 0.0), (top, top)
-    if not diagonal:
-        high = (1.05 * float(x[kept].max()) or 1.0, 1.08 * float(y[kept].max()) or 1.0)
-    parts, place = _frame(low, high, x_label, y_label)
-    if diagonal:
-        (a, b), (c, d) = place(0, 0), place(top, top)
-        parts.append(f'<line class="guide" stroke="#888" x1="{a}" y1="{b}" x2="{c}" y2="{d}"/>')
-    for i in np.flatnonzero(kept):
-        u, v = place(x[i], y[i])
-        tip = f"{names[i]}: {x_label} {_number(x[i])}, {y_label} {_number(y[i])}"
-        parts.append(f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="5.5"{_tip(tip)}/>')
-    return _svg(parts, title)
-
-
-def curve(x: FloatArray, y: FloatArray, *, x_label: str, y_label: str, title: str, unit: bool) -> str:
-    """A line with points; `unit` draws it in the unit square with its diagonal."""
-    kept = np.isfinite(y)
-    if not kept.any():
-        return ""
-    x, y = x[kept], y[kept]
-    high = (1.0, 1.0) if unit else (float(x.max()) or 1.0, 1.08 * float(y.max()) or 1.0)
-    parts, place = _frame((0.0, 0.0), high, x_label, y_label)
-    if unit:
-        (a, b), (c, d) = place(0, 0), place(1, 1)
-        parts.append(f'<line class="guide" stroke="#888" x1="{a}" y1="{b}" x2="{c}" y2="{d}"/>')
-    places = [place(a, b) for a, b in zip(x, y, strict=True)]
-    path = " ".join(f"{u},{v}" for u, v in places)
-    parts.append(f'<polyline class="line" fill="none" stroke="#0072b2" points="{path}"/>')
-    if len(places) <= 60:
-        for (u, v), a, b in zip(places, x, y, strict=True):
-            tip = f"{x_label} {_number(a)}: {y_label} {_number(b)}"
-            parts.append(f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="5"{_tip(tip)}/>')
-    return _svg(parts, title)
-
-
-def bars(
-    values: FloatArray,
-    names: list[str],
-    *,
-    title: str,
-    ordered: bool = True,
-    texts: list[str] | None = None,
-    tips: list[str] | None = None,
-) -> str:
-    """Horizontal bars, the longest first (`ordered`) or as they come; at most `MOST_BARS`.
-
-    `texts` stand beside the bars in place of their values, `tips` in the tooltips.
-    """
-    values = np.asarray(values, dtype=float)
-    order = (np.argsort(-values, kind="stable") if ordered else np.arange(len(values)))[:MOST_BARS]
-    if len(order) == 0:
-        return ""
-    height = 26 * len(order) + 10
-    top = float(np.max(values)) or 1.0
-    parts = []
-    for line, i in enumerate(order):
-        v = 6 + 26 * line
-        width = round(max(1.0, 210 * float(values[i]) / top), 1)
-        name = names[i] if len(names[i]) <= 20 else names[i][:13] + "…" + names[i][-6:]
-        shown = _number(values[i]) if texts is None else texts[i]
-        parts.append(
-            f'<text class="tick" font-size="13" x="142" y="{v + 14}" text-anchor="end">{escape(name)}</text>'
-        )
-        parts.append(
-            f'<rect class="bar" fill="#0072b2" x="148" y="{v}" width="{width}" height="19" rx="2"'
-            f"{_tip(f'{names[i]}: {shown if tips is None else tips[i]}')}/>"
-        )
-        parts.append(
-            f'<text class="tick" font-size="13" x="{154 + width}" y="{v + 14}">{escape(shown)}</text>'
-        )
+def _svg(parts: list[str], title: str, height: float = _H) -> str:
     label = escape(title, quote=True)
     return f'<svg viewBox="0 0 {_W} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, kind: str = "tick", more: str = "") -> str:
+    return (
+        f'<text class="{kind}" font-size="13" x="{x:g}" y="{y:g}" text-anchor="{anchor}"{more}>'
+        f"{escape(text)}</text>"
+    )
+
+
+class Chart:
+    """Axes over two ranges; what is added later lies on top.
+
+    Parameters
+    ----------
+    x, y : pair of float
+        Least and largest value on each axis.
+    x_label, y_label : str
+        Names of the axes.
+    title : str
+        What a screen reader reads out.
+    """
+
+    def __init__(self, x: Range, y: Range, *, x_label: str, y_label: str, title: str) -> None:
+        self._x, self._y, self._title = x, y, title
+        self._parts: list[str] = []
+        for t in _ticks(*x):
+            u, v = self._place(t, y[0])
+            self._parts.append(_text(u, v + 17, number(t), "middle"))
+        for t in _ticks(*y):
+            u, v = self._place(x[0], t)
+            self._parts.append(
+                f'<line class="grid" stroke="#ccc" x1="{u}" y1="{v}" x2="{_W - _RIGHT}" y2="{v}"/>'
+            )
+            self._parts.append(_text(u - 6, v + 4, number(t), "end"))
+        self._parts.append(_text((_W + _LEFT) / 2, _H - 8, shortened(x_label, 48), "middle", "axis"))
+        turned = ' transform="rotate(-90)"'
+        self._parts.append(
+            _text(-(_H - _BOTTOM + _TOP) / 2, 13, shortened(y_label, 30), "middle", "axis", turned)
+        )
+
+    def _place(self, a: float, b: float) -> tuple[float, float]:
+        u = _LEFT + (a - self._x[0]) / (self._x[1] - self._x[0]) * (_W - _LEFT - _RIGHT)
+        v = _H - _BOTTOM - (b - self._y[0]) / (self._y[1] - self._y[0]) * (_H - _BOTTOM - _TOP)
+        return round(float(u), 1), round(float(v), 1)
+
+    def _path(self, x: FloatArray, y: FloatArray) -> str:
+        places = (self._place(a, b) for a, b in zip(x, y, strict=True))
+        return " ".join(f"{u:g},{v:g}" for u, v in places)
+
+    def band(self, x: FloatArray, low: FloatArray, high: FloatArray) -> Chart:
+        """The area between two lines, cut off at the frame."""
+        low, high = np.clip(low, *self._y), np.clip(high, *self._y)
+        path = self._path(np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]]))
+        self._parts.append(f'<polygon class="band" fill="#0072b2" fill-opacity=".18" points="{path}"/>')
+        return self
+
+    def line(self, x: FloatArray, y: FloatArray) -> Chart:
+        """A line."""
+        self._parts.append(
+            f'<polyline class="line" fill="none" stroke="#0072b2" points="{self._path(x, y)}"/>'
+        )
+        return self
+
+    def guide(self, x: Range, y: Range) -> Chart:
+        """A straight line to compare with."""
+        (a, b), (c, d) = self._place(x[0], y[0]), self._place(x[1], y[1])
+        self._parts.append(f'<line class="guide" stroke="#888" x1="{a}" y1="{b}" x2="{c}" y2="{d}"/>')
+        return self
+
+    def specks(self, x: FloatArray, y: FloatArray) -> Chart:
+        """Many small points, in one element."""
+        places = (self._place(a, b) for a, b in zip(x, y, strict=True))
+        path = "".join(f"M{u:g},{v:g}h0" for u, v in places)
+        if path:
+            self._parts.append(
+                f'<path class="specks" fill="none" stroke="#444" stroke-width="5" stroke-linecap="round" '
+                f'd="{path}"/>'
+            )
+        return self
+
+    def dots(self, x: FloatArray, y: FloatArray, tips: Sequence[str]) -> Chart:
+        """Points with a text each."""
+        for a, b, text in zip(x, y, tips, strict=True):
+            u, v = self._place(a, b)
+            self._parts.append(f'<circle class="dot" fill="#0072b2" cx="{u}" cy="{v}" r="5"{_tip(text)}/>')
+        return self
+
+    def svg(self) -> str:
+        """The picture."""
+        return _svg(self._parts, self._title)
+
+
+def shortened(name: str, length: int) -> str:
+    """A name that fits; both its ends are kept, for names often differ in the last."""
+    tail = length // 3
+    return name if len(name) <= length else name[: length - tail - 1] + "…" + name[-tail:]
+
+
+def dot_rows(
+    values: FloatArray,
+    names: Sequence[str],
+    *,
+    title: str,
+    texts: Sequence[str],
+    errors: FloatArray | None = None,
+    zero: bool = False,
+) -> str:
+    """One line for each value: its name, a dot on a common scale, whiskers of two standard errors, its text.
+
+    `zero` includes zero in the scale and marks it.
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) == 0:
+        return ""
+    error = np.zeros(len(values)) if errors is None else np.nan_to_num(np.asarray(errors, dtype=float))
+    ends = [values - 2 * error, values + 2 * error, *([np.zeros(1)] if zero else [])]
+    (low, high), left, right = span(*ends), 148, 330
+    height = _LINE * len(values) + 8
+
+    def place(value: float) -> float:
+        return round(left + (value - low) / (high - low) * (right - left), 1)
+
+    parts = []
+    if zero:
+        at = place(0.0)
+        parts.append(f'<line class="guide" stroke="#888" x1="{at}" y1="2" x2="{at}" y2="{height - 2}"/>')
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        v = 4 + _LINE * i + _LINE / 2
+        parts.append(_text(left - 8, v + 4, shortened(name, 20), "end"))
+        parts.append(f'<line class="grid" stroke="#ccc" x1="{left}" y1="{v}" x2="{right}" y2="{v}"/>')
+        if error[i] > 0:
+            a, b = place(value - 2 * error[i]), place(value + 2 * error[i])
+            parts.append(
+                f'<line class="whisker" stroke="#0072b2" stroke-width="2" '
+                f'x1="{a}" y1="{v}" x2="{b}" y2="{v}"/>'
+            )
+        parts.append(
+            f'<circle class="dot" fill="#0072b2" cx="{place(value)}" cy="{v}" r="6"'
+            f"{_tip(f'{name}: {texts[i]}')}/>"
+        )
+        parts.append(_text(_W - 4, v + 4, texts[i], "end"))
+    return _svg(parts, title, height)

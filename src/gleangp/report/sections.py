@@ -1,0 +1,284 @@
+"""The sections of a report: each turns facts into HTML, or into nothing where there is nothing to show."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from gleangp.report.charts import Chart, dot_rows, number, span
+from gleangp.report.effects import InputEffect
+from gleangp.report.facts import ColumnFacts, Facts
+from gleangp.report.pieces import error_text, figure, figures, table
+from gleangp.report.single_tasks import MOST_CURVES, MOST_ODD, Curve
+
+_MOST_EFFECTS = 24  # inputs that are drawn
+_MOST_LEVELS = 20  # categories that are drawn
+_MOST_UNUSUAL = 20  # tasks that are listed
+CURVES = ' id="curves"'
+
+
+def tasks(facts: Facts) -> str:
+    """Curves of single tasks, and the table of all of them."""
+    c = facts.classify
+    drawn = [_curve(facts, curve) for curve in facts.curves]
+    along = facts.curve_input
+    kind = (
+        "Dots: whether the row is of the class."
+        if c
+        else (
+            "Dots: data"
+            + ("" if len(facts.columns) == 1 else ", moved by what the model attributes to the other inputs")
+            + "."
+        )
+    )
+    band = "" if c else " Band: 95 % of new values."
+    what = f"{escape(facts.response.label)} along {escape(along)}, the most important input that is a number"
+    text = f"<p>{what}. {kind}{band}</p>"
+    if not facts.many_tasks:
+        return text + figures(drawn)
+    tools = (
+        '<div class="tools"><label>Order<select id="order"><option value="worst">worst first</option>'
+        '<option value="best">best first</option></select></label>'
+        '<label>Find a task<input id="find" type="search" autocomplete="off"></label>'
+        '<span id="found" role="status" class="soft"></span></div>'
+    )
+    most = "" if len(facts.tasks) <= MOST_CURVES else f"<p>The first {MOST_CURVES} tasks are drawn.</p>"
+    heads = ["task", "rows", "held out", "error", "error alone", "active points"]
+    lines = (
+        [
+            t.name,
+            t.rows,
+            t.held_out,
+            (t.error, error_text(t.error, c)),
+            (t.error_alone, error_text(t.error_alone, c)),
+            t.active,
+        ]
+        for t in facts.tasks
+    )
+    caption = "Held-out error of every task by this model, and by a model of the task alone (first 20 tasks)"
+    return (
+        f"{text}{most}{tools}{figures(drawn, CURVES)}"
+        '<button type="button" class="plain" id="more" hidden>Show more tasks</button>'
+        f"{table('tasks', caption, heads, lines)}"
+    )
+
+
+def _curve(facts: Facts, curve: Curve) -> str:
+    task = facts.tasks[curve.task]
+    std = np.zeros(len(curve.x)) if curve.std is None else curve.std
+    low, high = curve.mean - 1.96 * std, curve.mean + 1.96 * std
+    y = (-0.05, 1.05) if facts.classify else span(low, high, curve.data_y)
+    title = f"{task.name}: {facts.response.label} from {number(curve.mean[0])} to {number(curve.mean[-1])}"
+    chart = Chart(
+        span(curve.x, curve.data_x, margin=0.02),
+        y,
+        x_label=facts.curve_input,
+        y_label=facts.response.label,
+        title=title,
+    )
+    if curve.std is not None:
+        chart.band(curve.x, low, high)
+    chart.line(curve.x, curve.mean).specks(curve.data_x, curve.data_y)
+    error = f"held-out error {error_text(task.error, facts.classify)}, {task.rows} rows"
+    others = f"; {curve.others}" if curve.others else ""
+    name = escape(task.name, quote=True)
+    return figure(
+        task.name, chart.svg(), error + others, f' data-name="{name}" data-error="{task.error:.6g}"'
+    )
+
+
+def inputs(facts: Facts) -> str:
+    """Importance and effect of every input."""
+    c = facts.classify
+    found = facts.inputs
+    top = found[:_MOST_EFFECTS]
+    picture = ""
+    if np.isfinite([e.importance for e in top]).all():
+        picture = dot_rows(
+            np.array([e.importance for e in top]),
+            [e.name for e in top],
+            errors=np.array([e.std_error for e in top]),
+            texts=[_signed(e.importance, c) for e in top],
+            title="Growth of the held-out error if a column is permuted, the most important first",
+            zero=True,
+        )
+    ranges = [span(e.mean, e.low, e.high) for e in top]
+    common = (min(r[0] for r in ranges), max(r[1] for r in ranges))
+    heads = ["input", "importance", "standard error", "beyond chance", "least effect", "largest effect"]
+    lines = (
+        [
+            e.name,
+            (e.importance, _signed(e.importance, c)),
+            (e.std_error, error_text(e.std_error, c)),
+            "yes" if e.importance > 2 * e.std_error else "no",
+            float(e.mean.min()),
+            float(e.mean.max()),
+        ]
+        for e in found
+    )
+    note = (
+        ""
+        if len(found) <= _MOST_EFFECTS
+        else f" The {_MOST_EFFECTS} most important of {len(found)} are drawn."
+    )
+    return (
+        "<p>Importance: growth of the held-out error if the values of the column are permuted. "
+        f"Effect: the average {escape(facts.response.label)} if all rows have this value.{note}</p>"
+        + figures(
+            [
+                figure("Importance (lines: two standard errors)", picture),
+                *(_effect(facts, e, common) for e in top),
+            ]
+        )
+        + table("inputs", "Importance of every input, and the range of its average effect", heads, lines)
+    )
+
+
+def _signed(value: float, classify: bool) -> str:
+    return "–" if not np.isfinite(value) else f"{value:+.1%}" if classify else f"{value:+.3g}"
+
+
+def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
+    title = (
+        f"Effect of {effect.name}: average {facts.response.label} between {number(effect.mean.min())} and "
+        f"{number(effect.mean.max())}"
+    )
+    if effect.levels is not None:
+        some = slice(_MOST_LEVELS)
+        texts = [number(v) for v in effect.mean[some]]
+        more = (
+            "" if len(effect.levels) <= _MOST_LEVELS else f"the first {_MOST_LEVELS} of {len(effect.levels)}"
+        )
+        return figure(
+            effect.name, dot_rows(effect.mean[some], effect.levels[some], title=title, texts=texts), more
+        )
+    x = effect.values
+    chart = Chart(span(x, margin=0.02), y, x_label=effect.name, y_label=facts.response.label, title=title)
+    if len(x) > 1:
+        chart.band(x, effect.low, effect.high).line(x, effect.mean)
+    if len(x) <= 12:
+        tips = [f"{effect.name} {number(a)}: {number(b)}" for a, b in zip(x, effect.mean, strict=True)]
+        chart.dots(x, effect.mean, tips)
+    return figure(effect.name, chart.svg(), "band: the middle 80 % of rows")
+
+
+def transfer(facts: Facts) -> str:
+    """Who helps whom, as the model reports it."""
+    if not facts.transfer:
+        return ""
+    heads = list(facts.transfer[0])
+    lines = [[_plain(line.get(h)) for h in heads] for line in facts.transfer]
+    caption = "For every task: its score with and without the other tasks, and which of them matter to it"
+    return table("who-helps-whom", caption, [str(h).replace("_", " ") for h in heads], lines)
+
+
+def _plain(value: Any) -> Any:
+    """A cell: a number, or text; lists and mappings with commas between their parts."""
+    if isinstance(value, dict):
+        return ", ".join(f"{k} ({v:.2g})" if isinstance(v, float) else f"{k} ({v})" for k, v in value.items())
+    if isinstance(value, list | tuple | np.ndarray):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    return value if isinstance(value, int | float | np.number) else "" if value is None else str(value)
+
+
+def unusual(facts: Facts) -> str:
+    """Tasks that differ, rows that do not fit."""
+    parts = []
+    if facts.distances is not None:
+        d = facts.distances
+        order = np.argsort(-d.distance, kind="stable")[:_MOST_UNUSUAL]
+        names = [facts.tasks[i].name for i in np.flatnonzero(d.unusual)]
+        found = (
+            f"{len(names)} of {len(facts.tasks)} tasks differ clearly from most."
+            if names
+            else "No task differs clearly from the others."
+        )
+        lines = (
+            [facts.tasks[i].name, float(d.distance[i]), float(d.offset[i]), "yes" if d.unusual[i] else "no"]
+            for i in order
+        )
+        heads = ["task", "distance", "offset", "unusual"]
+        caption = (
+            "Difference of a task's predictions from the median over tasks, at the same rows (largest first)"
+        )
+        parts.append(
+            f"<h3>Tasks that differ</h3><p>{found}</p>{table('tasks-that-differ', caption, heads, lines)}"
+        )
+    if facts.held.spread is not None:
+        parts.append(_odd_rows(facts))
+    return "".join(parts)
+
+
+def _odd_rows(facts: Facts) -> str:
+    c, n = facts.classify, len(facts.held.rows)
+    if c:
+        text = "Held-out rows whose label had a probability below 5 %."
+        head = "probability of the label"
+    else:
+        chance = f"By chance about {0.0027 * n:.2g} of {n} rows are."
+        text = f"Held-out rows beyond three standard deviations. {chance}"
+        head = "standard deviations"
+    if not facts.odd:
+        return f"<h3>Rows that do not fit</h3><p>{text} There are none.</p>"
+    lines = (
+        [
+            o.row + 1,
+            facts.tasks[facts.task_of_row[o.row]].name,
+            str(o.measured) if c else float(o.measured),
+            str(o.predicted) if c else float(o.predicted),
+            o.score,
+        ]
+        for o in facts.odd[:MOST_ODD]
+    )
+    heads = ["row", "task", "measured", "predicted", head]
+    caption = "Rows are counted from 1; the worst first, at most 20"
+    return f"<h3>Rows that do not fit</h3><p>{text}</p>{table('rows-that-do-not-fit', caption, heads, lines)}"
+
+
+def learnt(facts: Facts) -> str:
+    """The kernel in words, the noise."""
+    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in facts.kernel_words)
+    noise = ""
+    if facts.noise_std is not None:
+        size, unit = number(facts.noise_std), escape(facts.target)
+        noise = f"<li>Noise: a standard deviation of {size} in units of {unit}.</li>"
+    kept = f"{facts.n_active} of {facts.rows} rows are active points."
+    units = "the latent function" if facts.classify else "standardised targets"
+    return (
+        f"<ul>{words}{noise}<li>{kept}</li><li>Log evidence: {facts.log_evidence:.2f}.</li></ul>"
+        f"<p class='soft'>Kernel, in units of {units}: <code>{escape(facts.kernel)}</code></p>"
+    )
+
+
+def data(facts: Facts) -> str:
+    """What was read and what was left out."""
+    where = f" from {escape(facts.source)}" if facts.source else ""
+    without = f" {facts.n_unlabeled} of them have no target." if facts.n_unlabeled else ""
+    lines = (
+        [k.name, _kind(k), k.unique, k.low, k.median, k.high]
+        if len(k.features) == 1
+        else [k.name, _kind(k), k.unique, *[float("nan")] * 3]
+        for k in facts.columns
+    )
+    heads = ["column", "kind", "different values", "least", "median", "largest"]
+    left = ""
+    if facts.dropped:
+        left = "<h3>Left out</h3>" + table(
+            "left-out", "What was not used, and why", ["what", "why"], facts.dropped.items()
+        )
+    return (
+        f"<p>{facts.rows} rows{where}, {len(facts.tasks)} {'tasks' if facts.many_tasks else 'task'}, "
+        f"{len(facts.columns)} input columns.{without}</p>"
+        f"{table('columns', 'Input columns as they were read', heads, lines)}{left}"
+    )
+
+
+def _kind(column: ColumnFacts) -> str:
+    if len(column.features) == 1:
+        return "number" if column.unique > 1 else "constant"
+    names = [f.removeprefix(f"{column.name}=") for f in column.features]
+    return f"categories: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -1,0 +1,67 @@
+"""A kernel in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Kernel,
+    Matern,
+    Product,
+    Sum,
+    WhiteKernel,
+)
+
+from gleangp.kernels import ScaledInputs
+
+
+def _is_linear(kernel: Kernel) -> bool:
+    return type(kernel.kernel if isinstance(kernel, ScaledInputs) else kernel) is DotProduct
+
+
+def words_of(model: Any, kernel: Kernel, features: list[str]) -> list[str]:
+    """Sentences about the kernel of a model, and which part of it tasks have in common."""
+    if getattr(getattr(model, "coupling_", None), "name", "") != "function" or not isinstance(kernel, Sum):
+        return in_words(kernel, features)
+    common = [f"Common to all tasks: {s[0].lower()}{s[1:]}" for s in in_words(kernel.k1, features)]
+    own = [f"Own of every task: {s[0].lower()}{s[1:]}" for s in in_words(kernel.k2, features)]
+    return common + own
+
+
+def in_words(kernel: Kernel, features: list[str]) -> list[str]:
+    """Sentences about a kernel."""
+    if hasattr(kernel, "kernels"):
+        return [
+            f"One kernel for each class; the first: {s}" for s in in_words(kernel.kernels[0], features)[:1]
+        ]
+    if isinstance(kernel, Sum):
+        return in_words(kernel.k1, features) + in_words(kernel.k2, features)
+    if isinstance(kernel, ConstantKernel):
+        return [f"An offset of standard deviation {np.sqrt(kernel.constant_value):.3g}."]
+    if isinstance(kernel, WhiteKernel):
+        return [f"Noise of standard deviation {np.sqrt(kernel.noise_level):.3g}."]
+    if isinstance(kernel, Product) and isinstance(kernel.k1, ConstantKernel):
+        size = np.sqrt(kernel.k1.constant_value)
+        return [f"{_shape_in_words(kernel.k2, features)} Its standard deviation is {size:.3g}."]
+    return [_shape_in_words(kernel, features)]
+
+
+def _shape_in_words(kernel: Kernel, features: list[str]) -> str:
+    if _is_linear(kernel):
+        return "A linear function of all inputs."
+    inner = kernel.kernel if isinstance(kernel, ScaledInputs) else kernel
+    smooth = {RBF: "A smooth function", Matern: "A rough function"}.get(type(inner))
+    scale = getattr(inner, "length_scale", None)
+    if scale is not None and isinstance(kernel, ScaledInputs):
+        scale = scale / np.asarray(kernel.scales)
+    if smooth is None or scale is None:
+        return f"A function with the covariance {kernel}."
+    if np.size(scale) == 1:
+        return f"{smooth} of all inputs, which changes over distances of about {float(np.mean(scale)):.3g}."
+    order = np.argsort(scale)[:3]
+    near = ", ".join(f"{features[i]} ({scale[i]:.3g})" for i in order if i < len(features))
+    return f"{smooth} that changes fastest along {near} (in brackets: over which distance)."

@@ -1,0 +1,182 @@
+"""What the page asks of a model: its inputs, predictions, a curve along one input, the nearest rows."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import is_classifier
+
+from gleangp._typing import FloatArray
+from gleangp.cli._encoding import ColumnEncoding
+from gleangp.cli._table_model import TableModel
+from gleangp.cli._tables import CsvWriter, read_chunks
+from gleangp.plots._base import kept_points
+from gleangp.report.charts import Chart, span
+
+_GRID = 60
+_NEAREST = 5
+
+
+class Answers:
+    """A model of a table, asked in terms of its columns.
+
+    Parameters
+    ----------
+    model : TableModel
+        What `gleangp fit` wrote.
+    """
+
+    def __init__(self, model: TableModel) -> None:
+        self.model = model
+        self._positions = model.encoding.positions
+        self._kept = [kept_points(model.estimator, code) for code in range(max(1, len(model.known_tasks)))]
+
+    def describe(self) -> dict[str, Any]:
+        """Target, tasks, and inputs with their kinds and ranges."""
+        encoding, classify = self.model.encoding, is_classifier(self.model.estimator)
+        return {
+            "target": encoding.target,
+            "task": encoding.task,
+            "tasks": self.model.known_tasks,
+            "classes": [str(c) for c in self.model.estimator.classes_] if classify else None,
+            "inputs": [self._describe_input(column) for column in encoding.columns],
+        }
+
+    def _describe_input(self, column: ColumnEncoding) -> dict[str, Any]:
+        out: dict[str, Any] = {"name": column.name, "kind": column.kind}
+        if column.kind == "category":
+            return {**out, "categories": list(column.categories)}
+        known = self.model.summary.get("ranges", {}).get(column.name)
+        if known is None:
+            values = self._kept_values(column.name)
+            known = np.quantile(values, [0.0, 0.5, 1.0]).tolist() if len(values) else [0.0, 0.5, 1.0]
+        return {**out, **dict(zip(("low", "middle", "high"), known, strict=True))}
+
+    def _kept_values(self, name: str) -> FloatArray:
+        parts = [k[:, self._positions[name][0]] for k in self._kept if k is not None]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def predict(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Predictions of rows, as `gleangp predict` names them."""
+        if not rows or not all(isinstance(row, dict) for row in rows):
+            raise ValueError(
+                '"rows" should be a list of objects, one for each row, with the columns of the table.'
+            )
+        return self.model.predict(pd.DataFrame(rows)).to_dict("records")
+
+    def table(self, text: bytes) -> bytes:
+        """A CSV table -> its rows with their predictions, as CSV."""
+        task = self.model.encoding.task
+        out = io.StringIO()
+        write = CsvWriter(out, ",")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "upload.csv"
+            path.write_bytes(text)
+            n_rows = 0
+            for chunk in read_chunks(str(path), text=() if task is None else (task,)):
+                n_rows += len(chunk)
+                if len(chunk):
+                    found = self.model.predict(chunk).rename(
+                        columns=lambda c: c if c == task else f"predicted {c}"
+                    )
+                    write(chunk.join(found.drop(columns=[] if task is None else [task])))
+        if n_rows == 0:
+            raise ValueError("the table has no rows, but at least one is needed.")
+        return out.getvalue().encode()
+
+    def curve(self, row: dict[str, Any], along: str) -> dict[str, Any]:
+        """Prediction of one row, the curve along one of its inputs as numbers and SVG, the nearest rows."""
+        column = next((c for c in self.model.encoding.columns if c.name == along), None)
+        if column is None:
+            raise ValueError(
+                f'"along" is {along!r}, which is no input. Inputs: {", ".join(self._positions)}.'
+            )
+        frame = pd.DataFrame([row])
+        here = self.model.predict(frame).to_dict("records")[0]
+        code = self._code(row)
+        kept = self._kept[code]
+        out: dict[str, Any] = {
+            "prediction": here,
+            "words": self._words(here),
+            "nearest": self._nearest(frame, kept),
+        }
+        if column.kind == "category":
+            x: list[Any] = list(column.categories)
+            many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
+            return {**out, "x": x, **self._columns(self.model.predict(many), here), "svg": ""}
+        value = float(self.model.encoding.inputs(frame)[0, self._positions[along][0]])
+        low, high = self._range(column, value)
+        x = np.linspace(low, high, _GRID).tolist() if column.kind == "number" else [0.0, 1.0]
+        many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
+        found = self._columns(self.model.predict(many), here)
+        ticks = np.zeros(0) if kept is None else kept[:, self._positions[along][0]]
+        return {**out, "x": x, **found, "svg": self._draw(along, x, found, value, ticks)}
+
+    def _code(self, row: dict[str, Any]) -> int:
+        task = self.model.encoding.task
+        known = self.model.known_tasks
+        return known.index(str(row.get(task))) if task is not None and str(row.get(task)) in known else 0
+
+    def _range(self, column: ColumnEncoding, value: float) -> tuple[float, float]:
+        known = self._describe_input(column)
+        return min(known["low"], value), max(known["high"], value)
+
+    def _columns(self, found: Any, here: dict[str, Any]) -> dict[str, Any]:
+        """Mean with a band of 95 %, or the probability of the class that is predicted here."""
+        target = self.model.encoding.target
+        if is_classifier(self.model.estimator):
+            label = here[target]
+            return {"label": f"probability of {label}", "mean": found[f"p({label})"].tolist()}
+        std = found.get(f"{target}_std_new", found[f"{target}_std"])
+        low, high = found[target] - 1.96 * std, found[target] + 1.96 * std
+        return {"label": target, "mean": found[target].tolist(), "low": low.tolist(), "high": high.tolist()}
+
+    def _words(self, here: dict[str, Any]) -> str:
+        """A prediction as people read it."""
+        target = self.model.encoding.target
+        if is_classifier(self.model.estimator):
+            shares = ", ".join(f"{c} {here[f'p({c})']:.1%}" for c in self.model.estimator.classes_)
+            return f"{target}: {here[target]} ({shares})"
+        std = here.get(f"{target}_std_new", here[f"{target}_std"])
+        low, high = here[target] - 1.96 * std, here[target] + 1.96 * std
+        return f"{target}: {here[target]:.4g} (95 % of new values: {low:.4g} to {high:.4g})"
+
+    def _draw(
+        self, along: str, x: list[float], found: dict[str, Any], value: float, ticks: FloatArray
+    ) -> str:
+        grid = {name: np.array(found[name]) for name in ("mean", "low", "high") if name in found}
+        y = span(*grid.values()) if "low" in grid else (-0.05, 1.05)
+        at = float(np.interp(value, x, grid["mean"]))
+        title = f"{found['label']} along {along}: {at:.4g} at {value:.4g}"
+        chart = Chart(span(np.array(x), margin=0.01), y, x_label=along, y_label=found["label"], title=title)
+        if "low" in grid:
+            chart.band(np.array(x), grid["low"], grid["high"])
+        inside = ticks[(ticks >= x[0]) & (ticks <= x[-1])]
+        chart.line(np.array(x), grid["mean"]).specks(inside, np.full(len(inside), y[0]))
+        return chart.guide((value, value), y).dots(np.array([value]), np.array([at]), [title]).svg()
+
+    def _nearest(self, frame: Any, kept: FloatArray | None) -> list[dict[str, Any]]:
+        """The rows of the task that the model keeps, nearest first, in units of their spread."""
+        if kept is None or len(kept) == 0:
+            return []
+        spread = kept.std(axis=0)
+        difference = (kept - self.model.encoding.inputs(frame)) / np.where(spread > 0, spread, 1.0)
+        distance = np.sqrt(np.mean(difference**2, axis=1))
+        return [
+            {
+                "distance": float(distance[i]),
+                **{c.name: self._decoded(c, kept[i]) for c in self.model.encoding.columns},
+            }
+            for i in np.argsort(distance, kind="stable")[:_NEAREST]
+        ]
+
+    def _decoded(self, column: ColumnEncoding, row: FloatArray) -> Any:
+        values = row[self._positions[column.name]]
+        if column.kind == "category":
+            return column.categories[int(values.argmax())]
+        return bool(values[0]) if column.kind == "boolean" else float(values[0])

@@ -1,0 +1,49 @@
+"""Chromium as the system has it, driven by playwright: for pages that people click on."""
+
+import os
+import shutil
+
+import pytest
+
+
+def find_chromium():
+    """Where the system keeps it; GLEANGP_CHROMIUM names another place."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return os.environ.get("GLEANGP_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium without a window."""
+    reason = "playwright comes with the extra `browser`"
+    playwright = pytest.importorskip("playwright.sync_api", reason=reason)
+    path = find_chromium()
+    if path is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium), and GLEANGP_CHROMIUM is not set")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])  # CI runs as root
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_url(browser):
+    """Opens a page; what it logs, or asks of another place than its own, is kept in `page.problems`."""
+    contexts = []
+
+    def open_url(url, **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.problems = []
+        page.on("console", lambda m: page.problems.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        home = url if url.startswith("http") else "file:"
+        own = (home, "data:", "blob:")
+        page.on("request", lambda r: None if r.url.startswith(own) else page.problems.append(r.url))
+        page.goto(url)
+        return page
+
+    yield open_url
+    for context in contexts:
+        context.close()
