@@ -79,7 +79,7 @@ def test_gradients_match_central_differences(kernel, shapes):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_values_are_those_of_scikit_learn(kernel):
-    """Each matrix of a stack is what the kernel itself gives; white noise is on the diagonal of K(A) alone."""
+    """Each matrix of a stack is what the kernel gives; white noise is on the diagonal of K(A) alone."""
     rng = np.random.default_rng(1)
     A, B = rng.normal(size=(3, 4, 2)), rng.normal(size=(3, 6, 2))
     square, cross = evaluate(kernel, A).value, evaluate(kernel, A, B).value

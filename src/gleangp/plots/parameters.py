@@ -124,7 +124,8 @@ def parameter_names(kernel: Kernel, features: Sequence[str], coupled: bool = Fal
         if isinstance(parts[0], Sum) and isinstance(parts[0].k2, ConstantKernel):  # the offset of each task
             parts = [parts[0].k1, parts[0].k2, kernel.k2]
         common, *own = (parameter_names(k, features) for k in parts)
-        return [f"{n}, common to tasks" for n in common] + [f"{n}, of each task" for part in own for n in part]
+        of_each = [f"{n}, of each task" for part in own for n in part]
+        return [f"{n}, common to tasks" for n in common] + of_each
     short, long = [], []
     for h in kernel.hyperparameters:
         if h.fixed:
