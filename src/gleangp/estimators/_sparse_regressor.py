@@ -322,7 +322,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             noise = replace(model, bias=model.at(kept).typical_bias(rows.y[kept]))
             learn = tuple(name for name in noise.transforms if name != "bias")
             of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
-            likelihood = PropagatedNoise(noise, learn, of_noise)
+            # What belongs to the training rows is not kept.
+            likelihood = PropagatedNoise(replace(noise, **dict.fromkeys(fields, 1.0)), learn, of_noise)
         progress = self._begin_progress(*given, 12)
         with threads_for(rows.sizes):
             fitted = fit_local_rows(
@@ -430,7 +431,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             return self._observed_mean(latent)
         return self._observed_mean(latent), np.sqrt(self._observed_var(latent, include_noise))
 
-    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+    def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
         """Learn one more task from few rows, under the kernel and noise that the others taught.
 
         Parameters
@@ -442,6 +443,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             Its targets.
         task : str, int or bool
             Its name.
+        exposure, trials : array-like of shape (m,), default=None
+            Of the rows, for counts; None: 1.
 
         Returns
         -------
@@ -452,7 +455,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         labeled = np.flatnonzero(~np.isnan(y))
         units = self._units.with_task(y[labeled])
         codes = np.full(len(labeled), len(names) - 1)
-        noise = Gaussian(self._noise_at_new_rows()) if len(labeled) else self.noise_
+        noise = self._noise_of_new_rows(len(y), labeled, exposure, trials) if len(labeled) else self.noise_
         block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
         settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
         seed = int(generator_from(self.random_state).integers(2**31))
@@ -467,12 +470,14 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
+    ) -> Self:
         """Absorb new rows of known tasks, without starting again; on a new estimator, `fit`.
 
-        Kernel and noise stay as they are. For Gaussian noise the result is what the projection of old
-        and new rows on the same active points would give; rows that these cannot express become
-        active points themselves.
+        Kernel and noise stay as they are. For Gaussian noise and up to 2000 rows the result is the posterior
+        of all rows. With `posterior="projected"`, rows that the active points cannot express become active
+        points themselves.
 
         Parameters
         ----------
@@ -482,20 +487,24 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             Their targets; rows where it is NaN are left out.
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
 
         Returns
         -------
         self
         """
         if not hasattr(self, "_model"):
-            return self.fit(X, y, tasks)
+            return self.fit(X, y, tasks, exposure=exposure, trials=trials)
         X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
         y, labeled = check_regression_target(y, len(X))
         standard = self._units.to_standard(y, codes)
         rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
         filled = {t: r for t, r in enumerate(rows) if len(r)}
-        noise = self._noise_of_new_rows()
-        blocks = {t: Block(X[r], standard[r], noise) for t, r in filled.items()}
+        blocks = {
+            t: Block(X[r], standard[r], self._noise_of_new_rows(len(X), r, exposure, trials))
+            for t, r in filled.items()
+        }
         with threads_for(map(len, blocks.values())):
             self._store(self._model.absorb(blocks, filled, len(X)))
         return self
@@ -543,9 +552,11 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             return -self._model.white_var(X, codes)
         return 0.0
 
-    def _noise_of_new_rows(self) -> Any:
+    def _noise_of_new_rows(self, n_rows: int, rows: Any, exposure: Any, trials: Any) -> Any:
+        """The noise of some of the new rows."""
+        fields = self._row_fields(n_rows, None, exposure, trials)
         if not isinstance(self.noise_, Gaussian):
-            return self.noise_
+            return replace(self.noise_, **{name: values[rows] for name, values in fields.items()})
         return Gaussian(self._noise_at_new_rows())
 
     def _noise_at_new_rows(self) -> float:
