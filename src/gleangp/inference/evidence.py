@@ -227,11 +227,10 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
             variance[stack.rows] = np.einsum("bii->bi", G)
             dF = a[:, :, None] * knowledge.mean - shared - 2.0 * (G @ built.F)
             d_rows = np.zeros((*stack.rows.shape, prior.X.shape[1]))
-            for k, (K, weight) in enumerate(built.kernels):
-                of_theta, d_input, _ = K.vjp(weight * G)
+            for k, covariance in enumerate(built.covariances):
+                of_theta, d_input = covariance.gradients(G, loadings[k], own[k])
                 theta[k] = theta[k] + of_theta
                 d_rows += d_input
-                _weight_gradient(terms[k], stack, G * K.value, loadings[k], own[k])
             d_rows += _feature_gradients(built, dF, theta, loadings, own, inside)
             dX[stack.rows] += d_rows
     dX[n] = 0.0
@@ -248,20 +247,6 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
                 target = own_Z[g] if part.loading is None else dZ
                 target += d_basis + moved
     return EvidenceGradient(theta, loadings, own, variance[:n], dX[:n], dZ, own_Z)
-
-
-def _weight_gradient(term, stack, GK, d_loadings, d_own) -> None:
-    """Adds dE/dloadings and dE/down through the weights of K_bb."""
-    if stack.mixed:
-        same = stack.codes[:, :, None] == stack.codes[:, None, :]
-        np.add.at(d_own, stack.codes, np.sum(GK * same, axis=2))
-        if term.loadings.shape[1]:
-            np.add.at(d_loadings, stack.codes, 2.0 * (GK @ term.loadings[stack.codes]))
-        return
-    total = GK.sum(axis=(1, 2))
-    np.add.at(d_own, stack.tasks, total)
-    if term.loadings.shape[1]:
-        np.add.at(d_loadings, stack.tasks, 2.0 * term.loadings[stack.tasks] * total[:, None])
 
 
 def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:

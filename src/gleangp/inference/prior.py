@@ -168,6 +168,81 @@ class Part:
     loading: int | None  # column of the loadings; None: the task's own function
 
 
+class WholeBlocks:
+    """Covariance of one term between all rows of every block of a stack."""
+
+    def __init__(self, term: Term, stack: Stack, X: FloatArray):
+        self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
+        if stack.mixed:
+            loadings = term.loadings[stack.codes]
+            own = np.where(self._same, term.own[stack.codes][:, :, None], 0.0)
+            self._weight = loadings @ loadings.transpose(0, 2, 1) + own
+        else:
+            self._weight = term.within[stack.tasks][:, None, None]
+
+    @property
+    def _same(self) -> FloatArray:
+        return self._stack.codes[:, :, None] == self._stack.codes[:, None, :]
+
+    def add_to(self, H: FloatArray) -> None:
+        """Add the covariance to H (B, m, m)."""
+        H += self._weight * self._K.value
+
+    def gradients(
+        self, G: FloatArray, loadings: FloatArray, own: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds dE/dloadings (M, R) and dE/down (M,)."""
+        theta, d_rows, _ = self._K.vjp(self._weight * G)
+        GK, L, codes = G * self._K.value, self._term.loadings, self._stack.codes
+        if self._stack.mixed:
+            np.add.at(own, codes, np.sum(GK * self._same, axis=2))
+            if L.shape[1]:
+                np.add.at(loadings, codes, 2.0 * (GK @ L[codes]))
+        else:
+            total, tasks = GK.sum(axis=(1, 2)), self._stack.tasks
+            np.add.at(own, tasks, total)
+            if L.shape[1]:
+                np.add.at(loadings, tasks, 2.0 * L[tasks] * total[:, None])
+        return theta, d_rows
+
+
+class WithinTasks:
+    """Covariance of a term that no tasks share, in one block of several tasks: zero between tasks."""
+
+    def __init__(self, term: Term, stack: Stack, X: FloatArray):
+        self._term, codes = term, stack.codes[0]
+        order = np.argsort(codes, kind="stable")
+        tasks = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        inputs = np.vstack([X[0], X[0, :1]])  # a padded row
+        self._shape = X.shape
+        self._parts = [(part, evaluate(term.kernel, inputs[part.rows])) for part in _stack(codes, tasks)]
+
+    def add_to(self, H: FloatArray) -> None:
+        """Add the covariance to H (1, m, m)."""
+        m = H.shape[1]
+        padded = np.zeros((m + 1, m + 1))
+        for part, K in self._parts:
+            weight = self._term.own[part.tasks][:, None, None]
+            padded[part.rows[:, :, None], part.rows[:, None, :]] = weight * K.value
+        H[0] += padded[:m, :m]
+
+    def gradients(
+        self, G: FloatArray, loadings: FloatArray, own: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """As `WholeBlocks.gradients`."""
+        _, m, p = self._shape
+        padded = np.zeros((m + 1, m + 1))
+        padded[:m, :m] = G[0]
+        theta, d_rows = 0.0, np.zeros((m + 1, p))
+        for part, K in self._parts:
+            of_part = padded[part.rows[:, :, None], part.rows[:, None, :]]
+            of_theta, d_input, _ = K.vjp(self._term.own[part.tasks][:, None, None] * of_part)
+            theta = theta + of_theta
+            d_rows[part.rows] += d_input
+            np.add.at(own, part.tasks, np.sum(of_part * K.value, axis=(1, 2)))
+        return theta, d_rows[None, :m]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltStack:
     """Covariances and features of a stack, with what gradients need."""
@@ -175,7 +250,7 @@ class BuiltStack:
     stack: Stack
     H: FloatArray  # (B, m, m)
     F: FloatArray  # (B, m, D)
-    kernels: list[tuple[Evaluation, FloatArray]]  # per term: K(X_b), and its weight (B, 1, 1) or (B, m, m)
+    covariances: list[WholeBlocks | WithinTasks]  # per term
     crosses: list[tuple[Part, Evaluation, FloatArray]]  # per part: K(X, Z) and Phi (B * m, d)
 
 
@@ -246,11 +321,12 @@ class BlockPrior:
     def _build(self, stack: Stack, parts: list[Part]) -> BuiltStack:
         B, m = stack.rows.shape
         X = self.X[np.minimum(stack.rows, len(self.X) - 1)]
-        H, kernels = np.zeros((B, m, m)), []
+        H, covariances = np.zeros((B, m, m)), []
         for term in self.terms:
-            K, weight = evaluate(term.kernel, X), covariance_weight(term, stack)
-            H += weight * K.value
-            kernels.append((K, weight))
+            alone = stack.mixed and B == 1 and term.loadings.shape[1] == 0
+            covariance = WithinTasks(term, stack, X) if alone else WholeBlocks(term, stack, X)
+            covariance.add_to(H)
+            covariances.append(covariance)
         F, crosses, known = [np.zeros((B, m, 0))], [], {}
         for part in parts:
             if id(part.basis) not in known:
@@ -261,13 +337,4 @@ class BlockPrior:
         F_all = np.ascontiguousarray(np.concatenate(F, axis=2) if len(F) != 2 else F[1])
         if F_all.shape[2]:
             H -= F_all @ F_all.transpose(0, 2, 1)
-        return BuiltStack(stack, H, F_all, kernels, crosses)
-
-
-def covariance_weight(term: Term, stack: Stack) -> FloatArray:
-    """What multiplies the kernel of a term between rows of a block: (B, 1, 1), or (B, m, m) if mixed."""
-    if not stack.mixed:
-        return term.within[stack.tasks][:, None, None]
-    loadings = term.loadings[stack.codes]
-    same = stack.codes[:, :, None] == stack.codes[:, None, :]
-    return loadings @ loadings.transpose(0, 2, 1) + same * term.own[stack.codes][:, :, None]
+        return BuiltStack(stack, H, F_all, covariances, crosses)
