@@ -13,7 +13,7 @@ from gleangp.inference.block import Block
 from gleangp.learning.choice import Choice
 from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import LABEL_PRIORS, MIXTURES, PRIORS
+from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths
 from gleangp.models.likelihood import GaussianNoise, Likelihood
 from gleangp.models.local.data import Data, canonical_order
 from gleangp.models.local.model import Candidate, LocalModel, fit_local
@@ -38,6 +38,7 @@ def fit_local_rows(
     kernel: Any = None,
     priors: dict[str, Any] | None = None,
     progress: Any = None,
+    widths: PriorWidths = PRIORS,
 ) -> LocalModel:
     """Fit the rows of an estimator.
 
@@ -63,7 +64,7 @@ def fit_local_rows(
             optimize=estimator.optimizer is not None,
             n_restarts=estimator.n_restarts,
             progress=progress,
-            widths=PRIORS if isinstance(likelihood, GaussianNoise) else LABEL_PRIORS,
+            widths=widths,
         )
         return Candidate("function" if name == "auto" else getattr(name, "name", name), search, penalty)
 

@@ -24,6 +24,7 @@ from gleangp.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.sparse_model import fit_sparse_model
 from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
+from gleangp.models.defaults import ORDERED_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.noise import Ordered
 from gleangp.parallel import threads_for
@@ -279,6 +280,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
                 kernel,
                 self.priors,
                 progress,
+                ORDERED_PRIORS,
             )
         self._store(model)
         self._warn_about(model)

@@ -37,6 +37,7 @@ from gleangp.learning.parameters import Parameters
 from gleangp.learning.priors import LogNormal
 from gleangp.learning.settings import most_stages
 from gleangp.learning.virtual_vectors import add_virtual_vectors_to_last
+from gleangp.models.defaults import LABEL_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.parallel import in_parallel, threads_for
@@ -334,12 +335,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             jobs.append((self, rows, y, likelihood, noise, stream, kernel, self.priors))
         with threads_for(rows.sizes):
             if self.n_jobs not in (None, 1) and len(jobs) > 1:
-                models = in_parallel(fit_local_rows, jobs, self.n_jobs)
+                models = in_parallel(fit_local_rows, [(*job, None, LABEL_PRIORS) for job in jobs], self.n_jobs)
             else:
                 models = []
                 for job in jobs:
                     own = progress if len(jobs) == 1 else progress.binary_problem(12)
-                    models.append(fit_local_rows(*job, own))
+                    models.append(fit_local_rows(*job, own, LABEL_PRIORS))
                     if own is not progress:
                         own.end()
         self._store(models)

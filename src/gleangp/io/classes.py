@@ -65,7 +65,7 @@ _MODULES = {
     "gleangp.inference.row_ep": "RowSites",
     "gleangp.learning.choice": "Choice",
     "gleangp.learning.parameters": "Parameters",
-    "gleangp.learning.priors": "Exponential Gamma HalfCauchy HalfNormal LogNormal Normal Pareto",
+    "gleangp.learning.priors": "Exponential Gamma HalfCauchy HalfNormal LogNormal Normal Pareto Tied",
     "gleangp.learning.sparse_model": "SparseModel",
     "gleangp.models.decisions": "Decision",
     "gleangp.models.inputs": "InputMap",

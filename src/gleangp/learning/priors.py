@@ -160,3 +160,33 @@ class Exponential:
     def log_prob(self, x):
         """Log density of log x, and its derivative in x."""
         return np.log(x / self.mean) - x / self.mean, 1.0 / x - 1.0 / self.mean
+
+
+@dataclass(frozen=True)
+class Tied:
+    """Logarithms near a common one, which is normal: most length scales alike, a few far longer.
+
+    With c the mean of the logarithms, c ~ N(log median, spread^2), and their deviations from c have the
+    density sech(d / scale): every factor of e away from the others costs about 1 / scale nats.
+
+    Examples
+    --------
+    >>> value, slope = Tied(median=1.0, spread=1.0, scale=0.5).log_prob(np.array([2.0, 2.0]))
+    >>> slope.round(4)  # alike: only the common logarithm is drawn to that of the median
+    array([-0.1733, -0.1733])
+    """
+
+    median: float = 1.0
+    spread: float = 1.0
+    scale: float = 0.5
+
+    def log_prob(self, x):
+        """Log density of the logarithms of x (k,), as one number, and its derivative in x."""
+        log_x = np.log(x)
+        centre = log_x.mean()
+        away = (log_x - centre) / self.scale
+        off = (centre - np.log(self.median)) / self.spread
+        value = -0.5 * off**2 - np.sum(np.logaddexp(away, -away) - np.log(2.0))
+        pull = -np.tanh(away) / self.scale
+        slope = pull - pull.mean() - off / self.spread / len(x)
+        return value, slope / x

@@ -21,6 +21,9 @@ class PriorWidths:
     own: float = 0.5  # half-normal, of a task's own function: tasks are alike unless the data differ
     length: float = 2.0  # median of a length scale, times the root of the number of columns
     length_spread: float = 1.0  # of its logarithm
+    length_tie: float | None = (
+        None  # scale of the deviations of length scales from their mean; None: independent
+    )
     noise: float = 0.3  # median of the noise deviation
     noise_spread: float = 1.5  # of its logarithm
     noise_ratio: float = 0.25  # mean of tau, the spread of the log noise variances of tasks (exponential)
@@ -106,7 +109,10 @@ class Mixtures:
 PRIORS = PriorWidths()
 MIXTURES = Mixtures()
 # Labels: the latent function is in units of the noise (a probit step of deviation one), so it is larger.
-LABEL_PRIORS = PriorWidths(linear=3.0, common=3.0, offset=1.0, slope=1.0, own=1.0)
+# Labels carry little information on single length scales, so these are tied.
+LABEL_PRIORS = PriorWidths(linear=3.0, common=3.0, offset=1.0, slope=1.0, own=1.0, length_tie=0.5)
+# Ordered categories: the latent function has about unit variance, the noise a tenth of it.
+ORDERED_PRIORS = PriorWidths(length_tie=0.5)
 LEARNING = Learning()
 CONDITIONING = Conditioning()
 

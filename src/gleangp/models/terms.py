@@ -23,7 +23,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.prior import Term
 from gleangp.learning.parameters import KernelParameters, MovingKernel
-from gleangp.learning.priors import HalfCauchy, HalfNormal, LogNormal, Normal
+from gleangp.learning.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.slots import Slot, Slots
 
@@ -120,7 +120,9 @@ def hierarchical_terms(
         Sum(ConstantKernel(widths.mean**2, "fixed"), amplitude(start.linear) * line),
         amplitude(start.common) * shape_kernel(smoothness, length),
     )
-    of_length = LogNormal(median, widths.length_spread)
+    of_length: Any = LogNormal(median, widths.length_spread)
+    if widths.length_tie is not None:
+        of_length = Tied(median, widths.length_spread, widths.length_tie)
     priors = {
         "k1__k2__k1__constant_value": HalfNormal(widths.linear),
         "k2__k1__constant_value": HalfNormal(widths.common),
