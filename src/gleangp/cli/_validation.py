@@ -29,10 +29,32 @@ class HeldOut:
     rows: IntArray  # (m,)
     fold: IntArray  # (m,)
     predicted: np.ndarray  # (m,)
-    error: float  # root mean square, or share of wrong labels
-    std_error: float  # of it, over folds (nan for one)
+    loss: np.ndarray  # (m,) squared error, or whether the label is wrong
+    numeric: bool
     seconds: float  # of fitting
     last: Any  # the model of the last fold
+
+    @property
+    def error(self) -> float:
+        """Root mean square, or share of wrong labels."""
+        mean = float(np.mean(self.loss))
+        return float(np.sqrt(mean)) if self.numeric else mean
+
+    @property
+    def std_error(self) -> float:
+        """Of the error, over rows (nan for one)."""
+        return _spread_of_mean(self._influence())
+
+    def behind(self, other: HeldOut) -> tuple[float, float]:
+        """How much larger the error is than another's on the same rows, and the paired standard error."""
+        return self.error - other.error, _spread_of_mean(self._influence() - other._influence())
+
+    def _influence(self) -> np.ndarray:
+        """What every row contributes to the deviation of the error from its mean, to first order (m,)."""
+        centred = self.loss - np.mean(self.loss)
+        if not self.numeric:
+            return centred
+        return centred / (2.0 * self.error) if self.error > 0.0 else centred
 
 
 def task_folds(tasks: np.ndarray | None, n_rows: int, n_folds: int, rng: np.random.Generator) -> IntArray:
@@ -53,6 +75,10 @@ def choose_folds(n_rows: int, wanted: int | None) -> tuple[int, int]:
     return (5, 5) if n_rows <= _SMALL else (5, 1)
 
 
+def _spread_of_mean(values: np.ndarray) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
 def held_out(
     model: Any, problem: Problem, fold: IntArray, n_used: int, watch: Watch | None = None
 ) -> HeldOut | None:
@@ -62,7 +88,7 @@ def held_out(
     """
     X, y, tasks = problem.X, problem.y, problem.tasks
     numeric = y.dtype.kind == "f"
-    rows, folds, parts, errors, seconds = [], [], [], [], 0.0
+    rows, folds, parts, seconds = [], [], [], 0.0
     fitted = model
     for number, train, test in _splits(fold, n_used):
         if watch is not None:
@@ -81,14 +107,12 @@ def held_out(
         rows.append(test)
         folds.append(np.full(len(test), number))
         parts.append(predicted)
-        errors.append(_error(y[test], predicted, numeric))
     if not rows:
         return None
     joined = np.concatenate(parts)
     all_rows = np.concatenate(rows)
-    spread = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
-    error = _error(y[all_rows], joined, numeric)
-    return HeldOut(all_rows, np.concatenate(folds), joined, error, spread, seconds, fitted)
+    loss = _loss(y[all_rows], joined, numeric)
+    return HeldOut(all_rows, np.concatenate(folds), joined, loss, numeric, seconds, fitted)
 
 
 def threads_for(problem: Problem) -> Any:
@@ -109,10 +133,8 @@ def _splits(fold: IntArray, n_used: int) -> Iterator[tuple[int, IntArray, IntArr
             yield number, np.flatnonzero(fold != number), test
 
 
-def _error(y: np.ndarray, predicted: np.ndarray, numeric: bool) -> float:
-    if numeric:
-        return float(np.sqrt(np.mean((y - predicted.astype(float)) ** 2)))
-    return float(np.mean(y != predicted))
+def _loss(y: np.ndarray, predicted: np.ndarray, numeric: bool) -> np.ndarray:
+    return (y - predicted.astype(float)) ** 2 if numeric else (y != predicted).astype(float)
 
 
 def fit_quietly(model: Any, problem: Problem) -> Any:
