@@ -12,7 +12,7 @@ pytest.importorskip("typer")
 from gleangp.cli._compare import _advice, _predict_the_same  # noqa: E402
 from gleangp.cli._mixed_model import MixedModel, _curves  # noqa: E402
 from gleangp.cli._validation import HeldOut  # noqa: E402
-from tests.unit.test_cli_predict import call, make_frame  # noqa: E402
+from tests.unit.test_cli_predict import call, make_frame, refused  # noqa: E402
 
 
 def scored(predicted, y, numeric=True):
@@ -108,7 +108,19 @@ def test_equal_predictions_are_recognised():
     a = scored(y + 1, y)
     assert _predict_the_same(a, scored(y + 1.001, y))
     assert not _predict_the_same(a, scored(y + 1.1, y))
+    labels = np.resize(["a", "b"], 1000)
+    other = np.where(np.arange(1000) < 2, "c", labels)
+    wrong = np.roll(labels, 1)
+    assert _predict_the_same(scored(labels, wrong, False), scored(other, wrong, False))
     assert not _predict_the_same(scored(["a", "b"], ["a", "a"], False), scored(["b", "a"], ["a", "a"], False))
+
+
+def test_one_row_per_task_cannot_be_compared(tmp_path, monkeypatch, capsys):
+    """Nothing can be held out: one line."""
+    frame = make_frame(9)[["x", "y"]].assign(t=list("abcdefghi"))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    line = refused(monkeypatch, capsys, 1, "compare", tmp_path / "t.csv", "-y", "y", "-t", "t")
+    assert "every task has one row only" in line
 
 
 @pytest.mark.slow

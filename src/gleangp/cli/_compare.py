@@ -37,6 +37,8 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
             scores[name] = score
         else:
             same[name] = twin
+    if not scores:
+        raise ValueError("no row can be held out, because every task has one row only. Give tasks more rows.")
     best = min(scores, key=lambda name: scores[name].error)
     behind = {name: score.behind(scores[best]) for name, score in scores.items()}
     close = [name for name, (gap, spread) in behind.items() if not gap > spread]  # nan: not known
@@ -75,9 +77,10 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
 
 def _predict_the_same(a: HeldOut, b: HeldOut) -> bool:
     """Whether two models differ by little beside their error."""
-    if not a.numeric:
-        return bool((a.predicted == b.predicted).all())
-    apart = float(np.sqrt(np.mean((a.predicted - b.predicted) ** 2)))
+    if a.numeric:
+        apart = float(np.sqrt(np.mean((a.predicted - b.predicted) ** 2)))
+    else:
+        apart = float(np.mean(a.predicted != b.predicted))
     return apart <= _SAME * max(a.error, b.error)
 
 

@@ -19,6 +19,7 @@ from gleangp._typing import FloatArray
 
 _MOST_SLOPES = 3  # a full covariance of intercept and slopes then has ten parameters at most
 _ROWS_PER_COLUMN = 10  # of the fixed part, below which numeric columns stay linear
+_LARGEST = 1e3  # deviation of a task's coefficient beside that of the noise
 _SMALL = 1e-8  # relative: singular values that count as zero
 
 
@@ -53,7 +54,7 @@ class MixedModel(BaseEstimator):
         q = Z.shape[1]
         lower = np.tril_indices(q)
         start = np.eye(q)[lower]
-        bounds = [(0.0, None) if i == j else (None, None) for i, j in zip(*lower, strict=True)]
+        bounds = [(0.0 if i == j else -_LARGEST, _LARGEST) for i, j in zip(*lower, strict=True)]
 
         def deviance(theta: FloatArray) -> float:
             return sums.solve(_triangle(theta, q)).deviance

@@ -127,8 +127,8 @@ def _id_columns(frame: Any, others: set[str | None]) -> list[str]:
     found = [c for c in inputs if _names_rows(frame[c])]
     if not found or len(found) == len(inputs):
         return []
-    what = "a column that names" if len(found) == 1 else "columns that name"
-    note(f"left out {first_names(found)}: {what} the rows. Use --keep-id to learn from it.")
+    what, it = ("a column that names", "it") if len(found) == 1 else ("columns that name", "them")
+    note(f"left out {first_names(found)}: {what} the rows. Use --keep-id to learn from {it}.")
     return found
 
 
