@@ -1,6 +1,8 @@
 """`predict` and `update`: keys, intervals, unknown tasks, new rows; and what `inspect` says of a model."""
 
 import json
+from dataclasses import dataclass
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -9,10 +11,12 @@ from scipy.special import ndtri
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
+from rich.console import Console  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPRegressor, load, save  # noqa: E402
 from gleangp.cli import _app  # noqa: E402
+from gleangp.cli._describe import print_description  # noqa: E402
 from gleangp.cli._table_model import TableModel  # noqa: E402
 from gleangp.exceptions import LabelError, NewTaskWarning, TaskError  # noqa: E402
 
@@ -138,8 +142,6 @@ def test_unknown_tasks_are_counted(files, tmp_path):
     out, said = call("predict", numbers, tmp_path / "t.csv")
     (line,) = said.splitlines()
     assert "10 of 60 rows are of 3 tasks that the model does not know: '', 'new', 'other'." in line
-    from io import StringIO
-
     found = pd.read_csv(StringIO(out))
     assert found["y"][:10].nunique() == 1
     assert (found["y_std"][:10] > found["y_std"][10:].max()).all()
@@ -270,13 +272,30 @@ def test_inspect_reads_models_from_python(tmp_path, kind, task):
         assert "standard deviation" in text
 
 
-def test_inspect_uses_what_the_estimator_reports(tmp_path, monkeypatch):
+@dataclass(frozen=True)
+class Decided:
+    """As a decision of a fit."""
+
+    what: str
+    chosen: str
+    reason: str
+
+    def __str__(self):
+        return f"{self.what}: {self.chosen}. {self.reason}"
+
+
+def test_inspect_uses_what_the_estimator_reports():
     """`decisions_` and `variance_shares_` are printed where an estimator has them."""
     frame = make_frame()
     model = SparseGPRegressor(random_state=0).fit(frame[["x"]].to_numpy(), frame["y"], tasks=frame["t"])
-    model.decisions_ = ["coupling: a common function, by 5.0 nats"]
-    model.variance_shares_ = {"common": 6.0, "task": 3.0, "noise": 1.0}
-    save(model, tmp_path / "m.glean")
-    text = call("inspect", tmp_path / "m.glean")[0]
-    assert "coupling: a common function, by 5.0 nats" in text
-    assert "common 60%, task 30%, noise 10%" in text
+    model.decisions_ = [Decided("coupling", "function", "most evidence"), Decided("draws", "16", "few rows")]
+    model.variance_shares_ = {"common": 0.6, "task": 0.3, "noise": 0.1}
+    shown = {}
+    for verbose in (False, True):
+        console = Console(width=200, file=StringIO())
+        print_description(model, console, verbose=verbose)
+        shown[verbose] = console.file.getvalue()
+    assert "deviates from it by a function of its own (most evidence)" in shown[False]
+    assert "common 60%, task 30%, noise 10%" in shown[False]
+    assert "draws: 16. few rows" not in shown[False]
+    assert "draws: 16. few rows" in shown[True]

@@ -47,6 +47,8 @@ def describe(model: Any) -> dict[str, Any]:
     shares = getattr(inner, "variance_shares_", None)
     if isinstance(shares, Mapping):
         out["variance_shares"] = {str(name): float(np.mean(value)) for name, value in shares.items()}
+    if getattr(inner, "decisions_", ()):
+        out["decisions"] = [str(decision) for decision in inner.decisions_]
     if hasattr(inner, "kernel_"):
         out["kernel"] = str(inner.kernel_)
     active = getattr(inner, "active_", None)
@@ -65,17 +67,14 @@ def describe(model: Any) -> dict[str, Any]:
 
 def what_is_shared(estimator: Any) -> list[str]:
     """What tasks share and why: the estimator's own words, or its coupling in ours."""
-    decisions = getattr(estimator, "decisions_", None)
-    if decisions is not None:
-        return [str(d) for d in (decisions.values() if isinstance(decisions, Mapping) else decisions)]
-    coupling = getattr(estimator, "coupling_", None)
-    if coupling is None:
+    found = [(d.chosen, d.reason) for d in getattr(estimator, "decisions_", ()) if d.what == "coupling"]
+    coupling = getattr(estimator, "coupling_", [])
+    if not found:
+        choices = coupling if isinstance(coupling, list) else [coupling]
+        found = [(choice.name, choice.reason) for choice in choices]
+    if not found:
         return [_SHARED.get(type(estimator).__name__, "")]
-    lines = [
-        f"{_SHARED.get(choice.name, choice.name)} ({choice.reason})"
-        for choice in (coupling if isinstance(coupling, list) else [coupling])
-    ]
-    return list(dict.fromkeys(lines))
+    return list(dict.fromkeys(f"{_SHARED.get(name, name)} ({reason})" for name, reason in found))
 
 
 def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
@@ -138,6 +137,8 @@ def print_description(model: Any, console: Console, *, verbose: bool = False) ->
     if summary.get("stopped_early"):
         line("stopped", "early, by Ctrl-C: the best found until then")
     if verbose:
+        for number, text in enumerate(facts.get("decisions", ())):
+            line("decided" if number == 0 else "", text)
         for name in ("kernel", "active_points", "log_evidence"):
             if name in facts:
                 value = facts[name]
@@ -157,8 +158,7 @@ def _rows_text(summary: dict[str, Any]) -> str:
 
 
 def _shares_text(shares: dict[str, float]) -> str:
-    total = sum(shares.values()) or 1.0
-    return ", ".join(f"{name.replace('_', ' ')} {value / total:.0%}" for name, value in shares.items())
+    return ", ".join(f"{name.replace('_', ' ')} {value:.0%}" for name, value in shares.items())
 
 
 def _noise_text(ends: list[float], target: str | None) -> str:
