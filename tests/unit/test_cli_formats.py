@@ -49,7 +49,7 @@ def test_without_openpyxl(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(pd, "read_excel", gone)
     line = refused(monkeypatch, capsys, 1, "compare", tmp_path / "t.xlsx", "-y", "y")
-    assert "need openpyxl. Install it with: pip install 'gleangp[cli]'" in line
+    assert "need a recent openpyxl. Install it with: pip install -U openpyxl" in line
     monkeypatch.setattr(_tables, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="openpyxl"), table_writer(str(tmp_path / "o.xlsx")):
         pass

@@ -146,7 +146,9 @@ def _read_whole(path: str, kind: str, text: tuple[str, ...], encoding: str) -> p
 
 
 def _no_excel() -> ImportError:
-    return ImportError("tables in .xlsx files need openpyxl. Install it with: pip install 'gleangp[cli]'")
+    return ImportError(
+        "tables in .xlsx files need a recent openpyxl. Install it with: pip install -U openpyxl"
+    )
 
 
 def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...], encoding: str) -> Iterator[pd.DataFrame]:
