@@ -10,7 +10,7 @@ import typer
 
 from gleangp._version import __version__
 from gleangp.cli._reproduce import reproduce
-from gleangp.cli._usage import UsageError, check_folds, check_jobs, check_outputs, printable
+from gleangp.cli._usage import UsageError, check_folds, check_interval, check_jobs, check_outputs, printable
 
 app = typer.Typer(
     name="gleangp",
@@ -60,12 +60,20 @@ Drop = Annotated[list[str] | None, typer.Option("--drop", help="Column to leave 
 Impute = Annotated[
     bool, typer.Option("--impute", help="Fill missing inputs: mean of numbers, none of the categories.")
 ]
+KeepId = Annotated[
+    bool, typer.Option("--keep-id", help="Learn also from columns that only name or count the rows.")
+]
 Classify = Annotated[
     bool | None,
     typer.Option(
-        "--classify/--regress", help="Classes or numbers. Left out: text is classes.", show_default=False
+        "--classify/--regress",
+        "--classification/--regression",
+        help="Classes or numbers. Left out: text is classes, and so are 0 and 1.",
+        show_default=False,
     ),
 ]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of text tables, such as cp1252.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print the kernel and the log evidence.")]
 Unlabeled = Annotated[
     str | None,
     typer.Option(
@@ -83,8 +91,13 @@ Folds = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that gleangp did not write.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-TableFile = Annotated[str, typer.Argument(help="CSV, TSV, Parquet or Feather; - for CSV on standard input.")]
+TableFile = Annotated[
+    str, typer.Argument(help="CSV, TSV, Parquet, Feather, .xlsx or .json; - for CSV on standard input.")
+]
 ModelFile = Annotated[Path, typer.Argument(help="A file that `gleangp fit` wrote.")]
+NewModel = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Model file to write. Left out: replaces the model.")
+]
 
 
 @app.command()
@@ -152,6 +165,9 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes; -1: one for each core.")] = None,
     seed: Seed = 0,
+    encoding: Encoding = "utf-8",
+    keep_id: KeepId = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
     force: Force = False,
 ) -> None:
@@ -182,8 +198,10 @@ def fit(
         ordinal=model == "ordinal",
         constraints=constraints,
         row_id=row_id,
+        keep_id=keep_id,
+        text_encoding=encoding,
     )
-    fit_table(problem, output, FitOptions(model, n_active, folds, seed, jobs, report, as_json))
+    fit_table(problem, output, FitOptions(model, n_active, folds, seed, jobs, report, as_json, verbose))
 
 
 @app.command()
@@ -193,30 +211,58 @@ def predict(
     output: Annotated[
         str, typer.Option("--output", "-o", help="Table to write; - for standard output.")
     ] = "-",
-    new_tasks: Annotated[
-        str | None, typer.Option(help="`prior`: predict unknown tasks from what all tasks share.")
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", help="Columns of the table to write too, with commas between them, or `all`."),
     ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", help="Also write bounds of a new target that hold it so often: 0.9."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse tables with unknown tasks, categories or gaps.")
+    ] = False,
+    encoding: Encoding = "utf-8",
     force: Force = False,
 ) -> None:
     """Predict the rows of a table: mean and standard deviation, or class and probabilities.
 
-    Example: `gleangp predict pupils.glean new.csv -o predictions.csv`. Files larger than memory are fine.
-    """
-    if new_tasks not in (None, "prior"):
-        raise typer.BadParameter("only 'prior' is known.", param_hint="--new-tasks")
-    check_outputs({"--output": output}, (model, table), force=force)
-    from gleangp.cli._work import predict_table
+    Example: `gleangp predict pupils.glean new.csv -o predictions.csv --keep pupil --interval 0.9`
 
-    predict_table(model, table, output, new_tasks_from_prior=new_tasks == "prior")
+    Files larger than memory are fine. Rows of unknown tasks are predicted from what the known tasks share.
+    """
+    check_outputs({"--output": output}, (model, table), force=force)
+    check_interval(interval)
+    from gleangp.cli._work import PredictOptions, predict_table
+
+    kept = () if keep is None else tuple(name.strip() for name in keep.split(","))
+    predict_table(model, table, output, PredictOptions(kept, interval, strict, encoding))
+
+
+@app.command()
+def update(
+    model: ModelFile,
+    table: TableFile,
+    output: NewModel = None,
+    encoding: Encoding = "utf-8",
+    force: Force = False,
+) -> None:
+    """Absorb new rows, of tasks that a model knows and of new ones, without fitting it again.
+
+    Example: `gleangp update pupils.glean this-year.csv`. Kernel and noise stay as they are.
+    """
+    check_outputs({"--output": output}, (table,), force=force)
+    from gleangp.cli._work import learn_rows
+
+    learn_rows(model, table, output or model, known=True, encoding=encoding)
 
 
 @app.command()
 def add_task(
     model: ModelFile,
     table: TableFile,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Model file to write. Left out: replaces the model.")
-    ] = None,
+    output: NewModel = None,
+    encoding: Encoding = "utf-8",
     force: Force = False,
 ) -> None:
     """Teach a model new tasks from a few rows each, without fitting it again.
@@ -224,14 +270,14 @@ def add_task(
     Example: `gleangp add-task pupils.glean newcomers.csv`
     """
     check_outputs({"--output": output}, (table,), force=force)
-    from gleangp.cli._work import add_tasks
+    from gleangp.cli._work import learn_rows
 
-    add_tasks(model, table, output or model)
+    learn_rows(model, table, output or model, known=False, encoding=encoding)
 
 
 @app.command()
-def inspect(model: ModelFile, as_json: AsJson = False) -> None:
-    """Say what is in a model file.
+def inspect(model: ModelFile, verbose: Verbose = False, as_json: AsJson = False) -> None:
+    """Say what is in a model file, also one that `gleangp.save` wrote.
 
     Example: `gleangp inspect pupils.glean`
     """
@@ -239,14 +285,14 @@ def inspect(model: ModelFile, as_json: AsJson = False) -> None:
 
     from rich.console import Console
 
+    from gleangp import load
     from gleangp.cli._describe import describe, print_description
-    from gleangp.cli._work import load_table_model
 
-    loaded = load_table_model(model)
+    loaded = load(model)
     if as_json:
         print(json.dumps(describe(loaded)))
     else:
-        print_description(loaded, Console())
+        print_description(loaded, Console(), verbose=verbose)
 
 
 @app.command()
@@ -260,6 +306,8 @@ def compare(
     unlabeled: Unlabeled = None,
     folds: Folds = None,
     seed: Seed = 0,
+    encoding: Encoding = "utf-8",
+    keep_id: KeepId = False,
     as_json: AsJson = False,
 ) -> None:
     """Cross-validate our models and simpler ones on a table, and say which to use.
@@ -271,7 +319,15 @@ def compare(
     from gleangp.cli._problem import read_problem
 
     problem = read_problem(
-        table, target, task, drop=drop or [], impute=impute, classify=classify, unlabeled=unlabeled
+        table,
+        target,
+        task,
+        drop=drop or [],
+        impute=impute,
+        classify=classify,
+        unlabeled=unlabeled,
+        keep_id=keep_id,
+        text_encoding=encoding,
     )
     compare_table(problem, folds=folds or None, seed=seed, as_json=as_json)
 

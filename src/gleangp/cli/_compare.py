@@ -9,60 +9,104 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gleangp.cli._fit import validate
+from gleangp.cli._fit import or_none, validate
 from gleangp.cli._models import our_models, rivals
 from gleangp.cli._problem import Problem
 from gleangp.cli._validation import HeldOut
 
+_SAME = 0.01  # of the error: predictions that differ by less count as the same
+
 
 def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bool) -> None:
-    """Held-out errors of our model and of simple rivals, the best one named."""
+    """Held-out errors of our models and of simple rivals, and which of them are not worse than the best."""
     console = Console(stderr=True)
+    problem.say_left_out()
     labeled = problem.labeled_only()
-    simple = rivals(problem.classify, with_tasks=problem.tasks is not None, seed=seed)
     ours = our_models(problem, seed=seed)
-    models = {**{name: (model, labeled) for name, model in simple.items()}, **ours}
+    models = {**{name: (model, labeled) for name, model in rivals(labeled, seed=seed).items()}, **ours}
     scores: dict[str, HeldOut] = {}
+    same: dict[str, str] = {}  # models that predict what an earlier one predicts
     for number, (name, (model, given)) in enumerate(models.items()):
         text = f"{number + 1} of {len(models)}: {name}"
         with console.status(text) if console.is_terminal else nullcontext():
             score = validate(given, model, folds, seed)
-        if score is not None:
+        if score is None:
+            continue
+        twin = next((other for other, s in scores.items() if _predict_the_same(score, s)), None)
+        if twin is None:
             scores[name] = score
+        else:
+            same[name] = twin
+    if not scores:
+        raise ValueError("no row can be held out, because every task has one row only. Give tasks more rows.")
     best = min(scores, key=lambda name: scores[name].error)
+    behind = {name: score.behind(scores[best]) for name, score in scores.items()}
+    close = [name for name, (gap, spread) in behind.items() if not gap > spread]  # nan: not known
     measure = "share of errors" if problem.classify else "RMSE"
     if as_json:
         rows = {
-            name: {"error": s.error, "std_error": _or_none(s.std_error), "seconds": s.seconds}
+            name: {
+                "error": s.error,
+                "std_error": or_none(s.std_error),
+                "behind": behind[name][0],
+                "behind_std_error": or_none(behind[name][1]),
+                "seconds": s.seconds,
+            }
             for name, s in scores.items()
         }
-        print(json.dumps({"measure": measure, "models": rows, "best": best}))
+        print(
+            json.dumps({"measure": measure, "models": rows, "same": same, "best": best, "not_worse": close})
+        )
         return
-    table = Table(title=f"{len(labeled.y)} rows, {problem.n_tasks} tasks: held-out {measure}")
-    table.add_column("model")
-    for column in ("error", "± s.e.", "fit (s)"):
-        table.add_column(column, justify="right")
+    tasks = f"{problem.n_tasks} tasks" if problem.n_tasks > 1 else "one task"
+    table = Table(title=f"{len(labeled.y)} rows, {tasks}: held-out {measure}")
+    table.add_column("model", overflow="fold")
+    for column in ("error", "± s.e.", "behind", "± s.e.", "fit (s)"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, score in scores.items():
-        spread = "" if np.isnan(score.std_error) else f"{score.std_error:.2g}"
-        style = "bold" if name == best else None
-        table.add_row(name, f"{score.error:.4g}", spread, f"{score.seconds:.1f}", style=style)
+        gap, spread = behind[name]
+        paired = ("", "") if name == best else (f"{gap:.2g}", _number(spread))
+        style = "bold" if name in close else None
+        error = f"{score.error:.4g}"
+        table.add_row(name, error, _number(score.std_error), *paired, f"{score.seconds:.1f}", style=style)
     Console().print(table)
-    print(_advice(scores, best, set(ours)))
+    for name, twin in same.items():
+        print(f"Almost the same predictions as {_short(twin)}: {_short(name)}.")
+    print(_advice(behind, best, close, set(ours)))
 
 
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value
+def _predict_the_same(a: HeldOut, b: HeldOut) -> bool:
+    """Whether two models differ by little beside their error."""
+    if a.numeric:
+        apart = float(np.sqrt(np.mean((a.predicted - b.predicted) ** 2)))
+    else:
+        apart = float(np.mean(a.predicted != b.predicted))
+    return apart <= _SAME * max(a.error, b.error)
 
 
-def _advice(scores: dict[str, HeldOut], best: str, ours: set[str]) -> str:
-    """Which to use: the best; the simplest of those it does not beat by more than their spread."""
-    margin = scores[best].std_error
-    close = [
-        name for name, s in scores.items() if not np.isnan(margin) and s.error <= scores[best].error + margin
-    ]
-    advice = f"Least error: {best}."
-    if close and close[0] != best:
-        advice += f" Within one standard error of it and simpler: {close[0]}."
-    if ours & {best, *close}:
-        advice += " gleangp also gives standard deviations and takes new tasks with `gleangp add-task`."
+def _short(name: str) -> str:
+    """The name without what explains it."""
+    return repr(name.split(":")[0])
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2g}"
+
+
+def _advice(behind: dict[str, tuple[float, float]], best: str, close: list[str], ours: set[str]) -> str:
+    """Which to use: the best if it is clearly ahead, else the simplest of those not clearly worse."""
+    if len(close) > 1:
+        advice = (
+            f"No clear winner: {', '.join(map(_short, close))} are within one standard error of the least "
+            f"error (paired differences). The simplest of them is {_short(close[0])}."
+        )
+    else:
+        others = {name: gap for name, (gap, _) in behind.items() if name != best}
+        advice = f"Best: {_short(best)}."
+        if others:
+            second = min(others, key=others.__getitem__)
+            gap, spread = behind[second]
+            advice = f"Best: {_short(best)}, ahead of {_short(second)} by {gap:.2g} ± {spread:.2g}."
+    if ours & set(close):
+        advice += " gleangp also gives standard deviations and absorbs new rows with `gleangp update`."
     return advice

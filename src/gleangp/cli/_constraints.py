@@ -18,7 +18,7 @@ from gleangp.exceptions import ConstraintError
 _KINDS = {("higher", "lower"): Order, ("i", "j", "k", "l"): DifferenceOrder}
 
 
-def read_constraints(path: str, names: np.ndarray | None, n_rows: int) -> Any:
+def read_constraints(path: str, names: np.ndarray | None, n_rows: int, encoding: str = "utf-8") -> Any:
     """The constraint of many rows that a table of pairs holds.
 
     Parameters
@@ -29,8 +29,10 @@ def read_constraints(path: str, names: np.ndarray | None, n_rows: int) -> Any:
         Names of the rows of the training table, as text; None: they are numbered.
     n_rows : int
         Rows of the training table.
+    encoding : str, default="utf-8"
+        Of the file, if it is text.
     """
-    frame = read_table(path, () if names is None else tuple(c for kind in _KINDS for c in kind))
+    frame = read_table(path, () if names is None else tuple(c for kind in _KINDS for c in kind), encoding)
     found = list(map(str, frame.columns))
     columns = next((c for c in _KINDS if set(c) <= set(found)), None)
     if columns is None:

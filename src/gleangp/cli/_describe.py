@@ -1,31 +1,56 @@
-"""What a fitted model of a table is, for machines and for people."""
+"""What a fitted model is, for machines and for people."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from sklearn.base import is_classifier
 
-from gleangp.cli._table_model import TableModel
+from gleangp.cli._table_model import TableModel, added_variance
 from gleangp.cli._usage import printable
 
+_SHARED = {
+    "function": "a common function; every task deviates from it by a function of its own",
+    "kernel": "the kernel (how smooth, how large, how noisy); every task has a function of its own",
+    "coregion": "a few hidden functions, which every task weighs in its own way",
+    "HierarchicalGPRegressor": "a prior of the kernel; every task has a kernel of its own under it",
+    "SharedLatentGPRegressor": "a space of few hidden inputs",
+    "SharedLatentGPClassifier": "a space of few hidden inputs",
+}
 
-def describe(model: TableModel) -> dict[str, Any]:
-    """A model in plain values."""
-    inner = model.estimator
-    known = model.known_tasks
-    out: dict[str, Any] = {
-        "estimator": type(inner).__name__,
-        "target": model.encoding.target,
-        "task": model.encoding.task,
-        "tasks": known,
-        "inputs": model.encoding.feature_names,
-        "kernel": str(inner.kernel_),
-        "summary": model.summary,
-    }
+
+def describe(model: Any) -> dict[str, Any]:
+    """A model in plain values: what `gleangp fit` wrote, or an estimator that was saved from Python."""
+    inner = model.estimator if isinstance(model, TableModel) else model
+    names = getattr(inner, "tasks_", None)
+    tasks = [] if names is None else [str(name) for name in names]
+    out: dict[str, Any] = {"estimator": type(inner).__name__, "tasks": tasks}
+    if isinstance(model, TableModel):
+        encoding = model.encoding
+        out.update(target=encoding.target, task=encoding.task, inputs=encoding.feature_names)
+        out["summary"] = model.summary
+    else:
+        columns = getattr(inner, "feature_names_in_", None)
+        count = getattr(inner, "n_features_in_", 0)
+        found = [f"column {k}" for k in range(count)] if columns is None else [str(c) for c in columns]
+        task = getattr(inner, "task", None)
+        out.update(target=None, task=task, inputs=[c for c in found if c not in (task, f"column {task}")])
+        out["summary"] = {"kind": "classification" if is_classifier(inner) else "regression"}
+    if len(tasks) > 1:
+        out["shared"] = out["summary"].get("shared") or what_is_shared(inner)
+    shares = getattr(inner, "variance_shares_", None)
+    if isinstance(shares, Mapping):
+        out["variance_shares"] = {str(name): float(np.mean(value)) for name, value in shares.items()}
+    if getattr(inner, "decisions_", ()):
+        out["decisions"] = [str(decision) for decision in inner.decisions_]
+    if hasattr(inner, "kernel_"):
+        out["kernel"] = str(inner.kernel_)
     active = getattr(inner, "active_", None)
     if active is not None:
         out["active_points"] = int(sum(map(len, active)) if isinstance(active, list) else len(active))
@@ -33,12 +58,47 @@ def describe(model: TableModel) -> dict[str, Any]:
         out["log_evidence"] = float(inner.log_evidence_)
     if is_classifier(inner):
         out["classes"] = [str(c) for c in inner.classes_]
-    elif hasattr(inner, "noise_"):
-        out["noise"] = str(inner.noise_)
+    else:
+        noise = out["summary"].get("noise_std") or _noise_std(inner, names)
+        if noise is not None:
+            out["noise_std"] = noise
     return out
 
 
-def print_description(model: TableModel, console: Console) -> None:
+def what_is_shared(estimator: Any) -> list[str]:
+    """What tasks share and why: the estimator's own words, or its coupling in ours."""
+    found = [(d.chosen, d.reason) for d in getattr(estimator, "decisions_", ()) if d.what == "coupling"]
+    coupling = getattr(estimator, "coupling_", [])
+    if not found:
+        choices = coupling if isinstance(coupling, list) else [coupling]
+        found = [(choice.name, choice.reason) for choice in choices]
+    if not found:
+        return [_SHARED.get(type(estimator).__name__, "")]
+    return list(dict.fromkeys(f"{_SHARED.get(name, name)} ({reason})" for name, reason in found))
+
+
+def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
+    """Least and largest deviation of the noise over tasks, in the units of the target; None if not known."""
+    if "include_noise" not in signature(estimator.predict).parameters:
+        return None
+    X: Any = np.zeros((1 if tasks is None else len(tasks), estimator.n_features_in_))
+    names, column = getattr(estimator, "feature_names_in_", None), getattr(estimator, "task", None)
+    where: dict[str, Any] = {"X": X} if tasks is None or column is not None else {"X": X, "tasks": tasks}
+    if column is not None and names is not None:
+        import pandas as pd
+
+        where["X"] = pd.DataFrame(X, columns=names).assign(**{column: tasks})
+    elif column is not None:
+        where["X"] = X.astype(object)
+        where["X"][:, column] = tasks
+    try:
+        found = added_variance(estimator, **where)
+    except ValueError:  # noise that was given for each training row is not known elsewhere
+        return None
+    return [float(np.sqrt(found.min())), float(np.sqrt(found.max()))]
+
+
+def print_description(model: Any, console: Console, *, verbose: bool = False) -> None:
     """For people."""
     facts = describe(model)
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -49,25 +109,26 @@ def print_description(model: TableModel, console: Console) -> None:
         table.add_row(name, Text(printable(value)))  # not markup: names come from a table
 
     summary = facts["summary"]
-    line("model", f"{facts['estimator']}, {summary.get('kind', '')} of {facts['target']!r}")
-    without = summary.get("rows_without_target")
-    rows = f"{summary.get('rows', '?')} rows" + (f" ({without} without a target)" if without else "")
-    many = len(facts["tasks"])
-    line("learnt from", f"{rows}, " + (f"{many} tasks" if many > 1 else "one task"))
+    of = "" if facts["target"] is None else f" of {facts['target']!r}"
+    line("model", f"{facts['estimator']}, {summary.get('kind', '')}{of}")
+    many = f"{len(facts['tasks'])} tasks" if len(facts["tasks"]) > 1 else "one task"
+    line("learnt from", f"{_rows_text(summary)}{many}")
     if facts["tasks"]:
         shown = ", ".join(facts["tasks"][:8]) + (", ..." if len(facts["tasks"]) > 8 else "")
-        line("tasks", f"{facts['task']}: {shown}")
+        line("tasks", shown if facts["task"] is None else f"{facts['task']}: {shown}")
     if "classes" in facts:
         line("classes", ", ".join(facts["classes"]))
     line("inputs", ", ".join(facts["inputs"]))
-    line("kernel", facts["kernel"])
-    if "noise" in facts:
-        line("noise", facts["noise"])
-    if "active_points" in facts:
-        line("active points", str(facts["active_points"]))
-    if "log_evidence" in facts:
-        line("log evidence", f"{facts['log_evidence']:.2f}")
-    line("held-out", _held_out_text(summary.get("held_out")))
+    for number, text in enumerate(facts.get("shared", ())):
+        line("tasks share" if number == 0 else "", text)
+    if "variance_shares" in facts:
+        line("variance", _shares_text(facts["variance_shares"]))
+    if "noise_std" in facts:
+        line("noise", _noise_text(facts["noise_std"], facts["target"]))
+    score = summary.get("held_out")
+    line("held-out", _held_out_text(score))
+    if score is not None and "baseline" in score:
+        line("simple model", _baseline_text(score["baseline"], percent="error" in score))
     if "unlabelled_rows" in summary:
         errors = summary["unlabelled_rows"]
         chosen = min(errors, key=errors.__getitem__)
@@ -75,17 +136,60 @@ def print_description(model: TableModel, console: Console) -> None:
         line("without target", f"{chosen} (held-out error: {tried})")
     if summary.get("stopped_early"):
         line("stopped", "early, by Ctrl-C: the best found until then")
+    if verbose:
+        for number, text in enumerate(facts.get("decisions", ())):
+            line("decided" if number == 0 else "", text)
+        for name in ("kernel", "active_points", "log_evidence"):
+            if name in facts:
+                value = facts[name]
+                line(name.replace("_", " "), f"{value:.2f}" if isinstance(value, float) else str(value))
     if "seconds" in summary:
         line("time", f"{summary['seconds']:.1f} s")
     console.print(table)
 
 
+def _rows_text(summary: dict[str, Any]) -> str:
+    if "rows" not in summary:
+        return ""
+    without, added = summary.get("rows_without_target"), summary.get("rows_added")
+    more = [f"{without} without a target"] if without else []
+    more += [f"and {added} that were added since"] if added else []
+    return f"{summary['rows']} rows" + (f" ({', '.join(more)})" if more else "") + ", "
+
+
+def _shares_text(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.0%}" for name, value in shares.items())
+
+
+def _noise_text(ends: list[float], target: str | None) -> str:
+    low, high = (f"{end:.3g}" for end in ends)
+    size = low if low == high else f"{low} to {high}, by task"
+    return f"standard deviation {size}" + ("" if target is None else f" (units of {target!r})")
+
+
 def _held_out_text(score: dict[str, Any] | None) -> str:
     if score is None:
         return "not measured"
+    spread = score.get("std_error")
     if "rmse" in score:
-        return f"RMSE {score['rmse']:.4g}, R² {score['r2']:.3f} ({score['rows']} rows)"
-    return (
-        f"error {score['error']:.1%}; always the most frequent class: "
-        f"{score['error_of_most_frequent']:.1%} ({score['rows']} rows)"
-    )
+        error = f"RMSE {score['rmse']:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
+        return f"{error}, R² {score['r2']:.3f} ({score['rows']} rows)"
+    error = f"error {score['error']:.1%}" + ("" if spread is None else f" ± {spread:.1%}")
+    most = f"{score['error_of_most_frequent']:.1%}"
+    return f"{error}; always the most frequent class: {most} ({score['rows']} rows)"
+
+
+def _baseline_text(simple: dict[str, Any], *, percent: bool) -> str:
+    """The best simple model, and whether ours is better by more than a standard error."""
+
+    def number(value: float, digits: str = ".4g") -> str:
+        return f"{value:.1%}" if percent else format(value, digits)
+
+    behind, spread = simple["behind"], simple["behind_std_error"]
+    own = "" if simple["std_error"] is None else f" ± {number(simple['std_error'], '.2g')}"
+    if spread is None or abs(behind) <= spread:
+        verdict = "no clear difference"
+    else:
+        verdict = f"this model is {'better' if behind > 0 else 'worse'}"
+    paired = "" if spread is None else f" ± {number(spread, '.2g')}"
+    return f"{simple['name']}: {number(simple['error'])}{own}; {verdict} ({number(behind, '.2g')}{paired})"

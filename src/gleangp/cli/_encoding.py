@@ -5,7 +5,7 @@ What becomes of the inputs is learnt by `gleangp.data.tables`. Missing inputs ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,9 @@ class TableEncoding:
         ends = np.cumsum([0, *(len(c.feature_names) for c in self.columns)]).tolist()
         return {c.name: list(range(a, b)) for c, a, b in zip(self.columns, ends, ends[1:], strict=False)}
 
-    def inputs(self, frame: Any) -> FloatArray:
+    def inputs(self, frame: Any, *, strict: bool = True) -> FloatArray:
         """Rows (n, p) of numbers."""
-        return encode_columns(self.columns, frame, strict=True)
+        return encode_columns(self.columns, frame, strict=strict)
 
     def tasks(self, frame: Any) -> np.ndarray | None:
         """Task of every row, as text; None if the model has no tasks."""
@@ -71,14 +71,12 @@ def _learn_column(frame: Any, name: Any, impute: bool) -> ColumnEncoding:
         (column,) = learn_columns(frame[[name]])
     except InputError as error:
         raise InputError(f"{error} To leave it out: --drop {name}.") from None
-    if impute:
-        return column
-    if column.n_missing:
+    if column.n_missing and not impute:
         raise InputError(
             f"column {name!r} has {column.n_missing} missing values. Fill them with --impute (the mean of "
             f"numbers, none of the categories), or leave the column out with --drop {name}."
         )
-    return replace(column, fill=None)  # later tables shall have none either
+    return column
 
 
 def text_of(values: Any, name: str) -> np.ndarray:

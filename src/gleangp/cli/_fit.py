@@ -6,20 +6,20 @@ import json
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from sklearn.base import is_classifier
 
 from gleangp import SparseGPClassifier, save
 from gleangp._version import __version__
 from gleangp.cli._describe import describe, print_description
-from gleangp.cli._models import learns_from_unlabeled, named_model
+from gleangp.cli._models import learns_from_unlabeled, named_model, simple_baselines
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
-from gleangp.cli._table_model import TableModel
+from gleangp.cli._table_model import TableModel, noise_variance
 from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds, threads_for
 
 _FITTING = "learning ends here with the best found so far"
@@ -36,6 +36,7 @@ class FitOptions:
     n_jobs: int | None = None
     report: Path | None = None
     as_json: bool = False
+    verbose: bool = False
 
 
 def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
@@ -56,13 +57,16 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
         chosen = chosen or next(iter(candidates))
         model, problem, score = *candidates[chosen], scores.get(chosen)
         watch.begin("all rows", _FITTING)
-        if options.model == "sparse" and score is not None and len(np.unique(score.fold)) == 1:
-            model = _taught_by(score.last, model)
         fit_quietly(model, problem)
         watch.end()
         stopped = watch.stopping
     model.set_callbacks()
-    summary = summarize(problem, score, time.perf_counter() - start, stopped=stopped)
+    seconds = time.perf_counter() - start
+    simple = None if score is None else _best_baseline(problem.labeled_only(), score, options)
+    summary = summarize(problem, score, seconds, stopped=stopped, baseline=simple)
+    if not problem.classify and "include_noise" in signature(model.predict).parameters:
+        noise = noise_variance(model, problem.X, problem.tasks)
+        summary["noise_std"] = [float(np.sqrt(extreme)) for extreme in (noise.min(), noise.max())]
     if len(scores) > 1:
         summary["unlabelled_rows"] = {name: s.error for name, s in scores.items()}
     fitted = TableModel(model, problem.encoding, summary)
@@ -72,7 +76,7 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
     if options.as_json:
         print(json.dumps({**describe(fitted), "model_file": str(output)}))
     else:
-        print_description(fitted, Console())
+        print_description(fitted, Console(), verbose=options.verbose)
         print(f"model: {output}" + ("" if options.report is None else f"   report: {options.report}"))
 
 
@@ -92,6 +96,7 @@ def _candidates(problem: Problem, options: FitOptions) -> dict[str, Candidate]:
     """
     model, labeled = _asked_model(problem, options), problem.labeled_only()
     if problem.labeled.all() or not learns_from_unlabeled(options.model, problem.classify):
+        problem.say_left_out()
         return {"left out": Candidate(model, labeled)}
     found = {"learnt from": Candidate(model, problem)}
     if isinstance(model, SparseGPClassifier):
@@ -149,25 +154,6 @@ def _write_report(
         )
 
 
-def _taught_by(held_out_model: Any, model: Any) -> Any:
-    """For large tables: kernel and noise as four fifths of the rows taught them, not learnt again.
-
-    Of a classifier the kernel alone is taken, as a start: its noise has a bias that must be learnt. Of tasks
-    that share more than the kernel, what they share is taken as chosen, and learnt from all rows.
-    """
-    coupling = getattr(held_out_model.coupling_, "name", None)  # a list of them for several classes
-    if coupling is None:
-        return model
-    model.set_params(coupling=coupling)
-    if coupling != "kernel":
-        return model
-    if is_classifier(model):
-        one = len(held_out_model.classes_) == 2
-        return model.set_params(kernel=held_out_model.kernel_) if one else model
-    noise = held_out_model.noise_.variance
-    return model.set_params(kernel=held_out_model.kernel_, noise_variance=noise, optimizer=None)
-
-
 def validate(
     problem: Problem,
     model: Any,
@@ -181,16 +167,39 @@ def validate(
 
     Rows without a target are never held out: they are there to learn from.
     """
+    return held_out(model, problem, *_folds_of(problem, folds, seed), watch, for_report=for_report)
+
+
+def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarray, int]:
+    """Fold of every row (n,), and how many of the folds are held out."""
     rng = np.random.default_rng(seed)
     at = np.flatnonzero(problem.labeled)
     n_folds, n_used = choose_folds(len(at), folds)
     fold = np.full(len(problem.y), -1)
     fold[at] = task_folds(None if problem.tasks is None else problem.tasks[at], len(at), n_folds, rng)
-    return held_out(model, problem, fold, n_used, watch, for_report=for_report)
+    return fold, n_used
+
+
+def _best_baseline(labeled: Problem, score: HeldOut, options: FitOptions) -> tuple[str, HeldOut]:
+    """The simple model of least error on the rows that the model was measured on, and its name."""
+    fold, _ = _folds_of(labeled, options.folds, options.seed)
+    n_used = len(np.unique(score.fold))  # fewer after Ctrl-C
+    found: dict[str, HeldOut] = {}
+    for name, model in simple_baselines(labeled).items():
+        measured = held_out(model, labeled, fold, n_used)
+        assert measured is not None  # nobody can cut it short
+        found[name] = measured
+    best = min(found, key=lambda name: found[name].error)
+    return best, found[best]
 
 
 def summarize(
-    problem: Problem, score: HeldOut | None, seconds: float, *, stopped: bool = False
+    problem: Problem,
+    score: HeldOut | None,
+    seconds: float,
+    *,
+    stopped: bool = False,
+    baseline: tuple[str, HeldOut] | None = None,
 ) -> dict[str, Any]:
     """Plain values that are kept in the model file."""
     summary: dict[str, Any] = {
@@ -214,6 +223,17 @@ def summarize(
     else:
         r2 = 1.0 - score.error**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
         summary["held_out"] = {"rmse": score.error, "r2": r2, "rows": len(held)}
+    summary["held_out"]["std_error"] = or_none(score.std_error)
+    if baseline is not None:
+        name, simple = baseline
+        behind, spread = simple.behind(score)
+        summary["held_out"]["baseline"] = {
+            "name": name,
+            "error": simple.error,
+            "std_error": or_none(simple.std_error),
+            "behind": behind,
+            "behind_std_error": or_none(spread),
+        }
     return summary
 
 
@@ -222,6 +242,11 @@ def _ranges(problem: Problem) -> dict[str, list[float]]:
     at = problem.encoding.positions
     numbers = [c.name for c in problem.encoding.columns if c.kind == "number"]
     return {name: np.quantile(problem.X[:, at[name][0]], [0.0, 0.5, 1.0]).tolist() for name in numbers}
+
+
+def or_none(value: float) -> float | None:
+    """A number for JSON, which has no nan."""
+    return None if np.isnan(value) else value
 
 
 def _kind(problem: Problem) -> str:

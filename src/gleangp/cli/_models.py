@@ -20,6 +20,7 @@ from gleangp import (
     SparseGPOrdinal,
     SparseGPRegressor,
 )
+from gleangp.cli._mixed_model import MixedModel
 from gleangp.cli._problem import Problem
 
 # Name on the command line -> for numbers, for classes.
@@ -125,7 +126,7 @@ class WithTaskColumn(BaseEstimator):
         if tasks is None:
             return make_pipeline(StandardScaler(), clone(self.estimator))
         encoder: Any = OneHotEncoder(sparse_output=False, handle_unknown="ignore")
-        if not self.one_hot:  # trees: an ordered code; few trees can take hundreds of categories as such
+        if not self.one_hot:  # trees: a code, which they may take as a category
             encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
         columns = [("x", StandardScaler(), list(range(p))), ("task", encoder, [p])]
         return make_pipeline(ColumnTransformer(columns), clone(self.estimator))
@@ -153,7 +154,10 @@ def named_model(name: str, classify: bool, **options: Any) -> Any:
         raise ValueError(f"--model {name!r} is not known; use one of {', '.join(_ESTIMATORS)}.")
     cls = _ESTIMATORS[name][classify]
     if cls is None and classify:
-        raise ValueError(f"--model {name} is for numbers, and the target holds classes. Use --model sparse.")
+        raise ValueError(
+            f"--model {name} is for numbers, and the target holds classes. Use --model sparse, or "
+            "--regression if the classes are numbers."
+        )
     if cls is None:
         raise ValueError(f"--model {name} is for categories, and the target holds numbers: add --classify.")
     if name == "coupled":
@@ -165,6 +169,7 @@ def named_model(name: str, classify: bool, **options: Any) -> Any:
     return cls(**given)
 
 
+_MOST_CELLS = 5_000_000  # of the table of a linear model, with a column for each task
 _MOST_ROWS_OF_OWN_KERNELS = 2000  # up to which a comparison tries a kernel for every task
 
 
@@ -186,22 +191,32 @@ def our_models(problem: Problem, *, seed: int) -> dict[str, tuple[Any, Problem]]
     return found
 
 
-def rivals(classify: bool, *, with_tasks: bool, seed: int) -> dict[str, Any]:
+def rivals(problem: Problem, *, seed: int) -> dict[str, Any]:
     """What to compare with, simplest first."""
-    linear = LogisticRegression(max_iter=2000) if classify else RidgeCV(np.logspace(-3, 3, 13))
-    trees = (
-        HistGradientBoostingClassifier(random_state=seed)
-        if classify
-        else HistGradientBoostingRegressor(random_state=seed)
-    )
-    gp = sharing_model(classify, seed=seed)
-    average = "most frequent class" if classify else "mean"
-    found: dict[str, Any] = {
-        f"{average} of the task" if with_tasks else average: TaskAverage(classify),
-        "linear model + task offset" if with_tasks else "linear model": WithTaskColumn(linear, True),
-        "boosted trees, task as input" if with_tasks else "boosted trees": WithTaskColumn(trees, False),
-    }
+    classify, with_tasks = problem.classify, problem.tasks is not None
+    boosting: Any = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
+    found = simple_baselines(problem)
+    if with_tasks and not classify:
+        found["linear mixed model: splines, random slopes"] = MixedModel()
+    # One of the 255 bins that the trees have at most is for missing values.
+    category = {"categorical_features": [problem.X.shape[1]]} if with_tasks and problem.n_tasks < 255 else {}
+    name = "boosted trees" + (", task as category" if category else ", task as input" if with_tasks else "")
+    found[name] = WithTaskColumn(boosting(random_state=seed, **category), False)
     if with_tasks:
+        gp = sharing_model(classify, seed=seed)
         found["GP of all rows, tasks ignored"] = Pooled(gp)
         found["GP for each task alone"] = PerTask(gp)
+    return found
+
+
+def simple_baselines(problem: Problem) -> dict[str, Any]:
+    """The average, and a linear model with an offset for each task unless that takes too much memory."""
+    with_tasks = problem.tasks is not None
+    average = "most frequent class" if problem.classify else "mean"
+    found: dict[str, Any] = {
+        f"{average} of the task" if with_tasks else average: TaskAverage(problem.classify)
+    }
+    if len(problem.y) * (problem.X.shape[1] + problem.n_tasks) <= _MOST_CELLS:
+        linear = LogisticRegression(max_iter=2000) if problem.classify else RidgeCV(np.logspace(-3, 3, 13))
+        found["linear model" + (" + task offset" if with_tasks else "")] = WithTaskColumn(linear, True)
     return found

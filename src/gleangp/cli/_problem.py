@@ -11,10 +11,11 @@ import numpy as np
 from gleangp.cli._constraints import constraints_at, read_constraints
 from gleangp.cli._encoding import TableEncoding, learn_encoding, target_of, text_of
 from gleangp.cli._tables import read_table
-from gleangp.cli._usage import UsageError
+from gleangp.cli._usage import UsageError, first_names, note
 from gleangp.exceptions import LabelError
 
 _MOST_CLASSES = 50
+_ID_NAMES = {"id", "index", "row.names", "rownames"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,12 @@ class Problem:
         """The rows that have a target."""
         return self if self.labeled.all() else self.at(np.flatnonzero(self.labeled))
 
+    def say_left_out(self) -> None:
+        """Count the rows without a target aloud, where they are not learnt from."""
+        without = int((~self.labeled).sum())
+        if without:
+            note(f"{without} of {len(self.y)} rows have no target and are left out.")
+
     def fit_arguments(self) -> dict[str, Any]:
         """Keyword arguments of an estimator's `fit`."""
         given = {} if self.tasks is None else {"tasks": self.tasks}
@@ -75,16 +82,22 @@ def read_problem(
     ordinal: bool = False,
     constraints: str | None = None,
     row_id: str | None = None,
+    keep_id: bool = False,
+    text_encoding: str = "utf-8",
 ) -> Problem:
     """Read a table and decide what its columns are."""
     if target == task:
         raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
-    frame = read_table(path, tuple(name for name in (task, row_id) if name is not None))
+    frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
+    if not keep_id:
+        drop = [*drop, *_id_columns(frame, {target, task, row_id, *drop})]
     encoding = learn_encoding(frame, target, task, drop=drop, impute=impute, row_id=row_id)
     if classify is None:
-        classify = ordinal or frame[target].dtype.kind not in "iuf"
+        classify = ordinal or _has_classes(frame[target], unlabeled)
     if ordinal and not classify:
-        raise ValueError("--model ordinal is for categories, not numbers. Leave --regress out.")
+        raise ValueError("--model ordinal is for categories, not numbers. Leave --regression out.")
+    if classify and unlabeled is None:
+        frame = with_target(frame, target)
     y = target_of(frame, target, classify=classify, unlabeled=unlabeled)
     labeled = y != unlabeled if classify else ~np.isnan(y)
     if not labeled.any():
@@ -93,7 +106,7 @@ def read_problem(
     if len(classes) > _MOST_CLASSES:
         raise LabelError(
             f"the target {target!r} has {len(classes)} different values: too many for classes. If they are "
-            "numbers, use --regress."
+            "numbers, use --regression."
         )
     problem = Problem(
         encoding,
@@ -110,7 +123,52 @@ def read_problem(
     if constraints is None:
         return problem
     names = None if row_id is None else _row_names(frame[row_id], row_id)
-    return replace(problem, constraints=read_constraints(constraints, names, len(frame)))
+    return replace(problem, constraints=read_constraints(constraints, names, len(frame), text_encoding))
+
+
+def _id_columns(frame: Any, others: set[str | None]) -> list[str]:
+    """Columns that only name the rows, said aloud; none if there would be no other input."""
+    inputs = [c for c in frame.columns if c not in others]
+    found = [c for c in inputs if _names_rows(frame[c])]
+    if not found or len(found) == len(inputs):
+        return []
+    what, it = ("a column that names", "it") if len(found) == 1 else ("columns that name", "them")
+    note(f"left out {first_names(found)}: {what} the rows. Use --keep-id to learn from {it}.")
+    return found
+
+
+def _names_rows(values: Any) -> bool:
+    """Whether a column counts the rows, or is called an id and differs in every row."""
+    if values.dtype.kind == "f" or len(values) < 3:
+        return False
+    if str(values.name).lower() in _ID_NAMES and values.is_unique:
+        return True
+    counts = values.dtype.kind in "iu" and values.iloc[0] in (0, 1)
+    return bool(counts and (np.diff(values.to_numpy()) == 1).all())
+
+
+def _has_classes(values: Any, unlabeled: str | None) -> bool:
+    """Whether a target is classes: text, or the numbers 0 and 1, which is said aloud."""
+    if values.dtype.kind not in "iuf":
+        return True
+    found = {str(v).removesuffix(".0") for v in values.dropna().unique()} - {unlabeled}
+    if found != {"0", "1"}:
+        return False
+    note(f"the target {values.name!r} is 0 or 1 in every row: taken as classes. If not, use --regression.")
+    return True
+
+
+def with_target(frame: Any, target: str) -> Any:
+    """The rows that have a class; the others are counted aloud."""
+    gone = frame[target].isna()
+    if gone.all():
+        raise LabelError(f"no row has a target in the column {target!r}.")
+    if gone.any():
+        note(
+            f"{int(gone.sum())} of {len(frame)} rows have no target and are left out. To learn from them, "
+            "give them a value of their own and name it with --unlabeled."
+        )
+    return frame[~gone]
 
 
 def _dropped(frame: Any, encoding: TableEncoding, drop: list[str], row_id: str | None) -> dict[str, str]:

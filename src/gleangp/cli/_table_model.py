@@ -6,6 +6,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, is_classifier
 
 from gleangp.cli._encoding import TableEncoding
@@ -43,15 +44,29 @@ class TableModel(BaseEstimator):
         names = self.estimator.tasks_
         return [] if names is None else [str(name) for name in names]
 
-    def predict(self, frame: Any) -> Any:
+    def predict(self, frame: Any, *, strict: bool = False, interval: float | None = None) -> Any:
         """Mean and standard deviations, or class and probabilities, one row for each of the frame.
 
         `target_std` is the deviation of the function, `target_std_new` that of a new target, with noise.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            With the columns that the model was fitted on.
+        strict : bool, default=False
+            Raise if a row has no task, or one that the model does not know, or a gap or an unseen category.
+            By default such rows are predicted, with a warning.
+        interval : float, default=None
+            Coverage of the interval of a new target, in columns `target_lower` and `target_upper`.
+
+        Returns
+        -------
+        DataFrame
         """
         import pandas as pd
 
-        X, tasks = self.encoding.inputs(frame), self.encoding.tasks(frame)
-        if tasks is not None:
+        X, tasks = self.encoding.inputs(frame, strict=strict), self._tasks(frame, strict=strict)
+        if tasks is not None and strict:
             self._check_tasks(tasks)
         given = {} if tasks is None else {"tasks": tasks}
         out: dict[Any, Any] = {} if tasks is None else {self.encoding.task: tasks}
@@ -64,17 +79,36 @@ class TableModel(BaseEstimator):
             mean, std = self.estimator.predict(X, return_std=True, **given)
             out.update({target: mean, f"{target}_std": std})
             if len(X) and "include_noise" in signature(self.estimator.predict).parameters:
-                out[f"{target}_std_new"] = np.sqrt(std**2 + self._noise_variance(X, tasks))
+                std = np.sqrt(std**2 + noise_variance(self.estimator, X, tasks))
+                out[f"{target}_std_new"] = std
+            if interval is not None:
+                out[f"{target}_lower"], out[f"{target}_upper"] = self._interval(X, given, interval, mean, std)
         return pd.DataFrame(out, index=frame.index)
 
-    def _noise_variance(self, X: np.ndarray, tasks: np.ndarray | None) -> np.ndarray:
-        """Variance of a new target's noise at every row, asked of one row of each task: tasks have units."""
-        names, first, of_task = np.unique(
-            np.zeros(len(X), dtype=int) if tasks is None else tasks, return_index=True, return_inverse=True
-        )
-        where = {"X": X[first], "return_std": True, **({} if tasks is None else {"tasks": names})}
-        function, new = (self.estimator.predict(**where, include_noise=noisy)[1] for noisy in (False, True))
-        return np.maximum(new**2 - function**2, 0.0)[of_task]
+    def unknown_tasks(self, frame: Any) -> list[str]:
+        """Task of every row whose task the model does not know; an empty name for rows without one."""
+        tasks = self._tasks(frame, strict=False)
+        return [] if tasks is None else tasks[~np.isin(tasks, self.known_tasks)].tolist()
+
+    def _tasks(self, frame: Any, *, strict: bool) -> np.ndarray | None:
+        column = self.encoding.task
+        if strict or column is None or column not in frame.columns or not frame[column].isna().any():
+            return self.encoding.tasks(frame)
+        there = frame[column].notna().to_numpy()
+        tasks = np.full(len(frame), "", dtype=object)
+        tasks[there] = self.encoding.tasks(frame[there])
+        return tasks.astype(str)
+
+    def _interval(
+        self, X: np.ndarray, given: dict[str, Any], coverage: float, mean: np.ndarray, std: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of a new target: the estimator's own, or those of a normal distribution."""
+        if hasattr(self.estimator, "predict_interval"):
+            found = self.estimator.predict_interval(X, coverage, **given)
+            lower, upper = found if isinstance(found, tuple) else np.asarray(found).T
+            return lower, upper
+        half = float(ndtri(0.5 + 0.5 * coverage)) * std
+        return mean - half, mean + half
 
     def _check_tasks(self, tasks: np.ndarray) -> None:
         known = self.known_tasks
@@ -83,5 +117,22 @@ class TableModel(BaseEstimator):
             shown = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
             raise TaskError(
                 f"the model does not know the task {unknown[0]!r} ({len(unknown)} unknown in all). Known: "
-                f"{shown}. Teach it with `gleangp add-task`, or use --new-tasks prior."
+                f"{shown}. Teach it with `gleangp update`, or leave --strict out."
             )
+
+
+def noise_variance(estimator: Any, X: np.ndarray, tasks: np.ndarray | None) -> np.ndarray:
+    """Variance of a new target's noise at every row, asked of one row of each task: tasks have units."""
+    names, first, of_task = np.unique(
+        np.zeros(len(X), dtype=int) if tasks is None else tasks, return_index=True, return_inverse=True
+    )
+    where = {"X": X[first], **({} if tasks is None else {"tasks": names})}
+    return added_variance(estimator, **where)[of_task]
+
+
+def added_variance(estimator: Any, **where: Any) -> np.ndarray:
+    """By how much the variance of a new target exceeds that of the function at every row."""
+    function, new = (
+        estimator.predict(**where, return_std=True, include_noise=noisy)[1] for noisy in (False, True)
+    )
+    return np.maximum(new**2 - function**2, 0.0)

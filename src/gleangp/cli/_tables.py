@@ -1,4 +1,4 @@
-"""Tables in files: CSV, TSV, Parquet and Feather, whole or in chunks, from a path or a stream.
+"""Tables in files: CSV, TSV, Parquet, Feather, Excel and JSON, whole or in chunks, from a path or a stream.
 
 `-` is standard input or output, read and written as CSV. Files are written beside their place and moved
 there when they are complete.
@@ -6,10 +6,13 @@ there when they are complete.
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +23,43 @@ from gleangp.cli._usage import UsageError
 from gleangp.io import replacing
 
 _SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
+_KINDS = {
+    **dict.fromkeys(_SEPARATORS, "csv"),
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".xlsx": "excel",
+    ".json": "json",
+    ".jsonl": "json lines",
+}
 _COMPRESSIONS = {".gz", ".bz2", ".xz", ".zst"}
+# Only empty cells and these words are missing: pandas would also take "None" or "null" for that.
+_MISSING: dict[str, Any] = {"keep_default_na": False, "na_values": ["", "NA", "NaN", "nan"]}
 CHUNK_ROWS = 20_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that a spreadsheet runs
 
 
 def _kind(path: str) -> str:
-    """`csv`, `parquet` or `feather`, by the suffix."""
+    """What a file holds, by the suffix."""
     suffixes = [s.lower() for s in Path(path).suffixes]
     last = suffixes[-2:-1] if suffixes and suffixes[-1] in _COMPRESSIONS else suffixes[-1:]
     suffix = last[0] if last else ""
-    if path == "-" or suffix in _SEPARATORS:
+    if path == "-":
         return "csv"
-    if suffix in (".parquet", ".pq"):
-        return "parquet"
-    if suffix in (".feather", ".arrow"):
-        return "feather"
-    raise ValueError(
-        f"cannot tell the format of {path!r} from its name. Use .csv, .tsv, .parquet or .feather, or - for "
-        "CSV on standard input or output."
-    )
+    if suffix not in _KINDS:
+        raise ValueError(
+            f"cannot tell the format of {path!r} from its name. Use .csv, .tsv, .parquet, .feather, .xlsx or "
+            ".json, or - for CSV on standard input or output."
+        )
+    return _KINDS[suffix]
 
 
 def _separator(path: str) -> str:
     return next((_SEPARATORS[s.lower()] for s in Path(path).suffixes if s.lower() in _SEPARATORS), ",")
 
 
-def _dialect(path: str) -> tuple[str, str]:
+def _dialect(path: str, encoding: str) -> tuple[str, str]:
     """Separator and decimal mark of a text table.
 
     The suffix says the separator. Where the header has more semicolons or tabs, or blanks alone, the file was
@@ -54,9 +67,9 @@ def _dialect(path: str) -> tuple[str, str]:
     """
     usual = _separator(path)
     try:
-        with pd.io.common.get_handle(path, "r", encoding="utf-8", compression="infer") as handle:
+        with pd.io.common.get_handle(path, "r", encoding=encoding, compression="infer") as handle:
             head = [handle.handle.readline() for _ in range(20)]
-    except UnicodeDecodeError:
+    except UnicodeError:
         return usual, "."
     header = head[0].strip()
     found = max((usual, ",", ";", "\t"), key=header.count)  # the first of the most frequent
@@ -66,9 +79,9 @@ def _dialect(path: str) -> tuple[str, str]:
     return found, "," if commas else "."
 
 
-def read_table(path: str, text: tuple[str, ...] = ()) -> pd.DataFrame:
+def read_table(path: str, text: tuple[str, ...] = (), encoding: str = "utf-8") -> pd.DataFrame:
     """The whole table; columns named in `text` as text, so that a task called 01 keeps its zero."""
-    chunks = [chunk for chunk in read_chunks(path, None, text) if len(chunk)]
+    chunks = [chunk for chunk in read_chunks(path, None, text, encoding) if len(chunk)]
     if not chunks:
         raise no_rows(path)
     return pd.concat(chunks, ignore_index=True)
@@ -80,21 +93,21 @@ def no_rows(path: str) -> UsageError:
 
 
 def read_chunks(
-    path: str, rows: int | None = CHUNK_ROWS, text: tuple[str, ...] = ()
+    path: str, rows: int | None = CHUNK_ROWS, text: tuple[str, ...] = (), encoding: str = "utf-8"
 ) -> Iterator[pd.DataFrame]:
-    """The table in parts of some rows (Feather: as it was written)."""
+    """The table in parts of some rows (Feather: as it was written; Excel and JSON: read as a whole)."""
     kind = _kind(path)
     if path != "-" and not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path!r}.")
     if kind == "csv":
-        yield from _csv_chunks(path, rows, text)
+        yield from _csv_chunks(path, rows, text, encoding)
     elif kind == "parquet":
         from pyarrow import parquet
 
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(rows or max(1, file.metadata.num_rows)):
                 yield batch.to_pandas()
-    else:
+    elif kind == "feather":
         import pyarrow as pa
 
         with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
@@ -103,25 +116,64 @@ def read_chunks(
                 yield file.read_all().to_pandas()
             else:
                 yield from (batch.to_pandas() for batch in batches)
+    else:
+        frame = _read_whole(path, kind, text, encoding).rename(columns=str)
+        step = rows or max(1, len(frame))
+        yield from (frame[start : start + step] for start in range(0, len(frame), step))
 
 
-def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...]) -> Iterator[pd.DataFrame]:
-    source: Any = sys.stdin if path == "-" else path
-    types = dict.fromkeys(text, str)
-    separator, decimal = (",", ".") if path == "-" else _dialect(path)
+def columns_of(path: str, encoding: str = "utf-8") -> list[str]:
+    """The headings of a CSV file; none for other files, whose cells have types, and for standard input."""
+    if path == "-" or _kind(path) != "csv" or not Path(path).is_file():
+        return []
+    return list(next(_csv_chunks(path, 1, (), encoding), pd.DataFrame()).columns)
+
+
+def _read_whole(path: str, kind: str, text: tuple[str, ...], encoding: str) -> pd.DataFrame:
     try:
-        # Only empty cells and these words are missing: pandas would also take "None" or "null" for that.
+        if kind == "excel":
+            return pd.read_excel(path, dtype=dict.fromkeys(text, str), **_MISSING)
+        # Not by pandas, which searches text for numbers and dates.
+        with pd.io.common.get_handle(path, "r", encoding=encoding, compression="infer") as handle:
+            lines = [line for line in handle.handle if line.strip()]
+        return pd.DataFrame(
+            list(map(json.loads, lines)) if kind == "json lines" else json.loads("".join(lines))
+        )
+    except ImportError:
+        raise _no_excel() from None
+    except Exception as error:  # zip, XML, JSON and pandas have errors of their own
+        raise ValueError(f"cannot read {path!r} as a table: {error}") from error
+
+
+def _no_excel() -> ImportError:
+    return ImportError(
+        "tables in .xlsx files need a recent openpyxl. Install it with: pip install -U openpyxl"
+    )
+
+
+def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...], encoding: str) -> Iterator[pd.DataFrame]:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise UsageError(f"--encoding {encoding} is not known. Try utf-8, cp1252 or utf-16.") from None
+    source: Any = sys.stdin.buffer if path == "-" else path
+    separator, decimal = (",", ".") if path == "-" else _dialect(path, encoding)
+    try:
         frame = pd.read_csv(
             source,
             sep=separator,
             decimal=decimal,
             chunksize=rows,
-            dtype=types,
-            keep_default_na=False,
-            na_values=["", "NA", "NaN", "nan"],
+            dtype=dict.fromkeys(text, str),
+            encoding=encoding,
+            **_MISSING,
         )
         yield from ([frame] if rows is None else frame)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except UnicodeError as error:
+        raise ValueError(
+            f"cannot read {path!r} as {encoding} text: {error}. Name its encoding, such as --encoding cp1252."
+        ) from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ValueError(f"cannot read {path!r} as a table: {error}") from error
 
 
@@ -142,12 +194,29 @@ def table_writer(path: str) -> Iterator[Any]:
                 compression=pd.io.common.infer_compression(path, compression),
             ) as handle:
                 yield CsvWriter(handle.handle, _separator(path))
-        else:
+        elif kind in ("parquet", "feather"):
             writer = _ArrowWriter(str(temporary), kind)
             try:
                 yield writer
             finally:
                 writer.close()
+        else:
+            if kind == "excel" and find_spec("openpyxl") is None:
+                raise _no_excel()
+            frames: list[pd.DataFrame] = []
+            yield frames.append
+            frame = pd.concat(frames, ignore_index=True)
+            if kind == "excel":
+                with open(temporary, "wb") as file:
+                    _inert_frame(frame).to_excel(file, index=False, engine="openpyxl")
+            else:
+                frame.to_json(
+                    temporary,
+                    orient="records",
+                    lines=kind == "json lines",
+                    force_ascii=False,
+                    compression=pd.io.common.infer_compression(path, "infer"),
+                )
 
 
 class _ArrowWriter:
@@ -186,6 +255,12 @@ def _inert(cell: Any) -> Any:
     return cell
 
 
+def _inert_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells and headings, each made inert."""
+    text = {c: frame[c].map(_inert) for c in frame.columns if not is_numeric_dtype(frame[c])}
+    return frame.assign(**text).rename(columns=_inert)
+
+
 class CsvWriter:
     """Appends frames, the header once; text that a spreadsheet would run is escaped."""
 
@@ -195,9 +270,7 @@ class CsvWriter:
         self._started = False
 
     def __call__(self, frame: pd.DataFrame) -> None:
-        text = {c: frame[c].map(_inert) for c in frame.columns if not is_numeric_dtype(frame[c])}
-        frame = frame.assign(**text).rename(columns=_inert)
-        frame.to_csv(
+        _inert_frame(frame).to_csv(
             self._stream,
             sep=self._separator,
             index=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -76,9 +77,25 @@ def check_folds(folds: int | None) -> None:
         raise UsageError("--folds 1: a held-out score needs at least two folds (0: no score).")
 
 
+def check_interval(coverage: float | None) -> None:
+    """Raise if the coverage of an interval is no share."""
+    if coverage is not None and not 0.0 < coverage < 1.0:
+        raise UsageError(f"--interval {coverage:g}: a share between 0 and 1 is expected, such as 0.9.")
+
+
 def printable(text: str) -> str:
     r"""Text for a terminal: control characters as escapes, such as ``\x1b``."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def note(text: str) -> None:
+    """One line on standard error: something that the user should see beside the result."""
+    print(f"gleangp: {printable(text)}", file=sys.stderr)
+
+
+def first_names(names: list[str], most: int = 5) -> str:
+    """Names in quotation marks, the first few of many."""
+    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def _same_file(a: Path, b: Path) -> bool:

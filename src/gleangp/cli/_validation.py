@@ -27,8 +27,45 @@ _SMALL = 2000  # rows up to which every row is held out once
 class HeldOut(HeldOutRows):
     """The score that is printed, and what it is made of."""
 
+    loss: np.ndarray  # (m,) squared error, or whether the label is wrong
+    numeric: bool
     seconds: float  # of fitting
     last: Any  # the model of the last fold
+
+    def behind(self, other: HeldOut) -> tuple[float, float]:
+        """How much larger the error is than another's on the same rows, and the paired standard error."""
+        ours, theirs = (_influence(h.loss, h.error, h.numeric) for h in (self, other))
+        return self.error - other.error, _spread_of_mean(ours - theirs)
+
+
+def measured(
+    rows: IntArray,
+    fold: IntArray,
+    predicted: np.ndarray,
+    y: np.ndarray,
+    numeric: bool,
+    spread: Any = None,
+    models: dict[int, Any] | None = None,
+    seconds: float = 0.0,
+    last: Any = None,
+) -> HeldOut:
+    """The score of predictions of these rows, whose targets are y."""
+    loss = _loss(y, predicted, numeric)
+    error = _error(loss, numeric)
+    std_error = _spread_of_mean(_influence(loss, error, numeric))
+    return HeldOut(rows, fold, predicted, spread, error, std_error, models or {}, loss, numeric, seconds, last)
+
+
+def _error(loss: np.ndarray, numeric: bool) -> float:
+    """Root mean square, or share of wrong labels."""
+    mean = float(np.mean(loss))
+    return float(np.sqrt(mean)) if numeric else mean
+
+
+def _influence(loss: np.ndarray, error: float, numeric: bool) -> np.ndarray:
+    """What every row contributes to the deviation of the error from its mean, to first order (m,)."""
+    centred = loss - np.mean(loss)
+    return centred / (2.0 * error) if numeric and error > 0.0 else centred
 
 
 def task_folds(tasks: np.ndarray | None, n_rows: int, n_folds: int, rng: np.random.Generator) -> IntArray:
@@ -49,6 +86,10 @@ def choose_folds(n_rows: int, wanted: int | None) -> tuple[int, int]:
     return (5, 5) if n_rows <= _SMALL else (5, 1)
 
 
+def _spread_of_mean(values: np.ndarray) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
 def held_out(
     model: Any,
     problem: Problem,
@@ -65,7 +106,7 @@ def held_out(
     """
     X, y, tasks = problem.X, problem.y, problem.tasks
     numeric = y.dtype.kind == "f"
-    rows, folds, parts, errors, seconds = [], [], [], [], 0.0
+    rows, folds, parts, seconds = [], [], [], 0.0
     spread: list[Any] = []
     models: dict[int, Any] = {}
     fitted = model
@@ -86,7 +127,6 @@ def held_out(
         rows.append(test)
         folds.append(np.full(len(test), number))
         parts.append(predicted)
-        errors.append(_error(y[test], predicted, numeric))
         if for_report:
             spread.append(spread_of(fitted, X[test], given))
             models[number] = fitted
@@ -94,19 +134,8 @@ def held_out(
         return None
     joined = np.concatenate(parts)
     all_rows = np.concatenate(rows)
-    std_error = float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan")
-    error = _error(y[all_rows], joined, numeric)
-    return HeldOut(
-        all_rows,
-        np.concatenate(folds),
-        joined,
-        join_spread(spread),
-        error,
-        std_error,
-        models,
-        seconds,
-        fitted,
-    )
+    more = (join_spread(spread), models, seconds, fitted)
+    return measured(all_rows, np.concatenate(folds), joined, y[all_rows], numeric, *more)
 
 
 def threads_for(problem: Problem) -> Any:
@@ -127,10 +156,8 @@ def _splits(fold: IntArray, n_used: int) -> Iterator[tuple[int, IntArray, IntArr
             yield number, np.flatnonzero(fold != number), test
 
 
-def _error(y: np.ndarray, predicted: np.ndarray, numeric: bool) -> float:
-    if numeric:
-        return float(np.sqrt(np.mean((y - predicted.astype(float)) ** 2)))
-    return float(np.mean(y != predicted))
+def _loss(y: np.ndarray, predicted: np.ndarray, numeric: bool) -> np.ndarray:
+    return (y - predicted.astype(float)) ** 2 if numeric else (y != predicted).astype(float)
 
 
 def fit_quietly(model: Any, problem: Problem) -> Any:

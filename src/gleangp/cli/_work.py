@@ -1,18 +1,32 @@
-"""What the commands on model files do: predict, add tasks."""
+"""What the commands on model files do: predict, absorb rows, add tasks."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from gleangp import load, save
 from gleangp.cli._encoding import target_of
+from gleangp.cli._problem import with_target
 from gleangp.cli._table_model import TableModel
-from gleangp.cli._tables import no_rows, read_chunks, read_table, table_writer
-from gleangp.cli._usage import printable
-from gleangp.exceptions import TaskError
+from gleangp.cli._tables import columns_of, no_rows, read_chunks, read_table, table_writer
+from gleangp.cli._usage import UsageError, first_names, note, printable
+from gleangp.exceptions import NewTaskWarning, TaskError
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """What the user asked of `gleangp predict`."""
+
+    keep: tuple[str, ...] = ()  # columns, or "all"
+    interval: float | None = None
+    strict: bool = False
+    encoding: str = "utf-8"
 
 
 def load_table_model(path: Path) -> TableModel:
@@ -21,49 +35,122 @@ def load_table_model(path: Path) -> TableModel:
     if not isinstance(model, TableModel):
         raise ValueError(
             f"{path.name!r} holds a {type(model).__name__} that was saved from Python, without the columns "
-            "of a table. Load it there with gleangp.load."
+            "of a table. Load it there with gleangp.load; `gleangp inspect` can read it."
         )
     return model
 
 
-def predict_table(model_path: Path, table: str, output: str, *, new_tasks_from_prior: bool) -> None:
-    """Predict a table chunk by chunk."""
+def predict_table(model_path: Path, table: str, output: str, options: PredictOptions) -> None:
+    """Predict a table chunk by chunk; what is unusual in it is counted and said at the end."""
     model = load_table_model(model_path)
-    text = () if model.encoding.task is None else (model.encoding.task,)
+    if options.interval is not None and is_classifier(model.estimator):
+        raise UsageError("--interval is for numbers; this model predicts classes and their probabilities.")
+    text = _text_columns(model, table, options)
+    n_rows = n_unknown = 0
+    unknown: set[str] = set()
+    said: dict[str, None] = {}  # an ordered set
     with table_writer(output) as write:
-        n_rows = 0
-        for chunk in read_chunks(table, text=text):
-            n_rows += len(chunk)
+        for chunk in read_chunks(table, text=text, encoding=options.encoding):
             if len(chunk) == 0:
                 continue
-            if new_tasks_from_prior and text:
-                _add_from_prior(model, model.encoding.tasks(chunk))
-            write(model.predict(chunk))
+            n_rows += len(chunk)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                predicted = model.predict(chunk, strict=options.strict, interval=options.interval)
+            about = [str(w.message) for w in caught if _is_about_rows(w.category)]
+            if options.strict and about:
+                raise ValueError(about[0])
+            said.update(dict.fromkeys(about))
+            new = model.unknown_tasks(chunk)
+            n_unknown += len(new)
+            unknown.update(new)
+            write(_with_kept(predicted, chunk, options.keep, model))
         if n_rows == 0:
             raise no_rows(table)
+    for message in said:
+        note(message)
+    if unknown:
+        tasks = "one task" if len(unknown) == 1 else f"{len(unknown)} tasks"
+        note(
+            f"{n_unknown} of {n_rows} rows are of {tasks} that the model does not know: "
+            f"{first_names(sorted(unknown))}. They are predicted from what the known tasks share. Teach the "
+            "model with `gleangp update`, or refuse such rows with --strict."
+        )
 
 
-def _add_from_prior(model: TableModel, tasks: np.ndarray | None) -> None:
-    for task in sorted(set(np.asarray(tasks).tolist()) - set(model.known_tasks)):
-        model.estimator.add_task(None, None, task=task)
+def _is_about_rows(category: type[Warning]) -> bool:
+    """Whether a warning is about the rows of the table; unknown tasks are counted apart."""
+    return issubclass(category, UserWarning) and not issubclass(category, NewTaskWarning)
 
 
-def add_tasks(model_path: Path, table: str, output: Path) -> None:
-    """Teach a model the new tasks of a table."""
+def _text_columns(model: TableModel, table: str, options: PredictOptions) -> tuple[str, ...]:
+    """Columns that are read as text: the task, and what is kept and no input, so that 007 stays so."""
+    task = model.encoding.task
+    kept = columns_of(table, options.encoding) if options.keep == ("all",) else list(options.keep)
+    inputs = {column.name for column in model.encoding.columns}
+    return tuple({*(c for c in kept if c not in inputs), *([] if task is None else [task])})
+
+
+def _with_kept(predicted: Any, chunk: Any, keep: tuple[str, ...], model: TableModel) -> Any:
+    """The predictions with columns of the table before them."""
+    wanted = list(chunk.columns) if keep == ("all",) else list(keep)
+    missing = [c for c in wanted if c not in chunk.columns]
+    if missing:
+        raise UsageError(
+            f"--keep names the column {missing[0]!r}, but the table has: "
+            f"{', '.join(map(repr, map(str, chunk.columns)))}."
+        )
+    target, task = model.encoding.target, model.encoding.task
+    if target in wanted:
+        predicted = predicted.rename(columns={target: f"{target}_predicted"})
+    kept = chunk[[c for c in wanted if c != task]]
+    twice = [c for c in kept.columns if c in predicted.columns]
+    if twice:
+        raise UsageError(f"--keep {twice[0]}: the predictions have a column of that name. Rename it.")
+    key = [] if task is None else [task]
+    return predicted[key].join(kept).join(predicted.drop(columns=key))
+
+
+def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encoding: str) -> None:
+    """Absorb the rows of a table: new tasks are added, and rows of known ones too if `known` allows it."""
     model = load_table_model(model_path)
-    encoding = model.encoding
-    if encoding.task is None:
+    estimator, columns = model.estimator, model.encoding
+    if columns.task is None and not known:
         raise TaskError("this model was fitted without tasks (--task), so none can be added.")
-    frame = read_table(table, (encoding.task,))
-    X, tasks = encoding.inputs(frame), encoding.tasks(frame)
-    unlabeled = getattr(model.estimator, "unlabeled", None)
-    y = target_of(frame, encoding.target, classify=is_classifier(model.estimator), unlabeled=unlabeled)
-    names = sorted(set(np.asarray(tasks).tolist()))
-    known = [name for name in names if name in model.known_tasks]
-    if known:
-        raise TaskError(f"the model knows the task {known[0]!r} already. Leave its rows out.")
+    frame = read_table(table, () if columns.task is None else (columns.task,), encoding)
+    unlabeled, classify = getattr(estimator, "unlabeled", None), is_classifier(estimator)
+    if classify and unlabeled is None:
+        frame = with_target(frame, columns.target)
+    X, tasks = columns.inputs(frame), columns.tasks(frame)
+    y = target_of(frame, columns.target, classify=classify, unlabeled=unlabeled)
+    old = np.ones(len(X), dtype=bool) if tasks is None else np.isin(tasks, model.known_tasks)
+    if old.any():
+        if not known and tasks is not None:
+            raise TaskError(
+                f"the model knows the task {str(tasks[old][0])!r} already. Leave its rows out, or absorb "
+                "them with `gleangp update`."
+            )
+        _absorb(estimator, X[old], y[old], None if tasks is None else tasks[old])
+    names = [] if tasks is None else sorted(set(tasks[~old].tolist()))
     for name in names:
         rows = tasks == name
-        model.estimator.add_task(X[rows], y[rows], task=name)
+        estimator.add_task(X[rows], y[rows], task=name)
+    summary = model.summary
+    summary["rows_added"] = summary.get("rows_added", 0) + len(X)
     save(model, output)
-    print(f"added {printable(', '.join(names))}: {output} now has {len(model.known_tasks)} tasks")
+    parts = [f"absorbed {int(old.sum())} rows"] if old.any() else []
+    parts += [f"added {printable(', '.join(names))}"] if names else []
+    count = "" if tasks is None else f": {output} now has {len(model.known_tasks)} tasks"
+    print(", ".join(parts) + (count or f": {output}"))
+
+
+def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, tasks: np.ndarray | None) -> None:
+    if not hasattr(estimator, "partial_fit"):
+        raise ValueError(
+            f"a {type(estimator).__name__} cannot absorb rows of tasks that it knows. Fit it again with all "
+            "rows: `gleangp fit`."
+        )
+    without = int(np.isnan(y).sum()) if y.dtype.kind == "f" else 0
+    if without:
+        note(f"{without} of {len(y)} rows have no target and are left out.")
+    estimator.partial_fit(X, y, **({} if tasks is None else {"tasks": tasks}))

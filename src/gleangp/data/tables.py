@@ -432,7 +432,7 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
     if "" in column.categories:  # a missing category has an indicator of its own
         return block
     n_missing = int(gone.sum())
-    if n_missing and column.fill is None:
+    if n_missing and (column.fill is None or (strict and not column.n_missing)):
         raise InputError(
             f"column {column.name!r} has {n_missing} missing values, the first in row {gone.argmax()}, and "
             "the model was fitted without --impute. Fill them, or fit again with it."

@@ -335,7 +335,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             jobs.append((self, rows, y, likelihood, noise, stream, kernel, self.priors))
         with threads_for(rows.sizes):
             if self.n_jobs not in (None, 1) and len(jobs) > 1:
-                models = in_parallel(fit_local_rows, [(*job, None, LABEL_PRIORS) for job in jobs], self.n_jobs)
+                silent_jobs = [(*job, None, LABEL_PRIORS) for job in jobs]
+                models = in_parallel(fit_local_rows, silent_jobs, self.n_jobs)
             else:
                 models = []
                 for job in jobs:

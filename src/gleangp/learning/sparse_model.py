@@ -94,6 +94,10 @@ class SparseModel:
         """Active points whose noise had no Gaussian stand-in (see `inference.filtering`)."""
         return sum(s.n_silent for s in self.sites)
 
+    def rows_of_task(self, task: int) -> FloatArray:
+        """(d, p) the active points of a task."""
+        return self.posteriors[task].X
+
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
     ) -> tuple[FloatArray, FloatArray]:

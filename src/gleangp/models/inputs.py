@@ -74,6 +74,17 @@ class InputMap:
 
         return Warped(W, vjp)
 
+    def inverse(self, W: FloatArray, parameters: FloatArray) -> FloatArray:
+        """Training rows (n, p) in their own units, from what the kernels see of them."""
+        X = W * self.scale + self.center
+        if len(self.warped):
+            mean, deviation = self._units(parameters)
+            a, b = np.exp(parameters.reshape(2, -1))
+            v = W[:, self.warped] * deviation + mean
+            u = (1.0 - np.clip(1.0 - v, 0.0, 1.0) ** (1.0 / b)) ** (1.0 / a)
+            X[:, self.warped] = self.low + self.width * (u * (1.0 + 2.0 * _MARGIN) - _MARGIN)
+        return X
+
     def _units(self, parameters):
         r = _kumaraswamy(self._u(self.reference), parameters)[0]
         return r.mean(0), _deviation(r)

@@ -67,7 +67,7 @@ class Answers:
             raise ValueError(
                 '"rows" should be a list of objects, one for each row, with the columns of the table.'
             )
-        return self.model.predict(pd.DataFrame(rows)).to_dict("records")
+        return self.model.predict(pd.DataFrame(rows), strict=True).to_dict("records")
 
     def table(self, text: bytes) -> bytes:
         """A CSV table -> its rows with their predictions, as CSV."""
@@ -81,7 +81,7 @@ class Answers:
             for chunk in read_chunks(str(path), text=() if task is None else (task,)):
                 n_rows += len(chunk)
                 if len(chunk):
-                    found = self.model.predict(chunk).rename(
+                    found = self.model.predict(chunk, strict=True).rename(
                         columns=lambda c: c if c == task else f"predicted {c}"
                     )
                     write(chunk.join(found.drop(columns=[] if task is None else [task])))
@@ -97,7 +97,7 @@ class Answers:
                 f'"along" is {along!r}, which is no input. Inputs: {", ".join(self._positions)}.'
             )
         frame = pd.DataFrame([row])
-        here = self.model.predict(frame).to_dict("records")[0]
+        here = self.model.predict(frame, strict=True).to_dict("records")[0]
         code = self._code(row)
         kept = self._kept[code]
         out: dict[str, Any] = {
@@ -108,12 +108,12 @@ class Answers:
         if column.kind == "category":
             x: list[Any] = list(column.categories)
             many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
-            return {**out, "x": x, **self._columns(self.model.predict(many), here), "svg": ""}
+            return {**out, "x": x, **self._columns(self.model.predict(many, strict=True), here), "svg": ""}
         value = float(self.model.encoding.inputs(frame)[0, self._positions[along][0]])
         low, high = self._range(column, value)
         x = np.linspace(low, high, _GRID).tolist() if column.kind == "number" else [0.0, 1.0]
         many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
-        found = self._columns(self.model.predict(many), here)
+        found = self._columns(self.model.predict(many, strict=True), here)
         ticks = np.zeros(0) if kept is None else kept[:, self._positions[along][0]]
         return {**out, "x": x, **found, "svg": self._draw(along, x, found, value, ticks)}
 

@@ -45,6 +45,7 @@ class LocalModel:
     draws: tuple[Draw, ...]  # empty: `best` alone
     noise: Any  # the noise model, with what was learnt
     active: IntArray  # (d,) rows of the training set that are the common basis; all rows if there is none
+    active_task: IntArray  # (d,)
     site_mean: FloatArray  # (d,) of the active points, after the fit
     site_precision: FloatArray  # (d,)
     n_rows: int  # training rows seen so far
@@ -105,8 +106,13 @@ class LocalModel:
                 )
             if not (q.precision >= 0.0).all() or not 0 <= q.n_learnt <= n:
                 raise ValueError("sites with a negative precision, or more rows learnt from than there are.")
-        if any(len(a) != len(self.active) for a in (self.site_mean, self.site_precision)):
+        if any(len(a) != len(self.active) for a in (self.active_task, self.site_mean, self.site_precision)):
             raise ValueError("active points without their sites.")
+
+    def rows_of_task(self, task: int) -> FloatArray:
+        """(n, p) the training rows of a task, in their own units."""
+        posterior = self.best.posterior
+        return self.inputs.inverse(posterior.X[posterior.rows_of_task[task]], self.best.warp)
 
     def white_var(self, X: FloatArray, codes: IntArray) -> FloatArray:
         """(n,) the part of the latent variance that is white noise of the kernel."""
@@ -254,6 +260,7 @@ def fit_local(
         several,
         noise,
         active,
+        data.codes[active],
         best.posterior.site_mean[active],
         best.posterior.precision[active],
         len(data),

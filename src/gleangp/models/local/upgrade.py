@@ -111,6 +111,7 @@ class CoupledModel:
             (),
             noise,
             self.active,
+            self.active_task,
             self.site_mean,
             self.site_precision,
             self.n_rows,

@@ -1,0 +1,301 @@
+"""`predict` and `update`: keys, intervals, unknown tasks, new rows; and what `inspect` says of a model."""
+
+import json
+from dataclasses import dataclass
+from io import StringIO
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import ndtri
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("typer")
+from rich.console import Console  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPRegressor, load, save  # noqa: E402
+from gleangp.cli import _app  # noqa: E402
+from gleangp.cli._describe import print_description  # noqa: E402
+from gleangp.cli._table_model import TableModel  # noqa: E402
+from gleangp.exceptions import LabelError, NewTaskWarning, TaskError  # noqa: E402
+
+
+def call(*arguments, stdin=None):
+    """Run a command; what it printed on standard output and error."""
+    result = CliRunner().invoke(_app.app, [str(a) for a in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+def refused(monkeypatch, capsys, code, *arguments):
+    """The one line of a command that ends with this exit code."""
+    monkeypatch.setattr("sys.argv", ["gleangp", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        _app.run()
+    said = capsys.readouterr()
+    assert end.value.code == code, said.err
+    (line,) = said.err.splitlines()
+    assert line.startswith("gleangp: error: ")
+    return line
+
+
+def make_frame(n=60, seed=0):
+    """Three tasks of one input, with a key that has leading zeros."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"key": [f"{k:03d}" for k in range(n)], "t": np.resize(["a", "b", "c"], n)})
+    frame["x"] = rng.uniform(0, 3, n)
+    frame["y"] = 10 * np.sin(frame["x"]) + 5 * (frame["t"] == "b") + rng.standard_normal(n)
+    frame["grade"] = np.where(frame["y"] > 6, "high", "low")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The table, a model of the numbers and a model of the classes."""
+    folder = tmp_path_factory.mktemp("predict")
+    table, numbers, classes = folder / "t.csv", folder / "numbers.glean", folder / "classes.glean"
+    make_frame().to_csv(table, index=False)
+    call("fit", table, "-y", "y", "-t", "t", "--drop", "grade", "--drop", "key", "-o", numbers)
+    options = ("--drop", "y", "--drop", "key", "--folds", 0)
+    call("fit", table, "-y", "grade", "-t", "t", *options, "-o", classes)
+    return table, numbers, classes
+
+
+@pytest.mark.parametrize("keep", ["key", "key, grade", "all"])
+def test_keep(files, tmp_path, keep):
+    """Kept columns stand before the predictions, as they were; a kept target keeps its name."""
+    table, numbers, classes = files
+    out = tmp_path / "o.csv"
+    call("predict", numbers, table, "-o", out, "--keep", keep)
+    found, frame = pd.read_csv(out, dtype={"key": str}), make_frame()
+    assert found["key"].tolist() == frame["key"].tolist()
+    before = {
+        "key": ["t", "key"],
+        "key, grade": ["t", "key", "grade"],
+        "all": ["t", "key", "x", "y", "grade"],
+    }
+    name = "y_predicted" if keep == "all" else "y"
+    assert list(found) == [*before[keep], name, "y_std", "y_std_new"]
+    if keep == "all":
+        assert_allclose(found["y"], frame["y"])
+        assert np.corrcoef(found["y_predicted"], frame["y"])[0, 1] > 0.9
+        call("predict", classes, table, "-o", out, "--keep", "grade", "--force")
+        assert list(pd.read_csv(out)) == ["t", "grade", "grade_predicted", "p(high)", "p(low)"]
+
+
+def test_keep_refuses(files, tmp_path, monkeypatch, capsys):
+    """A column that is not there, or that the predictions have too, is one line with exit code 2."""
+    table, numbers, _ = files
+    line = refused(monkeypatch, capsys, 2, "predict", numbers, table, "--keep", "pupil")
+    assert "--keep names the column 'pupil', but the table has: 'key', 't'" in line
+    make_frame().assign(y_std=1).to_csv(tmp_path / "t.csv", index=False)
+    line = refused(monkeypatch, capsys, 2, "predict", numbers, tmp_path / "t.csv", "--keep", "y_std")
+    assert "the predictions have a column of that name" in line
+
+
+def test_interval(files, tmp_path, monkeypatch, capsys):
+    """Bounds are those of a new observation; a share is expected; classes have none."""
+    table, numbers, classes = files
+    out = tmp_path / "o.csv"
+    call("predict", numbers, table, "-o", out, "--interval", 0.8)
+    found = pd.read_csv(out)
+    if not hasattr(load(numbers).estimator, "predict_interval"):
+        assert_allclose(found["y_upper"] - found["y"], ndtri(0.9) * found["y_std_new"], rtol=1e-6)
+        assert_allclose(found["y"] - found["y_lower"], ndtri(0.9) * found["y_std_new"], rtol=1e-6)
+    y = make_frame()["y"]
+    assert 0.6 < ((found["y_lower"] < y) & (y < found["y_upper"])).mean() < 0.97
+    assert "such as 0.9" in refused(monkeypatch, capsys, 2, "predict", numbers, table, "--interval", 90)
+    assert "is for numbers" in refused(monkeypatch, capsys, 2, "predict", classes, table, "--interval", 0.9)
+
+
+@pytest.mark.parametrize("pair", [True, False], ids=["tuple", "array"])
+def test_interval_of_the_estimator(pair):
+    """An estimator with `predict_interval` gives the bounds itself."""
+
+    class Known(SparseGPRegressor):
+        """Bounds that no normal distribution has."""
+
+        def predict_interval(self, X, coverage=0.95, tasks=None):
+            """One below the coverage and two above it."""
+            bounds = np.full(len(X), coverage - 1), np.full(len(X), coverage + 2)
+            return bounds if pair else np.column_stack(bounds)
+
+    frame = make_frame()
+    model = Known(random_state=0).fit(frame[["x"]].to_numpy(), frame["y"])
+    from gleangp.cli._encoding import learn_encoding
+
+    encoding = learn_encoding(frame[["x", "y"]], "y", None, drop=[], impute=False)
+    found = TableModel(model, encoding, {}).predict(frame, interval=0.5)
+    assert set(found["y_lower"]) == {-0.5}
+    assert set(found["y_upper"]) == {2.5}
+
+
+def test_unknown_tasks_are_counted(files, tmp_path):
+    """Rows of unknown tasks, or of none, are predicted alike, counted and named; --strict refuses them."""
+    _, numbers, classes = files
+    frame = make_frame().assign(x=1.5)
+    frame.loc[:9, "t"] = ["new", "other", *["new"] * 7, None]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    out, said = call("predict", numbers, tmp_path / "t.csv")
+    (line,) = said.splitlines()
+    assert "10 of 60 rows are of 3 tasks that the model does not know: '', 'new', 'other'." in line
+    found = pd.read_csv(StringIO(out))
+    assert found["y"][:10].nunique() == 1
+    assert (found["y_std"][:10] > found["y_std"][10:].max()).all()
+    _, said = call("predict", classes, tmp_path / "t.csv")
+    assert "10 of 60 rows" in said
+    with pytest.raises(TaskError, match="'t' has 1 rows without a task"):
+        call("predict", numbers, tmp_path / "t.csv", "--strict")
+    frame.fillna({"t": "new"}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(TaskError, match=r"does not know the task 'new' \(2 unknown in all\)"):
+        call("predict", numbers, tmp_path / "t.csv", "--strict")
+
+
+def test_warnings_of_the_encoding_are_said(files, monkeypatch):
+    """What the encoding warns of is one line at the end; --strict makes it an error."""
+    import warnings
+
+    from gleangp.cli._encoding import TableEncoding
+
+    table, numbers, _ = files
+    plain = TableEncoding.inputs
+
+    def inputs(self, frame, **options):
+        """As before, with a warning."""
+        warnings.warn("2 cells of 'kind' were not seen in fit.", UserWarning, stacklevel=2)
+        return plain(self, frame, **options)
+
+    monkeypatch.setattr(TableEncoding, "inputs", inputs)
+    assert call("predict", numbers, table)[1] == "gleangp: 2 cells of 'kind' were not seen in fit.\n"
+    with pytest.raises(ValueError, match="2 cells of 'kind'"):
+        call("predict", numbers, table, "--strict")
+
+
+def test_update(files, tmp_path):
+    """Rows of known tasks are absorbed and new tasks are added, in one step; the model file is replaced."""
+    _, numbers, _ = files
+    model, table = tmp_path / "m.glean", tmp_path / "more.csv"
+    model.write_bytes(numbers.read_bytes())
+    more = make_frame(40, seed=1).replace({"t": {"c": "d"}}).assign(x=lambda f: f["x"] + 3)
+    more["y"] = np.where(more["t"] == "d", 40.0, 20.0)
+    more.loc[0, "y"] = np.nan
+    more.to_csv(table, index=False)
+    with pytest.warns(NewTaskWarning):
+        before = load(numbers).predict(more)["y"]
+    out, said = call("update", model, table)
+    assert f"absorbed 27 rows, added d: {model} now has 4 tasks" in out
+    assert "1 of 27 rows have no target and are left out" in said
+    after = load(model).predict(more)["y"]
+    error = np.abs(after - more["y"].fillna(20.0)).mean()
+    assert error < 0.5 * np.abs(before - more["y"].fillna(20.0)).mean()
+    assert load(model).summary["rows_added"] == 40
+    assert "60 rows (and 40 that were added since), 4 tasks" in " ".join(call("inspect", model)[0].split())
+
+
+def test_update_fails_whole(files, tmp_path):
+    """A row that cannot be learnt leaves the model file as it was."""
+    classes = files[2]
+    model, table = tmp_path / "m.glean", tmp_path / "more.csv"
+    model.write_bytes(classes.read_bytes())
+    make_frame(9).assign(grade=["low"] * 8 + ["middle"]).to_csv(table, index=False)
+    with pytest.raises(LabelError, match="middle"):
+        call("update", model, table)
+    assert model.read_bytes() == classes.read_bytes()
+    frame = make_frame(30)
+    frame.to_csv(table, index=False)
+    call(
+        "fit", table, "-y", "y", "-t", "t", "--drop", "grade", "-m", "hierarchical", "--folds", 0, "-o", model
+    )
+    with pytest.raises(ValueError, match="HierarchicalGPRegressor cannot absorb rows of tasks that it knows"):
+        call("update", model, table)
+
+
+def test_update_without_tasks(tmp_path):
+    """A model without tasks absorbs rows too."""
+    table, model = tmp_path / "t.csv", tmp_path / "m.glean"
+    make_frame()[["x", "y"]].to_csv(table, index=False)
+    call("fit", table, "-y", "y", "--folds", 0, "-o", model)
+    assert call("update", model, table)[0].startswith("absorbed 60 rows")
+    assert load(model).known_tasks == []
+
+
+def test_inspect_says_what_people_ask(files):
+    """Sharing and its reason, noise in units, the score beside a baseline; the kernel with --verbose."""
+    _, numbers, _ = files
+    plain = " ".join(call("inspect", numbers)[0].split())
+    for words in (
+        "learnt from 60 rows, 3 tasks",
+        "tasks share",
+        "noise standard deviation",
+        "(units of 'y')",
+    ):
+        assert words in plain
+    assert "held-out RMSE" in plain
+    assert "simple model" in plain
+    assert "kernel_" not in plain
+    assert "RBF(" not in plain
+    verbose = " ".join(call("inspect", numbers, "--verbose")[0].split())
+    assert "RBF(" in verbose or "Matern(" in verbose
+    assert "log evidence" in verbose
+    facts = json.loads(call("inspect", numbers, "--json")[0])
+    low, high = facts["noise_std"]
+    assert 0.5 < low <= high < 2.0  # the noise was drawn with a deviation of one
+    score = facts["summary"]["held_out"]
+    assert 0 < score["std_error"] < score["rmse"]
+    assert score["baseline"]["behind"] == pytest.approx(score["baseline"]["error"] - score["rmse"])
+
+
+@pytest.mark.parametrize("task", [None, "t"], ids=["argument", "column"])
+@pytest.mark.parametrize("kind", [SparseGPRegressor, SparseGPClassifier, HierarchicalGPRegressor])
+def test_inspect_reads_models_from_python(tmp_path, kind, task):
+    """What `gleangp.save` wrote is described without the columns of a table."""
+    frame = make_frame()
+    y = frame["grade"] if kind is SparseGPClassifier else frame["y"]
+    model = kind(random_state=0, task=task)
+    if task is None:
+        model.fit(frame[["x"]].to_numpy(), y, tasks=frame["t"])
+    else:
+        model.fit(frame[["t", "x"]], y)
+    save(model, tmp_path / "m.glean")
+    facts = json.loads(call("inspect", tmp_path / "m.glean", "--json")[0])
+    assert facts["estimator"] == kind.__name__
+    assert facts["tasks"] == ["a", "b", "c"]
+    assert facts["inputs"] == (["column 0"] if task is None else ["x"])
+    text = call("inspect", tmp_path / "m.glean")[0]
+    assert "3 tasks" in text
+    if kind is SparseGPRegressor:
+        low, high = facts["noise_std"]
+        assert 0.5 < low <= high < 2.0
+        assert "standard deviation" in text
+
+
+@dataclass(frozen=True)
+class Decided:
+    """As a decision of a fit."""
+
+    what: str
+    chosen: str
+    reason: str
+
+    def __str__(self):
+        return f"{self.what}: {self.chosen}. {self.reason}"
+
+
+def test_inspect_uses_what_the_estimator_reports():
+    """`decisions_` and `variance_shares_` are printed where an estimator has them."""
+    frame = make_frame()
+    model = SparseGPRegressor(random_state=0).fit(frame[["x"]].to_numpy(), frame["y"], tasks=frame["t"])
+    model.decisions_ = [Decided("coupling", "function", "most evidence"), Decided("draws", "16", "few rows")]
+    model.variance_shares_ = {"common": 0.6, "task": 0.3, "noise": 0.1}
+    shown = {}
+    for verbose in (False, True):
+        console = Console(width=200, file=StringIO())
+        print_description(model, console, verbose=verbose)
+        shown[verbose] = console.file.getvalue()
+    assert "deviates from it by a function of its own (most evidence)" in shown[False]
+    assert "common 60%, task 30%, noise 10%" in shown[False]
+    assert "draws: 16. few rows" not in shown[False]
+    assert "draws: 16. few rows" in shown[True]
