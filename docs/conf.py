@@ -39,6 +39,7 @@ autosummary_context = {
         name: public_methods(value) for name, value in public_names().items() if isclass(value)
     }
 }
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # types are in the docstrings
 numpydoc_show_class_members = False
 numpydoc_validation_checks = set()
@@ -49,12 +50,16 @@ sphinx_gallery_conf = {
     "filename_pattern": r"plot_",
     "download_all_examples": False,
     "show_signature": False,
+    "thumbnail_size": (560, 360),
     "abort_on_example_error": True,
 }
 
 html_theme = "pydata_sphinx_theme" if find_spec("pydata_sphinx_theme") else "alabaster"
 html_title = "gleangp"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {"index": [], "tutorial": []}  # nothing lies below them
 html_theme_options = (
     {"show_toc_level": 2, "header_links_before_dropdown": 4, "navbar_align": "left"}
     if html_theme == "pydata_sphinx_theme"

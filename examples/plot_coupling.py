@@ -97,3 +97,5 @@ figure.colorbar(image, ax=axis)
 model = SparseGPRegressor(coupling="auto", random_state=0).fit(X, y, tasks=tasks)
 print(model.coupling_.name, "-", model.coupling_.reason)
 plt.show()
+
+# sphinx_gallery_thumbnail_number = 2

@@ -109,3 +109,5 @@ ax.plot(new_X[:, 0], np.sin(new_X[:, 0]), "ko", ms=5, label="the five labels")
 ax.set(xlabel="x", ylabel="y", title="A task added from five rows")
 ax.legend(fontsize="small", ncols=2)
 plt.show()
+
+# sphinx_gallery_thumbnail_number = 2

@@ -97,3 +97,5 @@ plt.show()
 # ``relevance_`` counts the length scales that the pictures span in each of them.
 model = SharedLatentGPClassifier(5, ard=True, **settings).fit(X[train], digit[train])
 np.sort(model.relevance_)[::-1].round(2)
+
+# sphinx_gallery_thumbnail_number = 2
