@@ -51,6 +51,20 @@ def test_tutorial():
     assert scope["display"].label == "north"
 
 
+def test_tables():
+    """The frame is learnt as it is, new values are warnings, and the pipeline comes back from its file."""
+    scope = run_page("howto/tables.md")
+    assert [column.kind for column in scope["model"].columns_] == ["number", "category", "boolean", "date"]
+    assert [column.n_missing for column in scope["model"].columns_] == [10, 0, 0, 0]
+    assert scope["score"] > 0.9
+    (warning,) = scope["caught"]
+    assert "column 'soil' has the value 'peat'" in str(warning.message)
+    assert "column 'mown' has 1 missing values" in str(warning.message)
+    assert "column 'rain' has '<5' in row 0" in scope["refused"]
+    same, piped = (scope[name].predict(scope["frame"]) for name in ("same", "piped"))
+    np.testing.assert_array_equal(same, piped)
+
+
 def test_cross_validation():
     """Known schools are predicted well, new ones less well and with a larger deviation and a warning."""
     scope = run_page("howto/cross_validation.md")

@@ -102,6 +102,10 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     True
     >>> model.score(X, y) > 0.9
     True
+    >>> model = model.add_task([[9, -1.0], [9, 1.0]], [False, True], 9)
+    >>> model = model.partial_fit([[9, -2.0], [9, 2.0]], [False, True])
+    >>> model.predict([[9, 1.5]])
+    array([ True])
     """
 
     _parameter_constraints = {
