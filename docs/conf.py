@@ -3,13 +3,17 @@
 import os
 import sys
 from importlib.util import find_spec
+from inspect import isclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from gleangp import __version__  # noqa: E402 the path above comes first
+from public_names import public_methods, public_names  # noqa: E402 the path above comes first
+from sphinx.util.logging import getLogger  # noqa: E402
+
+from gleangp import __version__  # noqa: E402
 
 project = "gleangp"
 author = "gleangp developers"
@@ -23,12 +27,19 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
 ]
+templates_path = ["_templates"]
 exclude_patterns = ["build", "_build", "Thumbs.db", "sg_execution_times.rst"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 autosummary_generate = True
+autosummary_context = {
+    "public_methods": {
+        name: public_methods(value) for name, value in public_names().items() if isclass(value)
+    }
+}
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # types are in the docstrings
 numpydoc_show_class_members = False
 numpydoc_validation_checks = set()
@@ -39,14 +50,31 @@ sphinx_gallery_conf = {
     "filename_pattern": r"plot_",
     "download_all_examples": False,
     "show_signature": False,
+    "thumbnail_size": (560, 360),
     "abort_on_example_error": True,
 }
 
 html_theme = "pydata_sphinx_theme" if find_spec("pydata_sphinx_theme") else "alabaster"
 html_title = "gleangp"
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {"index": [], "tutorial": []}  # nothing lies below them
 html_theme_options = (
     {"show_toc_level": 2, "header_links_before_dropdown": 4, "navbar_align": "left"}
     if html_theme == "pydata_sphinx_theme"
     else {}
 )
+
+
+def warn_of_gaps(app, env):
+    """A public name without a place on the site is a warning, and so an error of the build."""
+    there = env.domaindata["py"]["objects"]
+    for name in public_names():
+        if name not in there:
+            getLogger(__name__).warning("%s is public, but not on the site: list it in api.rst", name)
+
+
+def setup(app):
+    """Look for gaps once all pages have been read."""
+    app.connect("env-check-consistency", warn_of_gaps)

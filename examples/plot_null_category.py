@@ -1,10 +1,10 @@
 """
-Unlabelled rows move the boundary
-=================================
+Classify two clusters from four labels each
+===========================================
 
-Two interlocking crescents, four labels in each. The null category (Lawrence, Platt & Jordan 2005, section
-4) leaves a band around the boundary from which no rows may come, so unlabelled rows push the boundary to
-where rows are thin.
+Two interlocking crescents have four labels each. The null category (Lawrence, Platt &
+Jordan 2005, section 4) is a band around the boundary in which no row may lie. With it,
+unlabelled rows move the boundary to where rows are rare.
 """
 
 # %%
@@ -28,18 +28,22 @@ for c in (-1, 1):
     y[rng.choice(np.flatnonzero(side == c), 4, replace=False)] = c
 
 # %%
-# With labelled rows alone, and with all
-# --------------------------------------
+# Two models
+# ----------
+# One has the labelled rows alone, the other all rows.
 
 labelled = y != 0
 models = {
-    "labelled rows alone": SparseGPClassifier(random_state=0).fit(X[labelled], y[labelled]),
-    "with unlabelled rows": SparseGPClassifier(unlabeled=0, n_active=80, random_state=0).fit(X, y),
+    "labelled rows alone": SparseGPClassifier(random_state=0).fit(
+        X[labelled], y[labelled]
+    ),
+    "with unlabelled rows": SparseGPClassifier(
+        unlabeled=0, n_active=80, random_state=0
+    ).fit(X, y),
 }
 
 # %%
-# The boundary is the solid line. The hatched band on the right is the null category: there the latent
-# function is less than half a width away from the boundary.
+# The boundary is the solid line. The hatched band on the right is the null category.
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 for ax, (title, model) in zip(axes, models.items(), strict=True):

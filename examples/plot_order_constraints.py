@@ -1,10 +1,10 @@
 """
-What order constraints do to a fit
-==================================
+Use comparisons where measurements are expensive
+================================================
 
-Labels are dear, comparisons are cheap: often it is known which of two rows has the larger value, though
-neither value is. :class:`gleangp.Order` says that one row exceeds another, possibly by a margin, and
-:class:`gleangp.DifferenceOrder` that one difference exceeds another.
+It is often known which of two rows has the larger value, although neither value is
+known. :class:`gleangp.Order` states that one row exceeds another, possibly by a margin.
+:class:`gleangp.DifferenceOrder` states that one difference exceeds another.
 """
 
 # %%
@@ -32,8 +32,8 @@ y[labelled] = f[labelled] + 0.05 * rng.normal(size=4)
 # %%
 # Constraints
 # -----------
-# Thirty pairs in their true order; then thirty comparisons of differences. Arrays of row numbers stand
-# for many constraints. They are taken as noisy, with a noise that is learnt.
+# Thirty pairs in their true order, then thirty comparisons of differences. Arrays of
+# row numbers stand for many constraints.
 pairs = np.array([rng.choice(44, 2, replace=False) for _ in range(30)])
 swap = f[pairs[:, 0]] < f[pairs[:, 1]]
 pairs[swap] = pairs[swap][:, ::-1]
@@ -49,8 +49,15 @@ cases = {
     "30 pairs and 30 differences": [Order(*pairs.T), DifferenceOrder(*fours.T)],
     "30 pairs, 5 of them wrong": [Order(*wrong.T)],
 }
+# %%
+# Four fits
+# ---------
+# Constraints hold up to a noise, which is learnt. Five wrong pairs therefore do little
+# harm.
 grid = np.linspace(0, 10, 300)[:, None]
-figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(
+    2, 2, figsize=(10, 6.5), layout="constrained", sharex=True, sharey=True
+)
 for ax, (name, constraints) in zip(axes.flat, cases.items(), strict=True):
     model = HierarchicalGPRegressor(n_neighbors=None, theta_uncertainty=True)
     model.fit(X, y, constraints=constraints)
@@ -63,7 +70,8 @@ for ax, (name, constraints) in zip(axes.flat, cases.items(), strict=True):
     ax.plot(X[:, 0], np.full(44, -2.6), "|", color="gray", ms=8, label="rows")
     ax.set_title(f"{name}: error {error:.2f}")
     noise = model.constraint_noise_
-    print(f"{name:>28}: error {error:.3f}, constraint noise {'-' if noise is None else f'{noise:.2f}'}")
+    noise = "-" if noise is None else f"{noise:.2f}"
+    print(f"{name:>28}: error {error:.3f}, constraint noise {noise}")
 axes[0, 0].legend(fontsize="small", loc="upper left")
 axes[0, 0].set_ylim(-2.8, 5.5)
 plt.show()

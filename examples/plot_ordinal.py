@@ -1,14 +1,15 @@
 """
-Ordered categories and their cut-points
-=======================================
+Predict grades from poor to excellent
+=====================================
 
-A quality between "poor" and "excellent" is neither a number nor a class. `SparseGPOrdinal` learns a latent
-function and the cut-points at which one category follows the other.
+A grade between "poor" and "excellent" is neither a number nor a class without order.
+`SparseGPOrdinal` learns a latent function and the cut-points between the categories.
 """
 
 # %%
 # Three categories of unequal width
 # ---------------------------------
+# The middle category is as wide as its cut-points are apart.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,8 +24,10 @@ y = np.array(CATEGORIES)[np.digitize(quality, [-0.5, 1.2])]
 model = SparseGPOrdinal(categories=CATEGORIES, n_active=25, random_state=0).fit(X, y)
 
 # %%
-# Left: the latent function with two standard deviations, and the learnt cut-points. Right: the
-# probability of each category, which sum to one.
+# Function, cut-points and probabilities
+# --------------------------------------
+# Left: the latent function with two standard deviations, and the learnt cut-points.
+# Right: the probability of each category, which sum to one.
 
 grid = np.linspace(0, 10, 200)[:, None]
 mean, var = model.predict_latent(grid)
@@ -42,9 +45,15 @@ for category, colour in zip(CATEGORIES, colours, strict=True):
 left.set(xlabel="input", ylabel="latent function", title="cut-points")
 left.legend(fontsize=8, loc="lower left")
 probabilities = model.predict_proba(grid)
-right.stackplot(grid[:, 0], probabilities.T, labels=CATEGORIES, colors=colours, alpha=0.7)
+right.stackplot(
+    grid[:, 0], probabilities.T, labels=CATEGORIES, colors=colours, alpha=0.7
+)
 right.set(
-    xlabel="input", ylabel="probability", ylim=(0, 1), xlim=(0, 10), title="probability of each category"
+    xlabel="input",
+    ylabel="probability",
+    ylim=(0, 1),
+    xlim=(0, 10),
+    title="probability of each category",
 )
 right.legend(fontsize=8, loc="lower left")
 plt.show()

@@ -1,16 +1,18 @@
 """
-A new digit from ten examples
-=============================
+Recognise a new digit from ten examples
+=======================================
 
-Four tasks each ask "is this a 1?", "a 2?", "a 4?", "a 5?". They share a latent space. A fifth task, "is this
-a 3?", comes with ten pictures. ``add_task`` places them in the space that the four have shaped and fits only
-the new label regressor: Discriminative Transfer of Urtasun, Quattoni & Darrell (2007). How much it pays
-depends on the sources; the page on the method gives tables.
+Four tasks are known: "is this a 1?", "a 2?", "a 4?", "a 5?". They share a latent space.
+A fifth task, "is this a 3?", has ten pictures. ``add_task`` places them in the space of
+the four and fits only the new label mapping: Discriminative Transfer of Urtasun,
+Quattoni & Darrell (2007). The gain depends on the sources; the page on the method has
+tables.
 """
 
 # %%
-# USPS digits if the environment variable GLEANGP_DATA names a folder that has them, otherwise the small
-# digits of scikit-learn. Every task has its own pictures, half of them of its digit.
+# The pictures are USPS digits if the environment variable GLEANGP_DATA names a folder
+# that has them, otherwise the small digits of scikit-learn. Every task has its own
+# pictures, half of them of its digit.
 import os
 import time
 from pathlib import Path
@@ -50,24 +52,31 @@ sources = {d: draw(d, count) for d in (1, 2, 4, 5)}
 rows = np.concatenate([r for r, _ in sources.values()])
 answers = np.concatenate([a for _, a in sources.values()])
 tasks = np.repeat([f"is it {d}" for d in sources], 2 * count)
-model = SharedLatentGPClassifier(n_components=3, tol=5e-4, random_state=0).fit(X[rows], answers, tasks)
+model = SharedLatentGPClassifier(n_components=3, tol=5e-4, random_state=0).fit(
+    X[rows], answers, tasks
+)
 
 begin = time.perf_counter()
 model.add_task(X[target], answer, "is it 3")
 print(f"added the task in {1e3 * (time.perf_counter() - begin):.0f} ms")
 
 # %%
-# Against the ten pictures alone, with a Gaussian process on the pixels.
+# For comparison: a Gaussian process on the pixels of the ten pictures alone.
 alone = SparseGPClassifier(random_state=0).fit(X[target], answer)
 asked = np.repeat("is it 3", len(target_test))
-print(f"error with the latent space: {1 - model.score(X[target_test], answer_test, asked):.3f}")
-print(f"error on pixels alone:       {1 - alone.score(X[target_test], answer_test):.3f}")
+error = 1 - model.score(X[target_test], answer_test, asked)
+print(f"error with the latent space: {error:.3f}")
+print(
+    f"error on pixels alone:       {1 - alone.score(X[target_test], answer_test):.3f}"
+)
 
 # %%
-# Two of the three dimensions. Left: the source pictures, by digit. Right: the new task, with its ten pictures
-# circled, and the probability of "yes" for the test pictures.
+# Two of the three dimensions. Left: the source pictures, by digit. Right: the new task,
+# with its ten pictures circled, and the probability of "yes" for the test pictures.
 first, second = np.argsort(model.relevance_)[:-3:-1]
-figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(
+    1, 2, figsize=(11, 4.6), layout="constrained", sharex=True, sharey=True
+)
 for d in range(1, 6):
     at = model.embedding_[digit[rows] == d]
     axes[0].scatter(at[:, first], at[:, second], s=9, label=f"{d}")
@@ -75,7 +84,9 @@ axes[0].legend(title="digit")
 axes[0].set_title("source pictures")
 new = model.transform(X[target_test])
 yes = model.predict_proba(X[target_test], asked)[:, 1]
-shown = axes[1].scatter(new[:, first], new[:, second], s=14, c=yes, cmap="coolwarm", vmin=0, vmax=1)
+shown = axes[1].scatter(
+    new[:, first], new[:, second], s=14, c=yes, cmap="coolwarm", vmin=0, vmax=1
+)
 ten = model.transform(X[target])
 for kind, colour in (("yes", "C3"), ("no", "C0")):
     at = ten[answer == kind]

@@ -1,31 +1,25 @@
-"""The examples of docs/extend.md and docs/noise.md run and do what the pages say."""
-
-import re
-from pathlib import Path
+"""The examples of the pages on extensions and noise models do what the pages promise."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 
-DOCS = Path(__file__).parents[1] / "docs"
+from tests.test_pages import run_page
 
 
-def run_page(name):
-    """What the blocks of a page define."""
-    text = (DOCS / name).read_text(encoding="utf-8")
-    names: dict = {}
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)):
-        exec(compile(block, f"{name}, python block {number + 1}", "exec"), names)
-    return names
+@pytest.fixture
+def scope(request):
+    """What the blocks of the page define that the test names."""
+    return run_page(f"extend/{request.param}.md")
 
 
-@pytest.fixture(scope="module")
-def scope():
-    """What the blocks of the page on extensions define."""
-    return run_page("extend.md")
+def page(name):
+    """Run a test with the names of a page."""
+    return pytest.mark.parametrize("scope", [name], indirect=True)
 
 
+@page("kernel")
 def test_the_kernel_learns_and_its_rule_is_its_gradient(scope):
     """The registered contraction equals that of the kernel's own gradient; the fit finds the function."""
     kernel, X = scope["LongMemory"](0.7), scope["X"][:20]
@@ -38,6 +32,7 @@ def test_the_kernel_learns_and_its_rule_is_its_gradient(scope):
     assert np.sqrt(np.mean((scope["model"].predict(scope["X"]) - scope["f"]) ** 2)) < 0.1
 
 
+@page("noise_model")
 @pytest.mark.parametrize("y", [-9.0, 0.3])
 @pytest.mark.parametrize(("mean", "var"), [(0.4, 1.7), (-6.0, 0.5), (6.0, 2.0)])
 def test_the_noise_model_is_what_it_says(scope, y, mean, var):
@@ -57,6 +52,7 @@ def test_the_noise_model_is_what_it_says(scope, y, mean, var):
     assert_allclose(by_scale, (other[0] - other[1]) / (2 * h), rtol=1e-6)
 
 
+@page("noise_model")
 def test_the_noise_model_learns_and_predicts(scope):
     """The function and the scale of the noise are found; quantiles hold the probability between them."""
     assert scope["error"] < 0.15
@@ -75,8 +71,28 @@ def test_the_page_on_noise_models():
     assert np.all(names["score"] < 0.0)
 
 
+@page("selector")
 def test_the_selector_spreads_its_points(scope):
     """Twelve rows that leave no large gap."""
-    chosen = np.sort(scope["X"][scope["spread"].active_, 0])
+    chosen = np.sort(scope["X"][scope["model"].active_, 0])
     assert len(chosen) == 12
     assert np.diff(chosen).max() < 1.0
+
+
+@page("dataset")
+def test_the_loader_gives_what_was_written(scope):
+    """Data, target and tasks are the columns of the table; the fingerprint depends on them alone."""
+    plants, columns = scope["plants"], scope["columns"]
+    assert_allclose(plants.data[:, 0], columns["water"])
+    assert_allclose(plants.target, columns["height"])
+    assert plants.tasks.tolist() == columns["field"].tolist()
+    assert scope["content"] == scope["fingerprint"](columns, ("field", "water", "height"))
+
+
+@page("experiment")
+def test_the_experiment_runs_and_is_judged(scope):
+    """Three runs of two methods; the printed number is beside ours, with a verdict."""
+    results = scope["results"]
+    assert len(results.records) == 6
+    assert results.failures == []
+    assert "| straight line | RMSE | 0.600 ± 0.100 |" in scope["text"]

@@ -142,7 +142,7 @@ def _check_rows(rows: IntArray, signs: FloatArray, codes: IntArray) -> None:
     idle = np.flatnonzero(((same * signs).sum(axis=2) == 0.0).all(axis=1))
     if len(idle):
         raise ConstraintError(
-            f"a constraint on the rows {rows[idle[0]].tolist()} says nothing: its terms cancel. "
+            f"a constraint on the rows {rows[idle[0]].tolist()} has no effect: its terms cancel. "
             "Name different rows."
         )
 

@@ -49,6 +49,8 @@ class TaskKFold(BaseCrossValidator):
     [[0, 2, 4], [1, 3, 5]]
     >>> [test.tolist() for _, test in TaskKFold(3, known=False).split(tasks, groups=tasks)]
     [[4, 5], [2, 3], [0, 1]]
+    >>> TaskKFold(3).get_n_splits()
+    3
     """
 
     __metadata_request__split = {"groups": True}

@@ -263,7 +263,7 @@ def test_lead_over_the_best_other(tmp_path):
     ]
     assert found[0].mean == pytest.approx(-1.0)
     assert found[0].error == pytest.approx(0.0, abs=1e-9)
-    assert found[0].honest_error is None
+    assert found[0].overlap_error is None
     assert "1.00 behind the best other, a (± 0.00 over runs)" in format_lead(found[0], 2)
 
 
@@ -286,7 +286,7 @@ def test_overlapping_splits_widen_the_error(tmp_path):
     gain = [a.values["error"] - b.values["error"] for a, b in zip(*_by_method(results), strict=True)]
     assert lead.mean == pytest.approx(-np.mean(gain))
     assert lead.error == pytest.approx(np.std(gain, ddof=1) * np.sqrt(1 / 4))
-    assert lead.honest_error == pytest.approx(np.std(gain, ddof=1) * np.sqrt(1 / 4 + 0.5))
+    assert lead.overlap_error == pytest.approx(np.std(gain, ddof=1) * np.sqrt(1 / 4 + 0.5))
     assert "with the overlap of splits" in format_lead(lead, 2)
 
 

@@ -53,7 +53,8 @@ def measured(
     loss = _loss(y, predicted, numeric)
     error = _error(loss, numeric)
     std_error = _spread_of_mean(_influence(loss, error, numeric))
-    return HeldOut(rows, fold, predicted, spread, error, std_error, models or {}, loss, numeric, seconds, last)
+    score = (error, std_error, models or {}, loss, numeric)
+    return HeldOut(rows, fold, predicted, spread, *score, seconds, last)
 
 
 def _error(loss: np.ndarray, numeric: bool) -> float:

@@ -24,7 +24,7 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     task : str, default=None
         Column of the tasks, for an estimator fitted with tasks that names no column of its own.
     method : str, default="predict"
-        Which method to ask, for example "predict_proba".
+        Which method to call, for example "predict_proba".
     **options
         For the method, for example `return_std=True`.
 

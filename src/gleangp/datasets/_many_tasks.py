@@ -31,6 +31,12 @@ def load_landmine(*, all_tasks: bool = False, as_frame: bool = False, return_X_y
     Bunch
         `data` (9674 or 14820, 9), `target` (1 mine, 0 clutter; 6 % are mines), `tasks` (1 to 29),
         `feature_names`, `target_names`, `frame`, `DESCR` with the citation.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_landmine
+    >>> load_landmine().data.shape  # doctest: +SKIP
+    (9674, 9)
     """
     inputs = [f"x{i}" for i in range(9)]
     table = read_table(locate("landmine/landmine.csv.gz"))
@@ -62,6 +68,12 @@ def load_school(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     Bunch
         `data` (15362, 28), or (15362, 8) as a frame, `target` the exam score, `tasks` the school (1 to
         139); see `load_landmine`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_school
+    >>> load_school().data.shape  # doctest: +SKIP
+    (15362, 28)
     """
     table = read_table(locate("school/school.csv.gz"))
     raw = {name: table[name] for name in SCHOOL_COLUMNS[2:]}
@@ -104,6 +116,12 @@ def load_sarcos(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     -------
     Bunch
         `data` (4449, 21), `target` (4449, 7), `tasks` None; see `load_landmine`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_sarcos
+    >>> load_sarcos().data.shape  # doctest: +SKIP
+    (4449, 21)
     """
     return _outputs("sarcos/sarcos_test.csv.gz", SARCOS_COLUMNS, 7, _describe.SARCOS, as_frame, return_X_y)
 
@@ -124,6 +142,12 @@ def load_slump(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     -------
     Bunch
         `data` (103, 7), `target` (103, 3), `tasks` None; see `load_landmine`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_slump
+    >>> load_slump().data.shape  # doctest: +SKIP
+    (103, 7)
     """
     path = "concrete_slump/concrete_slump.csv"
     return _outputs(path, SLUMP_COLUMNS, 3, _describe.SLUMP, as_frame, return_X_y)
@@ -144,6 +168,12 @@ def load_vowels(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     Bunch
         `data` (990, 10), `target` the vowel (0 to 10), `tasks` the speaker (0 to 14), `words` the eleven
         words; see `load_landmine`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_vowels
+    >>> load_vowels().data.shape  # doctest: +SKIP
+    (990, 10)
     """
     inputs = [f"x{i}" for i in range(10)]
     table = read_table(locate("vowel/vowel.csv.gz"))
@@ -178,6 +208,12 @@ def load_usps(*, scaling: str = "saturated", as_frame: bool = False, return_X_y:
     -------
     Bunch
         `data` (9298, 256), `target` the digit, `tasks` None, `n_train` 7291; see `load_landmine`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_usps
+    >>> load_usps().data.shape  # doctest: +SKIP
+    (9298, 256)
     """
     if scaling not in ("saturated", "smooth"):
         raise DatasetError(f"scaling={scaling!r} is not known. It is 'saturated' or 'smooth'.")

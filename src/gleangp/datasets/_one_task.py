@@ -27,6 +27,12 @@ def load_haberman(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     Bunch
         `data` (306, 3), `target` (1 lived five years or longer, 2 did not), `tasks` None,
         `feature_names`, `target_names`, `frame`, `DESCR` with the citation.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_haberman
+    >>> load_haberman().data.shape  # doctest: +SKIP
+    (306, 3)
     """
     inputs = ["age", "operation_year", "positive_nodes"]
     table = read_table(locate("haberman/haberman.csv"))
@@ -95,6 +101,12 @@ def load_auto_mpg(*, complete: bool = True, as_frame: bool = False, return_X_y: 
     -------
     Bunch
         `data` (392 or 398, 7), `target` miles per gallon; see `load_haberman`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_auto_mpg
+    >>> load_auto_mpg().data.shape  # doctest: +SKIP
+    (392, 7)
     """
     inputs = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year", "origin"]
     table = read_table(locate("auto_mpg/auto_mpg.csv"))
@@ -126,6 +138,12 @@ def load_crescent(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     -------
     Bunch
         `data` (400, 2), `target` -1, 1, or 0 for no label; see `load_haberman`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_crescent
+    >>> load_crescent().data.shape  # doctest: +SKIP
+    (400, 2)
     """
     table = read_table(locate("crescent/crescent_semisup.csv"))
     return make_bunch(
@@ -154,6 +172,12 @@ def load_kin40k(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     -------
     Bunch
         `data` (40000, 8), `target` the distance of the arm's end, `n_train` 10000; see `load_haberman`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_kin40k
+    >>> load_kin40k().data.shape  # doctest: +SKIP
+    (40000, 8)
     """
     table = read_table(locate("kin40k/kin40k.npz"))
     return make_bunch(
@@ -183,6 +207,12 @@ def load_protein(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     -------
     Bunch
         `data` (45730, 9), `target` the root mean square deviation; see `load_haberman`.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import load_protein
+    >>> load_protein().data.shape  # doctest: +SKIP
+    (45730, 9)
     """
     inputs = [f"f{i}" for i in range(1, 10)]
     table = read_table(locate("protein/protein.csv.gz"))

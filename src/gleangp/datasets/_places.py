@@ -23,6 +23,12 @@ def cache_folder() -> Path:
     -------
     pathlib.Path
         It need not exist.
+
+    Examples
+    --------
+    >>> from gleangp.datasets import cache_folder
+    >>> cache_folder().name  # doctest: +SKIP
+    'gleangp'
     """
     named = os.environ.get("GLEANGP_CACHE")
     if named:

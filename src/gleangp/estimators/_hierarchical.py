@@ -74,20 +74,20 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     n_neighbors : int or None, default=5
         Neighbours in the graph of each task that has unlabelled rows. None: these rows are left out.
     n_landmarks : int, default=500
-        Most unlabelled rows of a task that carry its graph; a larger graph is condensed on them.
+        Maximum number of unlabelled rows in the graph of a task; a larger graph is condensed on them.
     n_active : int or float, default=None
-        Most labelled rows of a task that are kept, or their share of its labels. In a task without
-        unlabelled rows and constraints all labels speak through the rows kept (projection); else the
-        other labels are set aside. None: all of tasks with up to 500 labels, 500 of larger ones.
+        Maximum number of labelled rows of a task that are kept, or their share of its labels. In a task
+        without unlabelled rows and constraints all labels contribute through the rows kept (projection);
+        else the other labels are left out. None: all of tasks with up to 500 labels, 500 of larger ones.
     selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
         Which labelled rows to keep.
     theta_uncertainty : bool, default=False
         Whether predictions average over the posterior of each task's kernel parameters instead of
         taking the most probable ones. Wider, and better calibrated, where a task has few labels.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        None keeps the kernel as it is given, for all tasks.
+        If None, the kernel parameters are not optimised.
     n_rounds : int, default=50
-        Most updates of the prior covariance.
+        Maximum number of updates of the prior covariance.
     normalize_X : bool, default=True
         Standardise the inputs inside, over the rows of all tasks; kernel parameters are then in these
         units, and the graph sees all features alike.
@@ -171,6 +171,11 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     >>> model = HierarchicalGPRegressor().fit(X, y, tasks=tasks, constraints=[Order(3, 5)])
     >>> bool(abs(model.predict([[1.0]], tasks=["a"])[0] - np.sin(1.0)) < 0.1)
     True
+    >>> model.score(X[[0, 4, 8]], y[[0, 4, 8]], tasks=tasks[[0, 4, 8]]) > 0.9
+    True
+    >>> model = model.add_task(X[:4], np.sin(X[:4, 0] + 0.5), task="c")
+    >>> model.sample_y([[1.0], [2.0]], n_samples=3, tasks=["c", "c"]).shape
+    (2, 3)
     """
 
     _parameter_constraints: dict = {
@@ -353,7 +358,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         return rng.multivariate_normal(mean, cov, n_samples, method="eigh").T
 
     def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
-        """Learn one more task from few rows, under the prior that the others taught.
+        """Learn one more task from few rows, under the prior learnt from the others.
 
         Parameters
         ----------

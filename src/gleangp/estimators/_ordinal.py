@@ -49,7 +49,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         that tasks inform each other's values and a new one starts from the common function
         (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
         (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows, and
-        "kernel" where tasks cannot be coupled; `coupling_` says which and why. With one task it is ignored.
+        "kernel" if tasks cannot be coupled; `coupling_` has the choice and its reason. Ignored with one task.
         Tasks share the cut-points in any case.
     n_active : int or float, default=None
         Number of active points over all tasks, or their share of the rows; None as in
@@ -59,17 +59,17 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     posterior : {"local", "projected", "active"}, default="local"
         "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
         from the basis and the rows near it. With `invariances` it is "projected".
-        "projected": all rows speak through the active points. "active": predictions use the active
+        "projected": every row contributes through the active points. "active": predictions use the active
         points only (the papers' compression scheme).
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        None keeps the kernel and the noise as they are.
+        If None, kernel and noise are not optimised.
     learn_noise : bool or sequence of str, default=True
         Learn the cut-points: the bias and the widths of the inner categories. Or the names of what to
         learn, of "bias", "widths" and "variance"; see Notes.
     n_rounds : int, default=5
-        Most rounds of "select points, then learn the kernel".
+        Maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
@@ -123,7 +123,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     n_rounds_ : int
         Rounds of learning.
     selection_objective_ : float or None
-        What the selector says its choice achieved.
+        Value of the selector's own objective, if it has one.
     columns_ : tuple of ColumnEncoding, or None
         If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
@@ -144,7 +144,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     noise is learnt by the sum of log Z over all rows after each selection (eq. 28), with "projected" by the
     evidence.
     Fewer than three `categories` are refused. Without `categories`, a target in which two occur is taken
-    with a warning, because scikit-learn's checks ask it of every classifier; the model is then a probit
+    with a warning, because scikit-learn's checks require it of every classifier; the model is then a probit
     classifier.
 
     Examples
@@ -156,6 +156,21 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     >>> model = SparseGPOrdinal(categories=["low", "medium", "high"], random_state=0).fit(X, y)
     >>> model.predict([[-2.0], [0.0], [2.0]]).tolist()
     ['low', 'medium', 'high']
+    >>> model.predict_proba([[0.0]]).round().tolist()
+    [[0.0, 1.0, 0.0]]
+    >>> mean, var = model.predict_latent([[0.0]])
+    >>> bool(model.cut_points_[0] < mean[0] < model.cut_points_[1])
+    True
+    >>> model = model.partial_fit([[-2.5], [2.5]], ["low", "high"])
+    >>> model.score(X, y) > 0.9
+    True
+
+    With tasks, and one more of three rows:
+
+    >>> model = SparseGPOrdinal(random_state=0).fit(X, np.digitize(X[:, 0], [-1, 1]), np.arange(60) % 2)
+    >>> model = model.add_task([[-2.0], [0.0], [2.0]], [0, 1, 2], task=2)
+    >>> model.predict([[2.0]], tasks=[2]).tolist()
+    [2]
     """
 
     _parameter_constraints: dict = {
@@ -342,7 +357,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             return self._model.predict(X, codes)
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows, under the kernel and cut-points that the others taught.
+        """Learn one more task from few rows, under the kernel and cut-points of the others.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     Every row has a position in the latent space. One Gaussian process maps positions to the features of
     all rows; for every task another maps them to the labels. Positions and mappings are learnt together, so
-    that the space describes the data *and* tells the classes apart. A perceptron from features to positions
+    that the space describes the data *and* separates the classes. A perceptron from features to positions
     (a back-constraint) places new rows without a search. `add_task` learns a new task from a few rows in
     milliseconds, because only its label mapping is fitted.
 
@@ -42,8 +42,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
         and new rows are placed by a short search from the nearest training rows.
     n_active : int, default=None
-        Number of informative rows whose positions are the basis through which all rows speak, in every
-        mapping: training costs O(n n_active^2). None: all rows up to 2000, else 200.
+        Number of informative rows whose positions are the basis of every mapping. All rows contribute
+        through it. Training costs O(n n_active^2). None: all rows up to 2000, else 200.
     hidden_units : int, default=50
         Of the perceptron.
     n_observed : int, default=None
@@ -56,7 +56,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     weight_decay : float, default=5.0
         Of the perceptron's weights.
     max_iter : int, default=300
-        Most iterations of the optimiser.
+        Maximum number of iterations of the optimiser.
     tol : float, default=1e-4
         Learning stops when an iteration changes the objective by less than this many nats per observed
         number (rows times components of the features), or by less than this share of it if that is more.
@@ -83,7 +83,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     embedding_ : ndarray of shape (n, n_components)
         Latent positions of the training rows.
     basis_ : ndarray of shape (d,)
-        Training rows whose positions are the basis of the mappings: all, unless `n_active` says fewer.
+        Training rows whose positions are the basis of the mappings: all rows, or `n_active` of them.
     kernel_ : Kernel
         Of the map to the features, with its learnt parameters.
     label_kernels_ : list of Kernel
@@ -119,6 +119,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import load_iris
     >>> from gleangp import SharedLatentGPClassifier
     >>> X, y = load_iris(return_X_y=True)
@@ -127,6 +128,20 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     True
     >>> model.transform(X).shape
     (150, 2)
+    >>> model.inverse_transform(model.transform(X[:3])).shape
+    (3, 4)
+    >>> model.predict_proba(X[:3]).shape, model.decision_function(X[:3]).shape
+    ((3, 3), (3, 3))
+    >>> model.predict(X[[0, 60, 120]]).tolist()
+    [0, 1, 2]
+
+    Two tasks in one space, and a third one from six rows:
+
+    >>> tasks = np.where(np.arange(75) % 2, "a", "b")
+    >>> model = SharedLatentGPClassifier(random_state=0).fit(X[::2], y[::2] == 0, tasks)
+    >>> model = model.add_task(X[[1, 3, 5, 61, 63, 65]], y[[1, 3, 5, 61, 63, 65]] == 0, task="c")
+    >>> model.tasks_.tolist()
+    ['a', 'b', 'c']
     """
 
     _parameter_constraints: dict = {
@@ -211,7 +226,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows in the latent space that the others taught.
+        """Learn one more task from few rows in the latent space of the other tasks.
 
         Its rows are placed by the learnt map, and only its label mapping is fitted (Discriminative
         Transfer). The latent space and the other tasks stay as they are.

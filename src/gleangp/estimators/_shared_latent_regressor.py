@@ -38,8 +38,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
         and new rows are placed by a short search from the nearest training rows.
     n_active : int, default=None
-        Number of informative rows whose positions are the basis through which all rows speak, in every
-        mapping: training costs O(n n_active^2). None: all rows up to 2000, else 200.
+        Number of informative rows whose positions are the basis of every mapping. All rows contribute
+        through it. Training costs O(n n_active^2). None: all rows up to 2000, else 200.
     hidden_units : int, default=50
         Of the perceptron.
     n_observed : int, default=None
@@ -50,7 +50,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     weight_decay : float, default=5.0
         Of the perceptron's weights.
     max_iter : int, default=300
-        Most iterations of the optimiser.
+        Maximum number of iterations of the optimiser.
     tol : float, default=1e-4
         Learning stops when an iteration changes the objective by less than this many nats per observed
         number (rows times components of the features), or by less than this share of it if that is more.
@@ -73,7 +73,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     embedding_ : ndarray of shape (n, n_components)
         Latent positions of the training rows.
     basis_ : ndarray of shape (d,)
-        Training rows whose positions are the basis of the mappings: all, unless `n_active` says fewer.
+        Training rows whose positions are the basis of the mappings: all rows, or `n_active` of them.
     kernel_ : Kernel
         Of the map to the features, with its learnt parameters.
     label_kernels_ : list of Kernel
@@ -115,6 +115,18 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0).fit(X[::2], t[::2] ** 2)
     >>> model.score(X[1::2], t[1::2] ** 2) > 0.95
     True
+    >>> model.predict(X[:4]).shape, model.transform(X[:4]).shape
+    ((4,), (4, 1))
+    >>> model.inverse_transform(model.transform(X[:4])).shape
+    (4, 3)
+
+    Two tasks in one space, and a third one from four rows:
+
+    >>> tasks = np.where(np.arange(60) % 2, "a", "b")
+    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0).fit(X, t**2, tasks)
+    >>> model = model.add_task(X[::15], -t[::15], task="c")
+    >>> model.tasks_.tolist()
+    ['a', 'b', 'c']
     """
 
     _parameter_constraints: dict = {**SHARED_CONSTRAINTS}
@@ -186,7 +198,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows in the latent space that the others taught.
+        """Learn one more task from few rows in the latent space of the other tasks.
 
         Its rows are placed by the learnt map, and only the mapping to its targets is fitted. The latent space
         and the other tasks stay as they are.

@@ -86,25 +86,26 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     Examples
     --------
-    Anything that takes `tasks` will do; here a model that predicts the mean of each task.
-
     >>> import numpy as np
-    >>> from sklearn.base import BaseEstimator, RegressorMixin
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
-    >>> from gleangp import TaskColumn
-    >>> class TaskMean(RegressorMixin, BaseEstimator):
-    ...     __metadata_request__fit = {"tasks": True}
-    ...     __metadata_request__predict = {"tasks": True}
-    ...     def fit(self, X, y, tasks=None):
-    ...         self.means_ = {t: np.mean(y[tasks == t]) for t in set(tasks)}
-    ...         return self
-    ...     def predict(self, X, tasks=None):
-    ...         return np.array([self.means_[t] for t in tasks])
-    >>> X = [["ann", 1.0], ["bob", 2.0], ["bob", 3.0]]
-    >>> model = TaskColumn(make_pipeline(StandardScaler(), TaskMean()), task=0)
-    >>> model.fit(X, np.array([10.0, 20.0, 22.0])).predict([["bob", 0.0]])
-    array([21.])
+    >>> from gleangp import SparseGPClassifier, TaskColumn
+    >>> X = np.column_stack([np.repeat([7, 8], 20), np.tile(np.linspace(-2, 2, 20), 2)])
+    >>> y = X[:, 1] > 0
+    >>> pipeline = make_pipeline(StandardScaler(), SparseGPClassifier(random_state=0))
+    >>> model = TaskColumn(pipeline, task=0).fit(X, y)
+    >>> model.predict([[7, 1.5], [8, -1.5]])
+    array([ True, False])
+    >>> model.predict_proba([[7, 1.5]]).round().tolist()
+    [[0.0, 1.0]]
+    >>> bool(model.decision_function([[7, 1.5]])[0] > 0)
+    True
+    >>> model.score(X, y) > 0.9
+    True
+    >>> model = model.add_task([[9, -1.0], [9, 1.0]], [False, True], 9)
+    >>> model = model.partial_fit([[9, -2.0], [9, 2.0]], [False, True])
+    >>> model.predict([[9, 1.5]])
+    array([ True])
     """
 
     _parameter_constraints = {

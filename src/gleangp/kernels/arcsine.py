@@ -134,7 +134,7 @@ class ArcSine(Kernel):
         return (2.0 / np.pi) * np.arcsin(norm / (norm + 1.0))
 
     def is_stationary(self):
-        """Return False: the kernel knows where the origin is."""
+        """Return False: the kernel depends on the origin."""
         return False
 
     def __repr__(self):

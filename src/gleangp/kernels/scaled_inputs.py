@@ -32,7 +32,7 @@ class ScaledInputs(Kernel):
     Notes
     -----
     theta is that of the inner kernel followed by the logarithms of the scales. A free length scale
-    inside and free scales outside say the same thing twice: fix one of them.
+    inside and free scales outside are not identified together: fix one of them.
 
     ``kernel(X, eval_gradient=True)`` takes the derivatives towards scales from central differences
     (2 evaluations per scale, about 1e-9 relative). `linearize` and `kernel_vjp` take them from the

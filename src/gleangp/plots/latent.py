@@ -59,7 +59,7 @@ class LatentSpaceDisplay(Display):
         groups : array-like of shape (n,), default=None
             Labels or tasks of the rows.
         dimensions : pair of int, default=None
-            Which two dimensions. None: the most relevant ones where the model says (`relevance_`).
+            Which two dimensions. None: the most relevant ones, by `relevance_`.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 

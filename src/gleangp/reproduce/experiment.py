@@ -63,7 +63,7 @@ class Method:
     settings : str
         In words or as the repr of an estimator. A change of it makes results be computed again.
     n_runs : int, optional
-        At most so many runs, the first ones, where the experiment has more: of what is dear and in no paper.
+        At most so many runs, the first ones: for slow methods that are in no paper.
     """
 
     name: str

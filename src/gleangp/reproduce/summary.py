@@ -50,7 +50,7 @@ class Lead:
     n: int
     mean: float  # positive: the default is better
     error: float  # standard error, as if runs were independent
-    honest_error: float | None  # with the overlap of the splits counted in; None where it is not known
+    overlap_error: float | None  # with the overlap of the splits counted in; None where it is not known
 
 
 def verdict(mean: float, spread: float, n: int, printed: Printed, better: int) -> str:
@@ -140,7 +140,7 @@ def leads(results: Results) -> list[Lead]:
     """The default against the best other method, by every measure that has a better side.
 
     Random splits of one set of rows share most of them, so the standard error over runs is too small. The
-    honest one widens 1 / n to 1 / n + test rows / training rows (Nadeau & Bengio 2003).
+    second one widens 1 / n to 1 / n + test rows / training rows (Nadeau & Bengio 2003).
     """
     e = results.experiment
     if e.default is None:
@@ -161,9 +161,9 @@ def leads(results: Results) -> list[Lead]:
             runs = sorted(ours.keys() & rivals[rival].keys())
             gain = column.better * np.array([ours[r] - rivals[rival][r] for r in runs])
             spread, n = float(gain.std(ddof=1)), len(runs)
-            honest = None if e.test_share is None else spread * float(np.sqrt(1 / n + e.test_share))
+            overlap = None if e.test_share is None else spread * float(np.sqrt(1 / n + e.test_share))
             mean, error = float(gain.mean()), float(spread / np.sqrt(n))
-            out.append(Lead(setting, column.name, rival, n, mean, error, honest))
+            out.append(Lead(setting, column.name, rival, n, mean, error, overlap))
     return out
 
 
@@ -178,8 +178,8 @@ def _by_run(results: Results, method: str, column: str, setting: str) -> dict[in
 def format_lead(lead: Lead, digits: int) -> str:
     """A lead in one sentence."""
     errors = f"± {lead.error:.{digits}f} over runs"
-    if lead.honest_error is not None:
-        errors += f", ± {lead.honest_error:.{digits}f} with the overlap of splits"
+    if lead.overlap_error is not None:
+        errors += f", ± {lead.overlap_error:.{digits}f} with the overlap of splits"
     side = "ahead of" if lead.mean >= 0 else "behind"
     where = f" ({lead.setting})" if lead.setting else ""
     distance = f"{abs(lead.mean):.{digits}f}"

@@ -27,8 +27,8 @@ class LabelRelevance(BaseEstimator):
     ----------
     descriptor : {"vector", "mean"}, default="vector"
         "vector": the labels of each task at the same crucial points, found among the rows of all
-        tasks. "mean": one number per task, the mean label of its own crucial points, as Zhu & Sun
-        2013 say it; with rare classes most tasks then have the same descriptor.
+        tasks. "mean": one number per task, the mean label of its own crucial points, as in Zhu & Sun
+        2013; with rare classes most tasks then have the same descriptor.
 
     Notes
     -----
@@ -69,7 +69,8 @@ class PosteriorRelevance(BaseEstimator):
     Each task's posterior, under the present kernel and noise, is projected on the same crucial points;
     the distance between two tasks is sqrt(1 - r^2) with r the correlation of their posterior means
     there. Units, offset and sign of the targets cancel, so labels need not be comparable across
-    tasks: tasks may even have different noise models. A task that says nothing is at distance 1.
+    tasks: tasks may even have different noise models. A constant posterior mean is
+    at distance 1 from all others.
 
     Notes
     -----
@@ -90,8 +91,8 @@ class PosteriorRelevance(BaseEstimator):
         means = [predict_mean(kernel, fit_projection(kernel, b, points)[0], points) for b in blocks]
         centred = np.array(means) - np.mean(means, axis=1, keepdims=True)
         length = np.linalg.norm(centred, axis=1)
-        told = length > 1e-12 * np.linalg.norm(means, axis=1)
-        direction = np.divide(centred, length[:, None], out=np.zeros_like(centred), where=told[:, None])
+        varies = length > 1e-12 * np.linalg.norm(means, axis=1)
+        direction = np.divide(centred, length[:, None], out=np.zeros_like(centred), where=varies[:, None])
         squared = np.minimum((direction @ direction.T) ** 2, 1.0)
         distances = np.sqrt(1.0 - squared)
         np.fill_diagonal(distances, 0.0)

@@ -37,8 +37,8 @@ class EntropySelector(BaseEstimator):
     Parameters
     ----------
     n_swaps : int, default=0
-        Second thoughts: as many times at most, the point that would be missed least is swapped for
-        the best one outside, if that tells more (Lawrence, Platt & Jordan 2005, section 3.5).
+        Maximum number of swaps: the active point with the smallest gain is exchanged for the
+        best row outside, if the entropy falls (Lawrence, Platt & Jordan 2005, section 3.5).
 
     Examples
     --------

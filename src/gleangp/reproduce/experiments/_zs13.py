@@ -36,8 +36,8 @@ NOTES = (
     "Paper's setting: predictions from the kept points alone (posterior='active'), t = 1, weight 1. The "
     "paper chose parameters by cross-validation, and kernel, likelihood and inference by the accuracy on "
     "test data; nothing is chosen here.",
-    "“projected”: all rows speak through the kept points. “control”: the same selector task by task, without "
-    "the regulariser.",
+    "“projected”: every row contributes through the kept points. “control”: the same selector task by "
+    "task, without the regulariser.",
 )
 _COVERAGE = GraphSelector(scale=5.0, objective="coverage")
 _SPARSE: dict[bool, Any] = {True: SparseGPClassifier, False: SparseGPRegressor}

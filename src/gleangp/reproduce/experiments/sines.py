@@ -118,7 +118,7 @@ EXPERIMENT = Experiment(
         "The paper shows one draw, of which all but six points came from the third task. It does not give "
         "the two clusters (here at -5 and 5, deviation 0.5), the offsets or the noise (here variance 0.01).",
         "With Gaussian noise the choice depends on inputs and kernel alone. RMSE is that of new rows of the "
-        "same inputs against the true function, from 15 points; the default learns the kernel and lets all "
-        "90 rows speak through them.",
+        "same inputs against the true function, from 15 points; the default learns the kernel and uses all "
+        "90 rows.",
     ),
 )

@@ -47,7 +47,7 @@ def sparse_method(name: str, role: str, *, moves: Any) -> Method:
 
 
 def default(data: Digits, context: Context) -> Outcome:
-    """One classifier of all digits, which learns its kernels; all images and copies speak."""
+    """One classifier of all digits, which learns its kernels; all images and copies are used."""
     model = SparseGPClassifier(invariances=MOVES, n_active=context.options["n_active"], random_state=0)
     return all_digits(model.fit(data.X, data.y), data)
 
@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
         "called variances; they are taken for deviations.",
         "The kernel is learnt with 500 points, as in the paper, and held; bias and slope of the noise are "
         "learnt again with 1000, whose copies compete for 1000 places. (The paper: 500, so 2500.)",
-        "The default learns its kernels from all images, which speak through the active points. With "
+        "The default learns its kernels from all images. With "
         "nothing set, the kernel is an RBF alone; the other lines name one with a linear part.",
     ),
 )  # fmt: skip

@@ -28,7 +28,7 @@ from gleangp.reproduce.figures import draw_curves, logarithmic, new_figure
 from gleangp.reproduce.runner import Results
 
 LEARNT, GIVEN = "null category, kernel learnt", "null category, kernel given"
-FEW = 3  # labellings of a share for what is dear and in no table of the paper
+FEW = 3  # labellings of a share for what is slow and in no table of the paper
 SHARES = ("0.01", "0.025", "0.05", "0.1", "0.25")
 # Overall error and that of digits 0 to 9, mean and standard deviation (Table 2; "140" is read as 14.0).
 TABLE_2 = {
@@ -128,7 +128,7 @@ def default(data: Digits, context: Context) -> Outcome:
 
 
 def default_learnt(data: Digits, context: Context) -> Outcome:
-    """One classifier of all digits; the kernels are those of the labelled rows, then all rows speak."""
+    """One classifier of all digits; the kernels are those of the labelled rows, then all rows are used."""
     rows = data.y >= 0
     labelled = SparseGPClassifier(paper_kernel(), random_state=0).fit(data.X[rows], data.y[rows])
     model = SparseGPClassifier(

@@ -1,0 +1,144 @@
+"""The Python blocks of every page of the documentation run, in order, and give what the text promises."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PAGES = sorted(
+    page.relative_to(DOCS).as_posix()
+    for page in DOCS.rglob("*.md")
+    if BLOCK.search(page.read_text(encoding="utf-8"))
+)
+
+
+@cache
+def run_page(name: str) -> dict:
+    """What the Python blocks of a page define."""
+    pytest.importorskip("pandas")
+    if name == "tutorial.md":
+        pytest.importorskip("sklearn.callback")
+        pytest.importorskip("matplotlib")
+    scope: dict = {}
+    for number, block in enumerate(BLOCK.findall((DOCS / name).read_text(encoding="utf-8"))):
+        exec(compile(block, f"{name}, python block {number + 1}", "exec"), scope)
+    return scope
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_runs(name):
+    """The blocks of the page run from top to bottom, without a warning."""
+    assert run_page(name)
+
+
+def test_pages_are_found():
+    """Pages of all parts of the documentation are among those that run."""
+    parts = {name.split("/")[0] for name in PAGES}
+    assert {"tutorial.md", "howto", "extend", "methods", "noise.md", "model_file.md"} <= parts
+
+
+def test_tutorial():
+    """The new task is near its function, the loaded model is the same, and the scores are good."""
+    scope = run_page("tutorial.md")
+    assert abs(scope["mean"][0] - np.sin(5.0)) < 0.25
+    assert scope["scores"].min() > 0.8
+    same = scope["same"].predict([[1.0]], tasks=["west"])
+    np.testing.assert_array_equal(same, scope["model"].predict([[1.0]], tasks=["west"]))
+    assert scope["display"].label == "north"
+
+
+def test_tables():
+    """The frame is learnt as it is, new values are warnings, and the pipeline comes back from its file."""
+    scope = run_page("howto/tables.md")
+    assert [column.kind for column in scope["model"].columns_] == ["number", "category", "boolean", "date"]
+    assert [column.n_missing for column in scope["model"].columns_] == [10, 0, 0, 0]
+    assert scope["score"] > 0.9
+    (warning,) = scope["caught"]
+    assert "column 'soil' has the value 'peat'" in str(warning.message)
+    assert "column 'mown' has 1 missing values" in str(warning.message)
+    assert "column 'rain' has '<5' in row 0" in scope["refused"]
+    same, piped = (scope[name].predict(scope["frame"]) for name in ("same", "piped"))
+    np.testing.assert_array_equal(same, piped)
+
+
+def test_cross_validation():
+    """Known schools are predicted well, new ones less well and with a larger deviation and a warning."""
+    scope = run_page("howto/cross_validation.md")
+    assert scope["known"].mean() > 0.9
+    assert 0.0 < scope["new"].mean() < scope["known"].mean() - 0.1
+    assert scope["std"][1] > 2 * scope["std"][0]
+    assert [str(w.message)[:60] for w in scope["caught"]] == [
+        "1 task was not seen by this SparseGPRegressor: 'a new school"
+    ]
+
+
+def test_new_task():
+    """Three rows place the new patient; without rows, and before more rows, the deviation is larger."""
+    scope = run_page("howto/new_task.md")
+    hours = np.array([1.0, 6.0, 10.0])
+    np.testing.assert_allclose(scope["mean"], 7.0 * np.exp(-0.2 * hours), atol=0.6)
+    assert np.all(scope["std_0"] > scope["std"])
+    assert scope["std_more"][2] < scope["std"][2]
+
+
+def test_unlabelled_rows():
+    """Rows without a label reduce the error of both examples."""
+    scope = run_page("howto/unlabelled_rows.md")
+    truth = scope["truth"]
+    moons = scope["make_moons"](200, noise=0.06, random_state=0)[0]
+    assert scope["both"].score(moons, truth) > scope["alone"].score(moons, truth)
+    assert scope["errors"]["all rows"] < 0.6 * scope["errors"]["labelled rows"]
+
+
+def test_order_constraints():
+    """Thirty pairs reduce the error, and three wrong ones do not undo that."""
+    scope = run_page("howto/order_constraints.md")
+    assert scope["error"] < 0.7 * scope["error_plain"]
+    wrong = scope["robust"].predict(scope["X"]) - scope["truth"]
+    assert np.sqrt(np.mean(wrong**2)) < scope["error_plain"]
+
+
+def test_images():
+    """Copies help with moved images; rotated images have the shape of the original."""
+    scope = run_page("howto/images.md")
+    moved, y = scope["moved"], scope["moved_y"]
+    assert scope["virtual"].score(moved, y) > scope["plain"].score(moved, y) + 0.05
+    assert np.any(scope["virtual"].active_virtual_ >= 0)
+    assert [image.shape for image in scope["turned"]] == [(8, 8), (8, 8)]
+    assert np.any(scope["bright"].active_virtual_ == 0)
+
+
+def test_update_and_save():
+    """The loaded model is the same; after an update the deviation at the new rows is smaller."""
+    scope = run_page("howto/update_and_save.md")
+    assert scope["after"][0] < 0.5 * scope["before"][0]
+    loaded = scope["load"](scope["path"])
+    X, tasks = scope["X"][:5], scope["tasks"][:5]
+    np.testing.assert_array_equal(loaded.predict(X, tasks), scope["model"].predict(X, tasks))
+
+
+def test_large_tables():
+    """A memory map is read where it lies, and the fit finds the function."""
+    scope = run_page("howto/large_tables.md")
+    X = np.array([[2.0, 5.0], [8.0, 5.0]])
+    np.testing.assert_allclose(scope["model"].predict(X), np.sin(X[:, 0]), atol=0.1)
+
+
+def test_coming_from():
+    """All calls predict the known school near its curve."""
+    scope = run_page("howto/coming_from.md")
+    expected = scope["level"][3 * 15] + 2.0
+    for name in ("pupils", "intercepts", "mixed", "grouped"):
+        assert abs(scope[name].predict(scope["new_rows"])[0] - expected) < 0.3
+    assert scope["correlation"].shape == (12, 12)
+
+
+def test_model_file():
+    """The manifest has the keys and the version that the page names."""
+    manifest = run_page("model_file.md")["manifest"]
+    assert set(manifest) == {"format", "format_version", "gleangp", "sklearn", "objects", "model"}
+    assert manifest["format_version"] == 1
