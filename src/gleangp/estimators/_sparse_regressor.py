@@ -509,6 +509,14 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             self._store(self._model.absorb(blocks, filled, len(X)))
         return self
 
+    @property
+    def variance_shares_(self) -> dict[str, float]:
+        """Shares of the variance of the targets; see the attributes of the class."""
+        check_is_fitted(self)
+        if not hasattr(self._model, "variance_shares"):
+            raise AttributeError(f"variance_shares_ is for posterior='local', not {self.posterior!r}.")
+        return self._model.variance_shares(generator_from(0))
+
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
         X, names = self._rows_of_new_task(X, task)
         if len(X) == 0:

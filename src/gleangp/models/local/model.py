@@ -27,6 +27,9 @@ from gleangp.models.objective import Rows
 from gleangp.noise import Gaussian
 
 
+_SHARE_ROWS = 1000  # from which shares of variance are computed
+
+
 @dataclass(frozen=True, eq=False)
 class Draw:
     """One setting of the hyperparameters, and the posterior under it."""
@@ -108,6 +111,31 @@ class LocalModel:
                 raise ValueError("sites with a negative precision, or more rows learnt from than there are.")
         if any(len(a) != len(self.active) for a in (self.active_task, self.site_mean, self.site_precision)):
             raise ValueError("active points without their sites.")
+
+    def variance_shares(self, rng: np.random.Generator) -> dict[str, float]:
+        """Shares of the variance of the training targets: common function, task, noise.
+
+        The common part is the variance over rows of the mean that a new task would have; the task's part is
+        that of what its rows add to it; the noise is its mean variance (none if it is not Gaussian).
+        """
+        posterior = self.best.posterior
+        rows = _some(len(posterior.X), _SHARE_ROWS, rng)
+        W, codes = posterior.X[rows], posterior.codes[rows]
+        mean = posterior.predict(W, codes, with_var=False)[0]
+        terms = tuple(replace(with_average_task(t), own=np.append(t.own, 0.0)) for t in self.terms)
+        new = replace(posterior, terms=terms)
+        common = new.predict(W, np.full(len(rows), self.n_tasks), with_var=False)[0]
+        parts = {"common": float(np.var(common)), "task": float(np.var(mean - common)), "noise": 0.0}
+        if self.n_tasks == 1:
+            parts = {"common": float(np.var(mean)), "task": 0.0, "noise": 0.0}
+        if self.gaussian:
+            parts["noise"] = float(np.mean(self.best.noise[codes]))
+        total = sum(parts.values()) or 1.0
+        shares = {name: value / total for name, value in parts.items()}
+        if self.n_tasks > 1:
+            rest = shares["task"] + shares["noise"]
+            shares["intraclass_correlation"] = shares["task"] / rest if rest else 0.0
+        return shares
 
     def rows_of_task(self, task: int) -> FloatArray:
         """(n, p) the training rows of a task, in their own units."""
@@ -350,6 +378,12 @@ def _has_converged(learnt: Learnt, learning: Learning) -> bool:
     if learnt.optimum.converged or learnt.n_rows > learning.n_together:
         return True
     return learnt.optimum.last_change <= learning.settled
+
+
+def with_average_task(term: Term) -> Term:
+    """The term with one more task, whose weights are the average of the others'."""
+    loadings = np.vstack([term.loadings, term.loadings.mean(axis=0, keepdims=True)])
+    return replace(term, loadings=loadings, own=np.append(term.own, term.own.mean()))
 
 
 def _average_where_empty(term: Term, empty: FloatArray) -> Term:

@@ -22,7 +22,7 @@ from gleangp.inference.prior import Term
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.linalg import cholesky, log_determinant, solve_lower
 from gleangp.models.defaults import NEW_TASK
-from gleangp.models.local.model import Draw, LocalModel
+from gleangp.models.local.model import Draw, LocalModel, with_average_task
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -45,7 +45,7 @@ def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> Loc
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: the best one."""
     before = draw.posterior
-    alike = tuple(_with_average(term) for term in before.terms)
+    alike = tuple(with_average_task(term) for term in before.terms)
     if len(W) == 0:  # nothing to weigh: the task is like the others
         return Draw(replace(before, terms=alike), draw.warp, _with_noise(draw, None))
     codes = np.full(len(W), len(before.terms[0].own))
@@ -95,12 +95,6 @@ def variants(terms: tuple[Term, ...]) -> Iterator[tuple[float, list[float], bool
         yield np.log1p(-NEW_TASK.fresh) - f - o, factors, False
     total = logsumexp([-f - o for f, o in grid])
     yield np.log(NEW_TASK.fresh) + total, [1.0] * len(terms), True
-
-
-def _with_average(term: Term) -> Term:
-    """The term with one more task, whose weights are the average of the others'."""
-    loadings = np.vstack([term.loadings, term.loadings.mean(axis=0, keepdims=True)])
-    return replace(term, loadings=loadings, own=np.append(term.own, term.own.mean()))
 
 
 def _with_weight(term: Term, weight: float) -> Term:
