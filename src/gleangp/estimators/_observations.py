@@ -29,6 +29,15 @@ class Latent(NamedTuple):
 class ObservationMixin:
     """For regressors with `_model`, `_units` and `noise_`."""
 
+    # What the estimator has.
+    _model: Any
+    _units: Any
+    noise_: Any
+    predict: Any
+    _resolve: Any
+    _row_fields: Any
+    _noise_to_add: Any
+
     def predict_interval(
         self, X: Any, coverage: float = 0.95, tasks: Any = None, exposure: Any = None, trials: Any = None
     ) -> FloatArray:

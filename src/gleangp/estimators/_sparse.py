@@ -162,7 +162,7 @@ class SparseGPMixin(ProgressMixin):
             )
         return parameters
 
-    def _warn_about(self, model: SparseModel) -> None:
+    def _warn_about(self, model: SparseModel | LocalModel) -> None:
         name = type(self).__name__
         if not model.converged:
             warnings.warn(

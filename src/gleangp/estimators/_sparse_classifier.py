@@ -323,7 +323,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         jobs = []
         for k, (positive, stream) in enumerate(zip(self._positives(), streams, strict=True)):
             share = (counts[positive] + 1.0) / (counts.sum() + 2.0)
-            noise: Any = replace(noise_from_name(self.noise), bias=float(ndtri(share)))
+            noise: Any = noise_from_name(self.noise)
+            noise = replace(noise, bias=float(ndtri(share)))
             usual = tuple(name for name in noise.transforms if name not in ("bias", "slope"))
             if self.kernel is not None:
                 usual = ("bias", *usual)  # the default kernel has a constant

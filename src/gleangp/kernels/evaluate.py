@@ -135,7 +135,7 @@ def _(kernel: ConstantKernel, A, B):
         theta = np.array([kernel.constant_value * G.sum()]) if free else np.empty(0)
         return theta, *_no_input_gradient(A, B)
 
-    return Evaluation(np.float64(kernel.constant_value), vjp)
+    return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
 
 
 @_rule.register
@@ -282,7 +282,7 @@ def _stationary(kernel, A, B, shape) -> Evaluation:
 
 
 def _joined(left: Gradients, right: Gradients) -> Gradients:
-    dB = None if left[2] is None else left[2] + right[2]
+    dB = None if left[2] is None or right[2] is None else left[2] + right[2]
     return np.concatenate([left[0], right[0]]), left[1] + right[1], dB
 
 

@@ -75,7 +75,7 @@ class Normal:
     -1.0
     """
 
-    mean: float = 0.0
+    mean: float | FloatArray = 0.0
     spread: float = 1.0
 
     def log_prob(self, x):

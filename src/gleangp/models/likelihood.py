@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import logit
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
 from gleangp.inference.evidence import (
     Conditioned,
     EvidenceGradient,
@@ -25,6 +27,7 @@ from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
 from gleangp.learning.priors import Exponential, LogNormal, Normal
 from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.slots import Slot, Slots
+from gleangp.noise import Gaussian
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
@@ -51,8 +54,8 @@ class Likelihood(Protocol):
     def settle(self, prior: BlockPrior, rows: Any, slots: Slots, z: FloatArray, sites: Any) -> Settled:
         """Sites of all rows at the parameters z; `sites` are those to start from."""
 
-    def of_tasks(self, tasks: IntArray, sizes: IntArray) -> Likelihood:
-        """For some of the tasks, of which rows of these numbers are used."""
+    def noise_model(self, slots: Slots, z: FloatArray) -> Any:
+        """The noise model at z, with the values that all tasks share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +82,6 @@ class GaussianNoise:
         """(M,) I_t."""
         return np.maximum(self.sizes - 1.0, 0.0) / 2.0
 
-    def of_tasks(self, tasks: IntArray, sizes: IntArray) -> GaussianNoise:
-        """For some of the tasks, of which rows of these numbers are used."""
-        return replace(self, sizes=sizes)
-
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
         """Of the shared variance, and of tau and z with several tasks."""
         if self.known is not None:
@@ -94,6 +93,10 @@ class GaussianNoise:
             slots.append(Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)))
             slots.append(Slot("z", np.zeros(len(self.sizes)), -6.0, 6.0, Normal(0.0, 1.0), "identity"))
         return slots
+
+    def noise_model(self, slots: Slots, z: FloatArray) -> Gaussian:
+        """Of the shared variance."""
+        return Gaussian(self.shared_variance(slots, z))
 
     def shared_variance(self, slots: Slots, z: FloatArray) -> float:
         """sigma^2."""
@@ -158,24 +161,20 @@ class PropagatedNoise:
     priors: dict[str, Any] | None = None
     tol: float = 1e-7
 
-    def of_tasks(self, tasks: IntArray, sizes: IntArray) -> PropagatedNoise:
-        """Parameters are shared by all tasks."""
-        return self
-
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
         """One for each parameter that is learnt."""
         slots = []
         for name in self.learn:
             transform = self.model.transforms[name]
             value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
-            free = {"identity": lambda v: v, "log": np.log, "logit": lambda v: np.log(v / (1.0 - v))}[
-                transform
-            ]
+            scales: dict[str, Any] = {"identity": np.asarray, "log": np.log, "logit": logit}
+            low, high = _BOUNDS[transform]
+            values = scales[transform](value)
             prior = (self.priors or {}).get(name)
-            slots.append(Slot(f"noise__{name}", free(value), *_BOUNDS[transform], prior, transform))
+            slots.append(Slot(f"noise__{name}", values, low, high, prior, transform))
         return slots
 
-    def at(self, slots: Slots, z: FloatArray) -> Any:
+    def noise_model(self, slots: Slots, z: FloatArray) -> Any:
         """The noise model at z."""
         values = {}
         for name in self.learn:
@@ -185,9 +184,9 @@ class PropagatedNoise:
 
     def settle(self, prior, rows, slots, z, sites=None, known: Knowledge | None = None) -> Settled:
         """Expectation propagation over all rows."""
-        values = {name: getattr(self.at(slots, z), name) for name in self.learn}
+        values = {name: getattr(self.noise_model(slots, z), name) for name in self.learn}
         noise = replace(rows.noise, **values)
-        problem = _Problem(rows.y, noise)
+        problem = Block(rows.X, rows.y, noise)
 
         def marginals(now: RowSites) -> Marginals:
             q = condition(prior, now.precision, now.shift, known)
@@ -214,14 +213,3 @@ class PropagatedNoise:
             slot_gradients,
             sites.n_silent,
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Problem:
-    """Targets and their noise, as the sweeps need them."""
-
-    y: FloatArray
-    noise: Any
-
-    def __len__(self) -> int:
-        return len(self.y)

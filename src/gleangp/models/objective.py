@@ -44,7 +44,8 @@ class Rows:
         n, at, groups = len(self.X), len(self.X) + len(self.Z), []
         for g in self.layout.groups:
             if g.Z is not None:
-                g, at = replace(g, Z=W[at : at + len(g.Z)]), at + len(g.Z)
+                size = len(g.Z)
+                g, at = replace(g, Z=W[at : at + size]), at + size
             groups.append(g)
         return W[:n], W[n : n + len(self.Z)], replace(self.layout, groups=groups)
 
@@ -60,11 +61,12 @@ class LogPosterior:
         specs: Sequence[TermSpec],
         likelihood: Likelihood,
         inputs: InputMap,
-        rows: Rows | None,
+        rows: Any,
         start: Start,
         widths: PriorWidths = PRIORS,
     ):
-        self.specs, self.likelihood, self.inputs, self.rows = list(specs), likelihood, inputs, rows
+        self.specs, self.likelihood, self.inputs = list(specs), likelihood, inputs
+        self.rows: Any = rows  # None until there are some
         of_terms = [spec.slots(f"term{k}__") for k, spec in enumerate(specs)]
         warp = Slot(
             "warp", np.zeros(inputs.n_parameters), -2.5, 2.5, Normal(0.0, widths.warp_spread), "identity"

@@ -50,7 +50,8 @@ class TermSpec:
         for name, size in of_kernel.layout:
             part = slice(at, at + size)
             at += size
-            slots.append(Slot(prefix + name, theta[part], *bounds[part].T, self.priors.get(name)))
+            low, high = bounds[part].T
+            slots.append(Slot(prefix + name, theta[part], low, high, self.priors.get(name)))
         if self.mixture:
             alike = np.broadcast_to(np.eye(1, self.loadings.shape[1])[0], self.loadings.shape).ravel()
             prior = Normal(alike, _LOADING_SPREAD)

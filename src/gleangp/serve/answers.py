@@ -12,9 +12,9 @@ import pandas as pd
 from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray
-from gleangp.cli._encoding import ColumnEncoding
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._tables import CsvWriter, read_chunks
+from gleangp.data.tables import ColumnEncoding
 from gleangp.plots._base import kept_points
 from gleangp.report.charts import Chart, span
 

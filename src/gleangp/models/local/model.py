@@ -24,8 +24,6 @@ from gleangp.models.local.draws import laplace_draws
 from gleangp.models.local.learn import Learnt, Search, learn, pivots
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
-from gleangp.noise import Gaussian
-
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
 
@@ -144,7 +142,8 @@ class LocalModel:
 
     def white_var(self, X: FloatArray, codes: IntArray) -> FloatArray:
         """(n,) the part of the latent variance that is white noise of the kernel."""
-        return sum(term.within[codes] * white_diag(term.kernel, X) for term in self.terms)
+        parts = [term.within[codes] * white_diag(term.kernel, X) for term in self.terms]
+        return np.sum(parts, axis=0)
 
     @property
     def n_tasks(self) -> int:
@@ -217,7 +216,7 @@ class LocalModel:
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows."""
-        means, total = [], 0.0
+        means, total = [], np.zeros((len(X), len(X)))
         for draw in self.all_draws:
             mean, cov = draw.posterior.predict_cov(self.inputs(X, draw.warp), codes)
             means.append(mean)
@@ -261,7 +260,8 @@ def fit_local(
     scores = {c.name: float(best.posterior.log_evidence - c.penalty) for c, _, _, best, *_ in tried}
     candidate, learnt, finish, best, basis, n_silent = max(tried, key=lambda t: scores[t[0].name])
     search, gaussian = candidate.search, isinstance(candidate.search.likelihood, GaussianNoise)
-    several, decisions = (), list(learnt.decisions)
+    several: tuple[Draw, ...] = ()
+    decisions = list(learnt.decisions)
     if len(tried) > 1:
         text = (
             f"the log evidence of all rows, less what its weights cost, is the highest for {candidate.name!r}"
@@ -277,10 +277,7 @@ def fit_local(
             else "Hyperparameters are well known."
         )
         decisions.append(Decision("draws", str(len(several)), {"rows": float(len(data))}, reason))
-    if gaussian:
-        noise: Any = Gaussian(search.likelihood.shared_variance(learnt.slots, learnt.z))
-    else:
-        noise = search.likelihood.at(learnt.slots, learnt.z)
+    noise = search.likelihood.noise_model(learnt.slots, learnt.z)
     active = np.arange(len(data)) if len(basis) == 0 else basis
     return LocalModel(
         search.inputs,
@@ -386,7 +383,7 @@ def with_average_task(term: Term) -> Term:
     return replace(term, loadings=loadings, own=np.append(term.own, term.own.mean()))
 
 
-def _average_where_empty(term: Term, empty: FloatArray) -> Term:
+def _average_where_empty(term: Term, empty: Any) -> Term:
     """The term with average weights of tasks that have no rows: theirs were not learnt."""
     if not empty.any() or empty.all():
         return term

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from gleangp._typing import FloatArray
+from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
@@ -122,13 +123,6 @@ def _settle(draw, mean, cov, y, noise) -> tuple[float, FloatArray, FloatArray, f
 def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any) -> tuple[RowSites, float]:
     """Sites of a few rows with latent prior N(mean, cov), and the log evidence."""
 
-    class Problem:
-        def __len__(self):
-            return len(y)
-
-    problem = Problem()
-    problem.y, problem.noise = y, noise
-
     def marginals(sites: RowSites) -> Marginals:
         root = np.sqrt(sites.precision)
         chol = cholesky(np.eye(len(y)) + root[:, None] * cov * root)[0]
@@ -141,7 +135,7 @@ def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any
         log_z2 -= log_determinant(chol)
         return Marginals(after, np.maximum(var, 1e-300), float(sites.shift @ after) - log_z2, None)
 
-    swept = sweep_rows(problem, marginals)
+    swept = sweep_rows(Block(np.zeros((len(y), 0)), y, noise), marginals)
     return swept.sites, swept.evidence
 
 

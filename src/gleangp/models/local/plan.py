@@ -58,7 +58,8 @@ def plan_search(
     """
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
-    starts, smoothness = learning.starts, (learning.task_smoothness,)
+    smoothness: tuple[float, ...] = (learning.task_smoothness,)
+    starts = learning.starts
     if n_tasks == 1:
         smoothness = learning.smoothness
     if kernel is not None:
