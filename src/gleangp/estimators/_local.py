@@ -93,7 +93,7 @@ def fit_local_rows(
     else:
         choice = _choice(coupling, rows.n_tasks)
         decisions = (Decision("coupling", choice.name, {}, choice.reason), *model.decisions)
-    return replace(model, active=kept[model.active], choice=choice, decisions=decisions)
+    return replace(model, row_numbers=kept, active=kept[model.active], choice=choice, decisions=decisions)
 
 
 def _choice(coupling: Any, n_tasks: int) -> Choice:

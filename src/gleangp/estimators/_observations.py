@@ -11,7 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
 from gleangp.estimators._random import generator_from
+from gleangp.exceptions import TaskError
 from gleangp.labels import check_regression_target
+from gleangp.models.local.answers import (
+    TaskTransfer,
+    choose_informative,
+    leave_one_out,
+    transfer_report,
+)
 from gleangp.noise import Gaussian
 from gleangp.parallel import threads_for
 
@@ -31,6 +38,7 @@ class ObservationMixin:
 
     # What the estimator has.
     _model: Any
+    tasks_: Any
     _units: Any
     noise_: Any
     predict: Any
@@ -207,6 +215,112 @@ class ObservationMixin:
         noise = self.noise_
         drawn = noise.sample(f, rng) if observations else noise.mean_given(f)
         return drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
+
+    def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
+        """Predictions of the training targets, each from all other rows, in closed form.
+
+        They show errors and calibration without another fit. Parameters are those of the fit. Rows of tasks
+        that were added later, and rows without a target, are NaN.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n,)
+            Of every target of `fit`, noise included.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(37 * X[:, 0])
+        >>> mean, std = SparseGPRegressor(random_state=0).fit(X, y).leave_one_out()
+        >>> bool(np.mean(np.abs(y - mean) < 1.96 * std) > 0.85)
+        True
+        """
+        model = self._local_gaussian("leave_one_out")
+        rows = model.row_numbers
+        n_rows = int(rows.max(initial=-1)) + 1
+        means, variances = [], []
+        for draw in model.all_draws:
+            mean, var = leave_one_out(draw.posterior)
+            means.append(mean[: len(rows)])
+            variances.append(var[: len(rows)])
+        codes = model.best.posterior.codes[: len(rows)]
+        scale = self._units.scale[codes]
+        mean, std = np.full(n_rows, np.nan), np.full(n_rows, np.nan)
+        mean[rows] = self._units.from_standard(np.mean(means, axis=0), codes)
+        std[rows] = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0)) * scale
+        return mean, std
+
+    def transfer_report(self) -> list[TaskTransfer]:
+        """What every task gains from the others: left-out log scores with and without them.
+
+        Returns
+        -------
+        list of TaskTransfer
+            One for each task with rows, in the order of `tasks_`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X, tasks = rng.uniform(0, 6, (60, 1)), np.repeat(np.arange(10), 6)
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+        >>> report = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks).transfer_report()
+        >>> len(report), report[0].gain > 0.0
+        (10, True)
+        """
+        model = self._local_gaussian("transfer_report")
+        if self.tasks_ is None:
+            raise TaskError("transfer_report is about several tasks, and the model was fitted without tasks.")
+        return transfer_report(model.best.posterior, self.tasks_.tolist())
+
+    def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
+        """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
+
+        Rows are chosen one after the other, each given those before it, so that they do not repeat each
+        other.
+
+        Parameters
+        ----------
+        X_pool : frame or array-like of shape (m, p)
+            Rows that could be labelled; at most a few thousand.
+        n : int, default=1
+            How many to choose.
+        tasks : array-like of shape (m,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Positions in `X_pool`, the most useful first.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(9 * X[:, 0]))
+        >>> model.suggest([[0.5], [3.0], [0.2]], n=1).tolist()  # far from all rows
+        [1]
+        """
+        model = self._local_gaussian("suggest")
+        if n < 1:
+            raise ValueError(f"n={n}; at least one row is to be chosen.")
+        X, _, codes = self._resolve(X_pool, tasks, reset=False)
+        with threads_for(np.bincount(codes)):
+            _, cov = self._model.predict_cov(X, codes)
+        scale = self._units.scale[codes]
+        noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
+        return choose_informative(cov * np.outer(scale, scale), noise * scale**2, n)[0]
+
+    def _local_gaussian(self, what: str) -> Any:
+        """The fitted model, if it is one of blocks and a basis with Gaussian noise."""
+        check_is_fitted(self)
+        if not getattr(self._model, "gaussian", False):
+            raise ValueError(f"{what} is for posterior='local' with noise='gaussian'. Fit again with these.")
+        return self._model
 
     @property
     def _has_normal_noise(self) -> bool:

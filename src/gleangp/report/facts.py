@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -226,10 +226,14 @@ def _columns(
 
 def _transfer(model: Any) -> list[dict[str, Any]] | None:
     """Who helps whom, where the model can say: one mapping for each task."""
-    ask = getattr(model, "transfer_report", None)
-    if ask is None:
+    try:
+        found = model.transfer_report()
+    except (AttributeError, ValueError):  # not for this kind of model
         return None
-    found = ask()
-    if hasattr(found, "to_dict"):  # a DataFrame
-        found = found.reset_index().to_dict("records") if found.index.name else found.to_dict("records")
-    return [dict(line) for line in found] or None
+    lines = [vars(line) if is_dataclass(line) else dict(line) for line in found]
+    return [{name: _plain(value) for name, value in line.items()} for line in lines] or None
+
+
+def _plain(value: Any) -> Any:
+    """A cell of a table: several names are one text."""
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else value

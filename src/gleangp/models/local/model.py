@@ -45,6 +45,7 @@ class LocalModel:
     best: Draw
     draws: tuple[Draw, ...]  # empty: `best` alone
     noise: Any  # the noise model, with what was learnt
+    row_numbers: IntArray  # (n,) training row of every row that the posterior learnt from in `fit`
     active: IntArray  # (d,) rows of the training set that are the common basis; all rows if there is none
     active_task: IntArray  # (d,)
     site_mean: FloatArray  # (d,) of the active points, after the fit
@@ -284,6 +285,7 @@ def fit_local(
         best,
         several,
         noise,
+        np.arange(len(data)),
         active,
         data.codes[active],
         best.posterior.site_mean[active],

@@ -110,6 +110,7 @@ class CoupledModel:
             Draw(posterior, np.zeros(0), variances),
             (),
             noise,
+            np.arange(sum(len(old.own[t].X) for t in first)),
             self.active,
             self.active_task,
             self.site_mean,

@@ -1,0 +1,100 @@
+"""Questions to a fitted model: left-out predictions, who helps whom, which rows to label next."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.exceptions import TaskError
+from gleangp.models.local.answers import choose_informative
+
+KERNEL = ConstantKernel(1.0) * RBF(1.0)
+FIXED = {"optimizer": None, "noise_variance": 0.1, "normalize_y": False}
+
+
+def siblings(seed=0, n_tasks=8, n=7):
+    """Tasks that are one wave with offsets; the last is noise."""
+    rng = np.random.default_rng(seed)
+    tasks, X = np.repeat(np.arange(n_tasks), n), rng.uniform(0, 6, (n_tasks * n, 1))
+    y = np.sin(X[:, 0]) + 0.3 * rng.normal(size=n_tasks)[tasks] + 0.1 * rng.normal(size=len(X))
+    last = tasks == n_tasks - 1
+    y[last] = 2.0 * rng.normal(size=n)
+    return X, y, tasks
+
+
+@pytest.mark.parametrize("few", [{}, {"n_active": 12}], ids=["one block", "blocks and basis"])
+def test_leave_one_out_is_a_fit_without_the_row(few):
+    """Left-out predictions equal those of a fit without the row; with a basis, nearly: it is chosen again."""
+    X, y, tasks = siblings()
+    options = {**FIXED, **few, "coupling": "function", "random_state": 0}
+    mean, std = SparseGPRegressor(KERNEL, **options).fit(X, y, tasks=tasks).leave_one_out()
+    for i in (0, 20, 55):
+        rest = np.arange(len(X)) != i
+        without = SparseGPRegressor(KERNEL, **options).fit(X[rest], y[rest], tasks=tasks[rest])
+        expected = without.predict(X[[i]], tasks=tasks[[i]], return_std=True, include_noise=True)
+        atol = 0.05 if few else 1e-10
+        assert_allclose([mean[[i]], std[[i]]], expected, atol=atol)
+
+
+def test_rows_come_back_in_the_order_of_fit():
+    """Left-out predictions belong to the rows as they were given; a row without a target has none."""
+    X, y, tasks = siblings()
+    y[5] = np.nan
+    model = SparseGPRegressor(KERNEL, coupling="function", **FIXED).fit(X, y, tasks=tasks)
+    mean, std = model.leave_one_out()
+    assert np.isnan(mean[5])
+    order = np.random.default_rng(1).permutation(len(X))
+    again = SparseGPRegressor(KERNEL, coupling="function", **FIXED)
+    moved = again.fit(X[order], y[order], tasks=tasks[order]).leave_one_out()
+    assert_allclose(moved[0], mean[order], atol=1e-9)
+    assert_allclose(moved[1], std[order], atol=1e-9)
+
+
+def test_transfer_report_finds_the_task_that_is_unlike_the_others():
+    """Tasks of one wave gain from each other; the one of noise does not."""
+    X, y, tasks = siblings()
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    report = model.transfer_report()
+    assert [line.task for line in report] == list(range(8))
+    assert min(line.gain for line in report[:7]) > 0.0
+    assert report[7].gain < min(line.gain for line in report[:7])
+    assert all(7 not in line.leans_on for line in report[:7])
+    assert_allclose([line.with_others - line.alone for line in report], [line.gain for line in report])
+
+
+def test_suggestions_do_not_repeat_each_other():
+    """Of two equal rows far from the data one is chosen, then a row elsewhere."""
+    X, y, _ = siblings()
+    model = SparseGPRegressor(KERNEL, **FIXED).fit(X, y)
+    pool = np.array([[3.0], [20.0], [20.0], [-15.0]])
+    assert model.suggest(pool, n=2).tolist() in ([1, 3], [3, 1])
+
+
+def test_greedy_choice_is_the_best_single_row():
+    """The first row is the one whose label reduces the summed variance most, by the amount returned."""
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(6, 6))
+    cov, noise = A @ A.T, rng.uniform(0.5, 1.0, 6)
+    reductions = []
+    for i in range(6):
+        after = cov - np.outer(cov[:, i], cov[i]) / (cov[i, i] + noise[i])
+        reductions.append(np.trace(cov) - np.trace(after))
+    chosen, gains = choose_informative(cov, noise, 2)
+    assert chosen[0] == np.argmax(reductions)
+    assert_allclose(gains[0], max(reductions))
+    assert len(set(chosen)) == 2
+
+
+def test_what_cannot_be_answered_is_explained():
+    """Without tasks there is no transfer; other noise and other posteriors are named."""
+    X, y, _ = siblings()
+    model = SparseGPRegressor(KERNEL, **FIXED).fit(X, y)
+    with pytest.raises(TaskError, match="without tasks"):
+        model.transfer_report()
+    with pytest.raises(ValueError, match="n=0"):
+        model.suggest(X, n=0)
+    projected = SparseGPRegressor(KERNEL, posterior="projected", **FIXED).fit(X, y)
+    with pytest.raises(ValueError, match="posterior='local'"):
+        projected.leave_one_out()
+    assert not hasattr(SparseGPClassifier(), "leave_one_out")
