@@ -25,39 +25,33 @@ def names():
     return history
 
 
-def test_regression(names):
-    """Near data the mean is the function and the deviation small; far away, the average and large."""
-    mean, std = names[0]["mean"], names[0]["std"]
-    assert abs(mean[0] - np.sin(2.0)) < 0.05
-    assert abs(mean[1] - names[0]["y"].mean()) < 0.2
-    assert std[0] < 0.05
-    assert std[1] > 10 * std[0]
-    assert len(names[0]["model"].active_) == 30
-
-
-def test_classification(names):
-    """The two moons are told apart; probabilities sum to one."""
-    scope = names[1]
-    assert scope["classifier"].score(scope["X"][300:], scope["y"][300:]) > 0.93
-    np.testing.assert_allclose(scope["classifier"].predict_proba(scope["X"][300:]).sum(axis=1), 1.0)
-
-
-def test_many_tasks(names):
-    """Predictions of known schools are near their true curves."""
-    scope = names[2]
-    frame = scope["frame"]
-    true = frame["school"].map(scope["offset"]) + np.sqrt(frame["hours"])
-    assert np.sqrt(np.mean((scope["pupils"].predict(frame[["school", "hours"]]) - true) ** 2)) < 0.2
+def test_quick_start(names):
+    """Intervals of two schools hold their true scores; shares of the variance sum to one."""
+    scope = names[0]
+    true = np.array([scope["offset"][s] for s in ("school 3", "school 7")]) + 2.0
+    interval = scope["pupils"].predict_interval(scope["new_rows"], coverage=0.99)
+    assert ((interval[:, 0] < true) & (true < interval[:, 1])).all()
+    shares = scope["pupils"].variance_shares_
+    np.testing.assert_allclose(shares["common"] + shares["task"] + shares["noise"], 1.0)
 
 
 def test_new_task(names):
     """Five rows are enough for the new school."""
-    np.testing.assert_allclose(names[3]["mean"], np.sqrt([2.0, 6.0]) + 2.0, atol=0.15)
-    assert "a new school" in names[3]["pupils"].tasks_
+    np.testing.assert_allclose(names[1]["mean"], np.sqrt([2.0, 6.0]) + 2.0, atol=0.2)
+    assert "a new school" in names[1]["pupils"].tasks_
+
+
+def test_classes_and_counts(names):
+    """The two moons are told apart; intervals of counts are whole numbers in order."""
+    scope = names[3]
+    assert scope["classifier"].score(scope["X"][300:], scope["y"][300:]) > 0.93
+    interval = scope["counts"].predict_interval(scope["new_rows"])
+    assert (interval == np.round(interval)).all()
+    assert (interval[:, 0] <= interval[:, 1]).all()
 
 
 def test_model_file(names):
     """The loaded model predicts the same numbers."""
     scope = names[4]
     loaded = scope["load"](scope["path"])
-    np.testing.assert_array_equal(loaded.predict(scope["new_rows"]), names[3]["mean"])
+    np.testing.assert_array_equal(loaded.predict(scope["rows"]), names[1]["mean"])

@@ -58,6 +58,7 @@ class Stage:
 class Learning:
     """How parameters are learnt."""
 
+    race: int = 25  # iterations from every start and smoothness; the best goes on
     max_iter: int = 100
     tol: float = (
         1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus

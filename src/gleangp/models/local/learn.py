@@ -86,10 +86,14 @@ def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
     if len(data) <= learning.n_together:
         rows = Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
         found = [
-            _climb(search, search.objective(start, nu, rows), None, learning.max_iter, nu, k + 1, rng)
+            _climb(search, search.objective(start, nu, rows), None, learning.race, nu, k + 1, rng)
             for k, (start, nu) in enumerate(candidates)
         ]
-        return _best(found, candidates)
+        best = _best(found, candidates)
+        if best.optimum.converged:
+            return best
+        more = _climb(search, best.objective, best.z, learning.max_iter, best.smoothness, 0, rng)
+        return replace(more, decisions=best.decisions)
     first, *later = learning.stages
     seed = int(rng.integers(2**63))
     found = []
