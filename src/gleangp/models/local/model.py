@@ -25,6 +25,7 @@ from gleangp.models.local.learn import Learnt, Search, learn, pivots
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
 from gleangp.noise import Gaussian
+from gleangp.progress import Stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +224,10 @@ def fit_local(
         draw = np.random.default_rng(seed)
         learnt = learn(candidate.search, data, draw)
         finish = _Finish(candidate.search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+        stage = Stage("posterior", 1, data.n_tasks, len(data))
+        candidate.search.progress(stage, 0, None)
         tried.append((candidate, learnt, finish, *finish(learnt.z, draw)))
+        candidate.search.progress(stage, 1, tried[-1][3].posterior.log_evidence)
     scores = {c.name: float(best.posterior.log_evidence - c.penalty) for c, _, _, best, *_ in tried}
     candidate, learnt, finish, best, basis, n_silent = max(tried, key=lambda t: scores[t[0].name])
     search, gaussian = candidate.search, isinstance(candidate.search.likelihood, GaussianNoise)
@@ -236,7 +240,7 @@ def fit_local(
     if search.optimize and learnt.slots.size and gaussian:
         few = len(data) <= search.learning.draws_rows
         if few:
-            several = tuple(finish(z, rng)[0] for z in laplace_draws(learnt, search.learning, rng))
+            several = _draws(finish, rng)
         reason = (
             "Predictions average over draws of the hyperparameters."
             if few
@@ -262,6 +266,19 @@ def fit_local(
         learnt.optimum.last_change,
         n_silent,
     )
+
+
+def _draws(finish: _Finish, rng: np.random.Generator) -> tuple[Draw, ...]:
+    """The posterior at draws of the hyperparameters; none if the progress function leaves them out."""
+    search, learning = finish.search, finish.search.learning
+    stage = Stage("draws", learning.n_draws, finish.data.n_tasks, len(finish.data))
+    if search.progress(stage, 0, None):
+        return ()
+    several: list[Draw] = []
+    for z in laplace_draws(finish.learnt, learning, rng):
+        several.append(finish(z, rng)[0])
+        search.progress(stage, len(several), several[-1].posterior.log_evidence)
+    return tuple(several)
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,6 +357,8 @@ class _Finish:
 
 def _has_converged(learnt: Learnt, learning: Learning) -> bool:
     """Whether more steps would hardly change the parameters; later stages are short on purpose."""
+    if learnt.optimum.stopped:
+        return False
     if learnt.optimum.converged or learnt.n_rows > learning.n_together:
         return True
     return learnt.optimum.last_change <= learning.settled
