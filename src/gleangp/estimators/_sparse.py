@@ -108,9 +108,8 @@ class SparseGPMixin(ProgressMixin):
             reasons.append("rows are on a cluster")
         reason = f"tasks share the kernel alone, because {reasons[0] if reasons else 'the selector does'}"
         if self.coupling != "auto":
-            raise ValueError(
-                f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel', or posterior='local'."
-            )
+            other = "" if self.posterior == "local" else ", or posterior='local'"
+            raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'{other}.")
         return reason
 
     def _default_kernel(self, rows: TrainingRows, *, offset: bool, linear: bool = False) -> Kernel:
