@@ -80,18 +80,18 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
 def variants(terms: tuple[Term, ...]) -> Iterator[tuple[float, list[float], bool]]:
     """Log prior weight, factors of the own weights of the terms, and whether no function is shared.
 
-    A hierarchy has one shared term, then the offset and the own function. Tasks that share no function, or
-    are mixtures of several, have nothing to vary.
+    A hierarchy has one shared term, then the offset and the own function; a model of one task has the shared
+    term alone. Tasks that share no function, or are mixtures of several, have nothing to vary.
     """
     shared = [t.loadings.shape[1] > 0 for t in terms]
-    if shared[0] is False or any(shared[1:]) or len(terms) == 1 or terms[0].own.any():
+    if not shared[0] or any(shared[1:]) or terms[0].own.any():
         yield 0.0, [1.0] * len(terms), False
         return
-    functions = NEW_TASK.function_factors
+    functions = NEW_TASK.function_factors if len(terms) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if len(terms) == 3 else (0.0,)
     grid = [(f, o) for f in functions for o in offsets]
     for f, o in grid:
-        factors = [1.0, np.exp(o), np.exp(f)] if len(terms) == 3 else [1.0, np.exp(f)]
+        factors = {1: [1.0], 2: [1.0, np.exp(f)], 3: [1.0, np.exp(o), np.exp(f)]}[len(terms)]
         yield np.log1p(-NEW_TASK.fresh) - f - o, factors, False
     total = logsumexp([-f - o for f, o in grid])
     yield np.log(NEW_TASK.fresh) + total, [1.0] * len(terms), True
