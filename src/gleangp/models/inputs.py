@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.linalg import deviation
 
 _MARGIN = 0.02  # of the range, kept free at both ends, where the slope of v can be zero or infinite
 _WILD = 20.0  # times the spread of the middle nine tenths of a column
@@ -56,8 +57,8 @@ class InputMap:
         W = (X - self.center) / self.scale
         if len(self.warped):
             v = self._v(X[:, self.warped], parameters)
-            mean, deviation = self._units(parameters)
-            W[:, self.warped] = (v - mean) / deviation
+            mean, spread = self._units(parameters)
+            W[:, self.warped] = (v - mean) / spread
         return W
 
     def linearize(self, X: FloatArray, parameters: FloatArray) -> Warped:
@@ -68,14 +69,14 @@ class InputMap:
             return Warped(W, lambda dW: np.zeros(0))
         v, dv_da, dv_db = _kumaraswamy(self._u(X[:, self.warped]), parameters)
         r, dr_da, dr_db = _kumaraswamy(self._u(self.reference), parameters)
-        mean, deviation = r.mean(0), _deviation(r)
-        w = (v - mean) / deviation
+        mean, spread = r.mean(0), _spread(r)
+        w = (v - mean) / spread
         W[:, self.warped] = w
 
         def vjp(dW):
-            dv = dW[:, self.warped] / deviation
-            # The units move too: d mean and d deviation spread over the reference rows.
-            dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / deviation) / len(r)
+            dv = dW[:, self.warped] / spread
+            # The units move too: d mean and d spread go to the reference rows.
+            dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / spread) / len(r)
             of_a = (dv * dv_da).sum(0) + (dr * dr_da).sum(0)
             of_b = (dv * dv_db).sum(0) + (dr * dr_db).sum(0)
             return np.concatenate([of_a, of_b])
@@ -84,7 +85,7 @@ class InputMap:
 
     def _units(self, parameters):
         r = _kumaraswamy(self._u(self.reference), parameters)[0]
-        return r.mean(0), _deviation(r)
+        return r.mean(0), _spread(r)
 
     def _u(self, X):
         return (np.clip((X - self.low) / self.width, 0.0, 1.0) + _MARGIN) / (1.0 + 2.0 * _MARGIN)
@@ -105,7 +106,7 @@ def map_inputs(X: FloatArray, *, warp: bool = True) -> InputMap:
     X = np.clip(X, floor, ceiling)
     low, high = X.min(0), X.max(0)
     two_values = np.all((X == low) | (X == high), axis=0)
-    scale = np.where(two_values, high - low, X.std(0))
+    scale = np.where(two_values, high - low, deviation(X))
     scale = np.where(scale > 1e-12 * np.maximum(np.abs(low), np.abs(high)), scale, 1.0)
     warped = np.flatnonzero(~two_values & warp)
     step = max(1, -(-len(X) // _MOST_REFERENCE))
@@ -126,7 +127,7 @@ def _limits(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Where values of each column are cut off."""
     low, high = np.quantile(X, [0.05, 0.95], axis=0)
     middle = (high - low) / 3.29  # of a normal column: its deviation
-    wild = (middle > 0.0) & (X.std(0) > _WILD * middle)
+    wild = (middle > 0.0) & (deviation(X) > _WILD * middle)
     reach = np.where(wild, _WILD * middle, np.inf)
     return low - reach, high + reach
 
@@ -142,5 +143,5 @@ def _kumaraswamy(u, parameters):
     return 1.0 - rest, d_log_a, -b * log_rest * rest
 
 
-def _deviation(r):
+def _spread(r):
     return np.maximum(r.std(0), 1e-9)

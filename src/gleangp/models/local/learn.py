@@ -21,7 +21,7 @@ from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.slots import Slots
-from gleangp.models.terms import TermSpec
+from gleangp.models.terms import TermSpec, prefixes
 from gleangp.optimize import Optimum, minimize
 from gleangp.progress import Progress, report_to, silent
 from gleangp.progress import Stage as ProgressStage
@@ -68,6 +68,16 @@ class Search:
     optimize: bool = True
     n_restarts: int = 0
     progress: Progress = silent
+
+    @property
+    def names(self) -> list[str]:
+        """Of the hyperparameters of the kernels, in the sum of all terms."""
+        terms = self.make_terms(self.starts[0], self.smoothness[0])
+        return [
+            prefix + parameter.name
+            for term, prefix in zip(terms, prefixes(len(terms)), strict=True)
+            for parameter in term.kernel.hyperparameters
+        ]
 
     def objective(self, start: Start, smoothness: float, rows: Rows | None) -> LogPosterior:
         """The log posterior of terms of that start and smoothness."""

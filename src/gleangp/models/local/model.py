@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import condition, noise_sensitivity
 from gleangp.inference.local import LocalPosterior, length_scales
@@ -269,14 +270,20 @@ def fit_local(
 
 
 def _draws(finish: _Finish, rng: np.random.Generator) -> tuple[Draw, ...]:
-    """The posterior at draws of the hyperparameters; none if the progress function leaves them out."""
+    """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
+
+    A draw is left out where a covariance has no factor, as with hardly any noise.
+    """
     search, learning = finish.search, finish.search.learning
     stage = Stage("draws", learning.n_draws, finish.data.n_tasks, len(finish.data))
     if search.progress(stage, 0, None):
         return ()
     several: list[Draw] = []
     for z in laplace_draws(finish.learnt, learning, rng):
-        several.append(finish(z, rng)[0])
+        try:
+            several.append(finish(z, rng)[0])
+        except NotPositiveDefiniteError:
+            continue
         search.progress(stage, len(several), several[-1].posterior.log_evidence)
     return tuple(several)
 

@@ -117,12 +117,16 @@ def _settle(draw, mean, cov, y, noise) -> tuple[float, FloatArray, FloatArray, f
     if draw.noise.size:
         variance = draw.noise[-1]
         row_variance = variance * noise
-        chol = cholesky(cov + np.diag(row_variance))[0]
-        white = solve_lower(chol, y - mean)
-        evidence = -0.5 * (float(white @ white) + log_determinant(chol) + len(y) * _LOG_TWO_PI)
-        return evidence, 1.0 / row_variance, y, variance
+        return log_normal(y, mean, cov + np.diag(row_variance)), 1.0 / row_variance, y, variance
     sites, evidence = propagate_dense(mean, cov, y, noise)
     return evidence, sites.precision, sites.mean, None
+
+
+def log_normal(y: FloatArray, mean: FloatArray, cov: FloatArray) -> float:
+    """log N(y | mean, cov)."""
+    chol = cholesky(cov)[0]
+    white = solve_lower(chol, y - mean)
+    return -0.5 * (float(white @ white) + log_determinant(chol) + len(y) * _LOG_TWO_PI)
 
 
 def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any) -> tuple[RowSites, float]:
