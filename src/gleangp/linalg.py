@@ -191,6 +191,18 @@ def log_determinant(chol: FloatArray) -> float:
     return 2.0 * float(np.log(np.diagonal(chol)).sum())
 
 
+def deviation(values: FloatArray) -> FloatArray:
+    """Standard deviation along the first axis, of values whose squares may overflow.
+
+    Examples
+    --------
+    >>> float(deviation(np.array([0.0, 2e200])))
+    1e+200
+    """
+    exponent = np.frexp(np.max(np.abs(values), axis=0))[1]
+    return np.ldexp(np.std(np.ldexp(values, -exponent), axis=0), exponent)
+
+
 def grow_cholesky(chol: FloatArray, column: FloatArray, corner: float) -> FloatArray:
     """Factor of the matrix bordered by `column` (n,) and the new diagonal entry `corner`.
 

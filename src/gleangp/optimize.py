@@ -42,6 +42,11 @@ class Optimum:
     last_change: float = 0.0  # of the value, in the last iteration
     units: FloatArray | None = None  # (q,) for the next search; None if this one had none
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the progress function asked to stop."""
+        return self.message == _STOPPED
+
 
 def minimize(
     objective: Objective,
@@ -115,7 +120,7 @@ def minimize(
     runs = []
     for s in starts:
         runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, units, first_step))
-        if runs[-1].message == _STOPPED:
+        if runs[-1].stopped:
             break
     return min(runs, key=lambda run: run.value)
 
@@ -136,11 +141,11 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
     learnt, tells_units = units, units is not None
     units = np.ones(len(start)) if units is None else units
     best = Optimum(start, np.inf, False, 0, "not evaluated")
-    ceiling = reason = None
+    ceiling = reason = at_start = None
     objective = reusing(objective)
 
     def guarded(theta):
-        nonlocal best, ceiling, reason
+        nonlocal best, ceiling, reason, at_start
         try:
             value, gradient = objective(theta)
         except NotPositiveDefiniteError as error:
@@ -149,6 +154,7 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
             if ceiling is None:  # the start itself is infeasible: a flat floor would end the run
                 return 1e25, np.zeros_like(theta)
             return ceiling, np.zeros_like(theta)
+        at_start = value if at_start is None else at_start
         if value < best.value:
             best = Optimum(theta.copy(), value, False, 0, "")
         ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))
@@ -194,8 +200,9 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
             learnt = units * np.sqrt(np.diagonal(result.hess_inv.todense()))
     except _StopSearch:
         n_evaluations, message, converged = len(values), _STOPPED, False
-    if len(values) > 1:
-        last_change = abs(values[-1] - values[-2])
+    before = values[-2] if len(values) > 1 else at_start
+    if values and before is not None:
+        last_change = abs(values[-1] - before)
     if not np.isfinite(best.value):
         raise NotPositiveDefiniteError(
             f"the objective has no finite value at the start {np.array2string(start, precision=3)}"

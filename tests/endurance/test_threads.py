@@ -52,7 +52,7 @@ def test_one_thread_in_fit_add_task_and_predict():
         lambda: model.add_task(X[:5], y[:5], task=2),
         lambda: model.predict(X, tasks=codes, return_std=True),
         lambda: model.predict(X[:4], tasks=codes[:4], return_cov=True),
-        lambda: model.partial_fit(X[:3] + 0.1, y[:3], tasks=codes[:3]),
+        lambda: model.partial_fit(X[:3] + 0.1, y[:3], tasks=codes[:3]).predict(X, tasks=codes),
     ):
         before = len(Watching.seen)
         call()

@@ -122,7 +122,7 @@ def test_stopping_one_stage_goes_on_with_the_next():
 def test_a_stopped_fit_warns_that_it_did_not_converge():
     """The user hears that the evidence still changed."""
     model = SparseGPRegressor(random_state=0).set_callbacks(Recorder(stop_after=1))
-    with pytest.warns(ConvergenceWarning, match="stopped after"):
+    with pytest.warns(ConvergenceWarning, match="stopped learning while"):
         model.fit(X, F)
 
 

@@ -62,7 +62,8 @@ def targets(Model, y):
 
 
 def fixed(Model, **more):
-    return Model(KERNEL, optimizer=None, random_state=0, **more)
+    """Nothing is learnt, so tasks share the kernel alone: how alike their functions are is not known."""
+    return Model(KERNEL, coupling="kernel", optimizer=None, random_state=0, **more)
 
 
 @both
@@ -314,10 +315,10 @@ def test_binary_probabilities_and_decisions_agree():
 
 
 def test_verbose_says_what_happens(capsys):
-    """Every round is reported with its evidence."""
+    """Every stage is reported with its evidence."""
     frame, y = table()
     SparseGPRegressor(task="school", verbose=1).fit(frame, y)
-    assert "[SparseGPRegressor] round 1: log evidence" in capsys.readouterr().out
+    assert "[SparseGPRegressor] start 1: log evidence" in capsys.readouterr().out
 
 
 def test_sample_y():

@@ -144,8 +144,10 @@ def test_choice_does_not_look_at_targets_or_kernel():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = np.sin(X[:, 0])
-    first = SparseGPRegressor(selector="graph", n_active=12).fit(X, y)
-    second = SparseGPRegressor(RBF(0.3), selector="graph", n_active=12, optimizer=None).fit(X, -y)
+    first = SparseGPRegressor(selector="graph", n_active=12, posterior="projected").fit(X, y)
+    second = SparseGPRegressor(
+        RBF(0.3), selector="graph", n_active=12, posterior="projected", optimizer=None
+    ).fit(X, -y)
     assert_array_equal(first.active_, second.active_)
     assert_allclose(first.selection_objective_, GraphSelector().connectivity(X, first.active_))
 
@@ -193,9 +195,11 @@ def test_bad_graphs_are_refused(sizes, selector, message):
 def test_identical_rows_and_unknown_objective_are_refused():
     """Identical rows set no scale; an objective that is not known is listed against those that are."""
     with pytest.raises(GraphError, match="all 20 rows are the same point"):
-        SparseGPRegressor(selector="graph", n_active=5).fit(np.ones((20, 2)), np.arange(20.0))
+        SparseGPRegressor(selector="graph", n_active=5, posterior="projected").fit(
+            np.ones((20, 2)), np.arange(20.0)
+        )
     with pytest.raises(ValueError, match="objective='size' is not known"):
-        SparseGPRegressor(selector=GraphSelector(objective="size"), n_active=5).fit(
+        SparseGPRegressor(selector=GraphSelector(objective="size"), n_active=5, posterior="projected").fit(
             np.arange(20.0)[:, None], np.arange(20.0)
         )
 

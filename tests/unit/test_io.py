@@ -561,8 +561,7 @@ def test_member_twice():
         load_bytes(zip_of([("model.json", b"{}"), ("model.json", b"{}")]))
 
 
-CHECKED = ("TaskPosterior", "Sites", "SparseModel", "TargetUnits")
-CHECKED += ("CoupledModel", "CoupledPosterior", "OwnRows")
+CHECKED = ("LocalModel", "LocalPosterior", "Draw", "Knowledge", "Term", "InputMap", "TargetUnits")
 
 
 def test_wrong_shapes(regressor, tmp_path):

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
@@ -117,16 +118,19 @@ def test_not_converged_is_warned_about():
     block = make_block(Gaussian(0.1), 120)
     kernel = ConstantKernel(1.0) * RBF([3.0, 3.0])
     model = SparseGPClassifier(kernel, n_active=40, n_rounds=2, posterior="active", learn_noise=False)
-    with pytest.warns(ConvergenceWarning, match=r"stopped after 2 rounds while .* changed\s+by .*n_rounds"):
+    with pytest.warns(ConvergenceWarning, match=r"stopped learning while .* changed by .*n_rounds"):
         model.fit(block.X, block.y > 0)
 
 
 def test_jitter_is_warned_about():
     """A singular covariance is made regular by a jitter that is reported with its size."""
     block = make_block(Gaussian(0.1), 60)
-    model = SparseGPRegressor(RBF(1e3), noise_variance=1e-18, optimizer=None, normalize_y=False, n_active=1.0)
+    options = {"noise_variance": 1e-18, "optimizer": None, "normalize_y": False}
+    model = SparseGPRegressor(RBF(1e3), posterior="projected", n_active=1.0, **options)
     with pytest.warns(RuntimeWarning, match="singular in floating point; .* was added to its diagonal"):
         model.fit(block.X, block.y)
+    with pytest.raises(NotPositiveDefiniteError, match="Raise noise_variance"):
+        SparseGPRegressor(RBF(1e3), **options).fit(block.X, block.y)
 
 
 @pytest.mark.parametrize("sites", ["adf", "ep"])

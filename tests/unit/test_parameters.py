@@ -132,6 +132,16 @@ def test_prior_for_a_parameter_that_is_not_there(Model):
     y = block.y if Model is SparseGPRegressor else block.y > 0
     with pytest.raises(KernelError, match=r"priors.*'lenght_scale'.*length_scale"):
         Model(RBF(), priors={"lenght_scale": LogNormal()}).fit(block.X, y)
+    with pytest.raises(KernelError, match=r"priors.*'noise__varience'.*'k2__k2__length_scale'"):
+        Model(priors={"noise__varience": LogNormal()}).fit(block.X, y)
+
+
+def test_strong_prior_holds_the_noise():
+    """A narrow prior of the noise variance keeps it there, with one task and with several."""
+    block = make_block(Gaussian(0.1), 40)
+    for tasks in (None, np.arange(40) % 2):
+        model = SparseGPRegressor(priors={"noise__variance": LogNormal(0.5, 0.01)}, random_state=0)
+        assert_allclose(model.fit(block.X, block.y, tasks).noise_.variance, 0.5, rtol=0.1)
 
 
 @pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
@@ -291,16 +301,6 @@ def test_default_kernel_of_several_tasks():
     assert_allclose(spreads, [1.0, 0.5, 0.25, 0.25])
 
 
-def test_labels_of_coupled_tasks_have_one_length_scale_until_they_are_many():
-    """Thirty rows a feature are enough for measurements, and for labels of one task; not of many."""
-    X = np.random.default_rng(0).normal(size=(90, 3))
-    for coupled, measured, n_rows, n_scales in (
-        (False, False, 90, 3), (True, True, 90, 3), (True, False, 90, 1), (True, False, 900, 3)
-    ):  # fmt: skip
-        kernel = default_kernel(X, offset=True, coupled=coupled, measured=measured, n_rows=n_rows)
-        assert kernel.n_dims == 2 + n_scales
-
-
 def test_features_in_one_unit_have_one_spread():
     """Pixels count by how much they vary, other features alike; also where some are constant or cut off."""
     rng = np.random.default_rng(0)
@@ -347,18 +347,6 @@ def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():
         assert found == {
             name: spread if name.endswith("constant_value") else 1.0 for name in default_priors(kernel)
         }
-
-
-def test_separable_classes_of_tasks_leave_the_bias_near_their_shares():
-    """A free bias ends at its bound where classes are well apart; coupled tasks hold it."""
-    rng = np.random.default_rng(0)
-    X, tasks = rng.uniform(-1.0, 1.0, size=(120, 2)), np.repeat([0, 1, 2], 40)
-    y = (X[:, 0] > 0.6).astype(int)
-    model = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
-    share = stats.norm.ppf((y.sum() + 1) / (len(y) + 2))
-    assert abs(model.noise_.bias - share) < 2.5
-    free = SparseGPClassifier(random_state=0, priors={}).fit(X, y, tasks=tasks)
-    assert abs(free.noise_.bias - share) > 2.0 * abs(model.noise_.bias - share)
 
 
 def test_default_number_of_active_points():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from gleangp.learning.sparse_model import fit_sparse_model
 from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.parallel import in_parallel
+from gleangp.progress import Progress, silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,24 +34,33 @@ class BinaryProblem:
 def fit_binary_problems(
     problems: list[BinaryProblem], settings: Settings, progress: FitProgress, n_jobs: int | None
 ) -> list[Any]:
-    """The models of all problems; in other processes they do not tell of their stages."""
-    if len(problems) == 1:
-        return [_fit(replace(settings, progress=progress), problems[0])]
+    """The models of all problems."""
+    return fit_each(
+        _fit, [(settings, problem) for problem in problems], most_stages(settings), progress, n_jobs
+    )
+
+
+def fit_each(
+    fit: Callable[..., Any], jobs: list[tuple], most_stages: int, progress: FitProgress, n_jobs: int | None
+) -> list[Any]:
+    """`fit(*job, progress=...)` of all jobs; in other processes they do not tell of their stages."""
+    if len(jobs) == 1:
+        return [fit(*jobs[0], progress=progress)]
     if n_jobs not in (None, 1):
-        models = in_parallel(_fit, [(settings, problem) for problem in problems], n_jobs)
-        for _ in problems:
+        models = in_parallel(fit, jobs, n_jobs)
+        for _ in jobs:
             progress.binary_problem(0).end()
         return models
     models = []
-    for problem in problems:
-        own = progress.binary_problem(most_stages(settings))
-        models.append(_fit(replace(settings, progress=own), problem))
+    for job in jobs:
+        own = progress.binary_problem(most_stages)
+        models.append(fit(*job, progress=own))
         own.end()
     return models
 
 
-def _fit(settings: Settings, problem: BinaryProblem) -> Any:
-    rows, rng = problem.rows, problem.rng
+def _fit(settings: Settings, problem: BinaryProblem, progress: Progress = silent) -> Any:
+    settings, rows, rng = replace(settings, progress=progress), problem.rows, problem.rng
     tasks: Any = rows.tasks(problem.code, problem.parameters.noise)
     model: Any = fit_sparse_model(problem.parameters, tasks, rows.n_rows, settings, rng)
     if not problem.invariances:

@@ -52,6 +52,8 @@ def fit_local_rows(
     everything = Data(rows.X, y, rows.codes, rows.n_tasks, noise)
     data = Data(X[order], y[kept], rows.codes[kept], rows.n_tasks, everything.noise_at(kept))
     coupling = estimator.coupling if rows.n_tasks > 1 else "auto"
+    of_noise = {n.removeprefix("noise__"): p for n, p in (priors or {}).items() if n.startswith("noise__")}
+    likelihood = likelihood.with_priors(of_noise)
 
     def candidate(name: Any, penalty: float = 0.0) -> Candidate:
         search = plan_search(
@@ -69,6 +71,9 @@ def fit_local_rows(
         return Candidate("function" if name == "auto" else getattr(name, "name", name), search, penalty)
 
     candidates = [candidate(coupling)]
+    estimator._check_prior_names(
+        [*candidates[0].search.names, *(f"noise__{name}" for name in likelihood.names)]
+    )
     sizes = data.sizes[data.sizes > 0]
     several = 2 < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task
     if (

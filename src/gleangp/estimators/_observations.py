@@ -119,7 +119,7 @@ class ObservationMixin:
             raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
         latent = self._latent(X, tasks, exposure=exposure, trials=trials)
         if self._has_normal_noise:
-            std = np.sqrt(self._observed_var(latent, include_noise=True))
+            std = self._observed_std(latent, include_noise=True)
             return self._observed_mean(latent)[:, None] + std[:, None] * ndtri(levels)
         columns = [latent.noise.predict_quantile(latent.mean, latent.var, level) for level in levels]
         return np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
@@ -157,9 +157,9 @@ class ObservationMixin:
         latent = self._latent(X, tasks, exposure=exposure, trials=trials)
         y, labeled = check_regression_target(y, len(latent.mean))
         if self._has_normal_noise:
-            var = self._observed_var(latent, include_noise=True)
-            error = y - self._observed_mean(latent)
-            values = -0.5 * (np.log(2.0 * np.pi * var) + error**2 / var)
+            std = self._observed_std(latent, include_noise=True)
+            error = (y - self._observed_mean(latent)) / std
+            values = -0.5 * (np.log(2.0 * np.pi) + error**2) - np.log(std)
         else:
             standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), latent.codes)
             values = latent.noise.log_density(standard, latent.mean, latent.var)
@@ -208,7 +208,7 @@ class ObservationMixin:
             mean, cov = self.predict(X, tasks=tasks, return_cov=True, include_noise=observations)
             # NumPy's check of the covariance is absolute; rounding is relative to the units of the target.
             return rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
         with threads_for(np.bincount(codes)):
             mean, cov = self._model.predict_cov(X, codes)
         f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
@@ -346,8 +346,8 @@ class ObservationMixin:
         mean = latent.mean if self._has_normal_noise else latent.noise.predict_mean(latent.mean, latent.var)
         return self._units.from_standard(mean, latent.codes)
 
-    def _observed_var(self, latent: Latent, include_noise: bool) -> FloatArray:
-        """Variance of the function, or of an observation, in the units of y."""
+    def _observed_std(self, latent: Latent, include_noise: bool) -> FloatArray:
+        """Standard deviation of the function, or of an observation, in the units of y."""
         scale = self._units.scale[latent.codes]
         if self._has_normal_noise:
             var = latent.var + self._noise_to_add(latent.X, latent.codes, include_noise)
@@ -355,7 +355,7 @@ class ObservationMixin:
             var = latent.noise.predict_var(latent.mean, latent.var)
         else:
             var = function_var(latent.noise, latent.mean, latent.var)
-        return np.maximum(var, 0.0) * scale**2
+        return np.sqrt(np.maximum(var, 0.0)) * scale
 
 
 def function_var(noise: Any, mean: FloatArray, var: FloatArray) -> FloatArray:

@@ -108,9 +108,8 @@ class SparseGPMixin(ProgressMixin):
             reasons.append("rows are on a cluster")
         reason = f"tasks share the kernel alone, because {reasons[0] if reasons else 'the selector does'}"
         if self.coupling != "auto":
-            raise ValueError(
-                f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel', or posterior='local'."
-            )
+            other = "" if self.posterior == "local" else ", or posterior='local'"
+            raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'{other}.")
         return reason
 
     def _default_kernel(self, rows: TrainingRows, *, offset: bool, linear: bool = False) -> Kernel:
@@ -153,14 +152,17 @@ class SparseGPMixin(ProgressMixin):
     def _check_priors(self, parameters: Parameters) -> Parameters:
         """The parameters, if every prior that was given is for one of them."""
         names = [h.name for h in parameters.kernel.hyperparameters]
-        names += [f"noise__{name}" for name in parameters.noise.parameters]
+        self._check_prior_names([*names, *(f"noise__{name}" for name in parameters.noise.parameters)])
+        return parameters
+
+    def _check_prior_names(self, names: list[str]) -> None:
+        """Raise if a prior was given for a parameter that is not among these."""
         unknown = sorted(set(self.priors or ()) - set(names))
         if unknown:
             raise KernelError(
                 f"priors are given for {', '.join(map(repr, unknown))}, which the model does not have. "
                 f"It has {', '.join(map(repr, names))}."
             )
-        return parameters
 
     def _warn_about(self, model: SparseModel | LocalModel) -> None:
         name = type(self).__name__

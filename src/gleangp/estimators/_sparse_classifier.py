@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._binary_problems import (
     BinaryProblem,
     fit_binary_problems,
+    fit_each,
     share_unlabeled_rows,
 )
 from gleangp.estimators._defaults import (
@@ -40,7 +42,7 @@ from gleangp.learning.virtual_vectors import add_virtual_vectors_to_last
 from gleangp.models.defaults import LABEL_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.parallel import in_parallel, threads_for
+from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
 # Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
@@ -335,16 +337,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             likelihood = PropagatedNoise(noise, learn, of_noise)
             jobs.append((self, rows, y, likelihood, noise, stream, kernel, self.priors))
         with threads_for(rows.sizes):
-            if self.n_jobs not in (None, 1) and len(jobs) > 1:
-                silent_jobs = [(*job, None, LABEL_PRIORS) for job in jobs]
-                models = in_parallel(fit_local_rows, silent_jobs, self.n_jobs)
-            else:
-                models = []
-                for job in jobs:
-                    own = progress if len(jobs) == 1 else progress.binary_problem(12)
-                    models.append(fit_local_rows(*job, own, LABEL_PRIORS))
-                    if own is not progress:
-                        own.end()
+            fit = partial(fit_local_rows, widths=LABEL_PRIORS)
+            models = fit_each(fit, jobs, 12, progress, self.n_jobs)
         self._store(models)
         for model in self._models:
             self._warn_about(model)

@@ -419,7 +419,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
         if return_cov:
-            X, _, codes = self._resolve(X, tasks, reset=False)
+            X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
             scale = self._units.scale[codes]
             with threads_for(np.bincount(codes)):
                 mean, cov = self._model.predict_cov(X, codes)
@@ -429,7 +429,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         latent = self._latent(X, tasks, with_var=return_std or not self._has_normal_noise)
         if not return_std:
             return self._observed_mean(latent)
-        return self._observed_mean(latent), np.sqrt(self._observed_var(latent, include_noise))
+        return self._observed_mean(latent), self._observed_std(latent, include_noise)
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
         """Learn one more task from few rows, under the kernel and noise that the others taught.

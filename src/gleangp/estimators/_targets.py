@@ -16,6 +16,7 @@ from scipy.special import polygamma
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.learning import shared_kernel
+from gleangp.linalg import deviation
 
 # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
@@ -96,9 +97,9 @@ class TargetMoments:
 
 def target_moments(parts: list[FloatArray]) -> TargetMoments:
     """Of the targets of every task."""
-    numbers = [(len(y), np.mean(y), np.std(y), np.max(np.abs(y))) if len(y) else (0,) * 4 for y in parts]
-    size, mean, deviation, largest = np.array(numbers, dtype=np.float64).T
-    return TargetMoments(size.astype(np.intp), mean, deviation, largest)
+    numbers = [(len(y), np.mean(y), deviation(y), np.max(np.abs(y))) if len(y) else (0,) * 4 for y in parts]
+    size, *others = np.array(numbers, dtype=np.float64).T
+    return TargetMoments(size.astype(np.intp), *others)
 
 
 def standard_units(moments: TargetMoments) -> TargetUnits:
@@ -164,7 +165,7 @@ def _scale_variance(logs: FloatArray, freedom: FloatArray) -> float:
 
 def _spread(y: FloatArray, *, otherwise: float = 1.0) -> float:
     """Standard deviation; `otherwise` for targets that are constant up to rounding, or none."""
-    return _or_one(float(np.std(y)), float(np.max(np.abs(y))), otherwise) if len(y) else otherwise
+    return _or_one(float(deviation(y)), float(np.max(np.abs(y))), otherwise) if len(y) else otherwise
 
 
 def _or_one(spread: float, largest: float, otherwise: float = 1.0) -> float:

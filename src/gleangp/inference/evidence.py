@@ -299,7 +299,10 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
         # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
         chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info:
-            raise NotPositiveDefiniteError(f"the covariance of a block of {M.shape[1]} rows has no factor")
+            raise NotPositiveDefiniteError(
+                f"the covariance of a block of {M.shape[1]} rows has no factor: their noise is too small "
+                "beside the variance of the kernel. Raise noise_variance, or shorten length scales."
+            )
         log_det += 2.0 * float(np.log(chol.diagonal()).sum())
         lapack.dtrtri(chol, lower=0, overwrite_c=1)
     return M, log_det

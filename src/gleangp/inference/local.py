@@ -13,7 +13,7 @@ of H, and g = 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,10 @@ class LocalPosterior:
     own: dict[int, tuple[FloatArray, GroupKnowledge]]  # of tasks with several blocks: basis, what is known
     log_evidence: float
     jitter: float = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is computed at need."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def rows_of_task(self) -> list[IntArray]:
@@ -265,7 +269,7 @@ class LocalPosterior:
             if weight.any():
                 total = total + weight * evaluate(term.kernel, A, B).value
         shape = (*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), A.shape[-2], B.shape[-2])
-        return np.broadcast_to(total, shape) if np.ndim(total) == 0 else total
+        return np.zeros(shape) if np.ndim(total) == 0 else total
 
     def _prior_var(self, X: FloatArray, task: int) -> FloatArray:
         return sum(t.within[task] * t.kernel.diag(X) for t in self.terms)

@@ -34,7 +34,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.gradients import linearize
+from gleangp.kernels.gradients import linearize, rule_for
 from gleangp.kernels.scaled_inputs import ScaledInputs
 
 # dL/dtheta (q,), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
@@ -107,8 +107,8 @@ def _rule(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
     )
 
 
-@_rule.register
-def _(kernel: Sum, A, B):
+@rule_for(_rule, Sum)
+def _(kernel, A, B):
     left, right = _rule(kernel.k1, A, B), _rule(kernel.k2, A, B)
 
     def vjp(G):
@@ -117,8 +117,8 @@ def _(kernel: Sum, A, B):
     return Evaluation(left.value + right.value, vjp)
 
 
-@_rule.register
-def _(kernel: Product, A, B):
+@rule_for(_rule, Product)
+def _(kernel, A, B):
     left, right = _rule(kernel.k1, A, B), _rule(kernel.k2, A, B)
 
     def vjp(G):
@@ -127,8 +127,8 @@ def _(kernel: Product, A, B):
     return Evaluation(left.value * right.value, vjp)
 
 
-@_rule.register
-def _(kernel: ConstantKernel, A, B):
+@rule_for(_rule, ConstantKernel)
+def _(kernel, A, B):
     free = not kernel.hyperparameter_constant_value.fixed
 
     def vjp(G):
@@ -138,8 +138,8 @@ def _(kernel: ConstantKernel, A, B):
     return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
 
 
-@_rule.register
-def _(kernel: WhiteKernel, A, B):
+@rule_for(_rule, WhiteKernel)
+def _(kernel, A, B):
     n = A.shape[-2]
     value = kernel.noise_level * np.eye(n) if B is None else np.zeros((n, B.shape[-2]))
     free = not kernel.hyperparameter_noise_level.fixed
@@ -154,8 +154,8 @@ def _(kernel: WhiteKernel, A, B):
     return Evaluation(value, vjp)
 
 
-@_rule.register
-def _(kernel: DotProduct, A, B):
+@rule_for(_rule, DotProduct)
+def _(kernel, A, B):
     C, square = A if B is None else B, kernel.sigma_0**2
     free = not kernel.hyperparameter_sigma_0.fixed
 
@@ -168,8 +168,8 @@ def _(kernel: DotProduct, A, B):
     return Evaluation(A @ _turned(C) + square, vjp)
 
 
-@_rule.register
-def _(kernel: ScaledInputs, A, B):
+@rule_for(_rule, ScaledInputs)
+def _(kernel, A, B):
     scales, center = np.asarray(kernel.scales), np.asarray(kernel.center)
     a, b = (A - center) * scales, None if B is None else (B - center) * scales
     inner = _rule(kernel.kernel, a, b)
@@ -185,8 +185,8 @@ def _(kernel: ScaledInputs, A, B):
     return Evaluation(inner.value, vjp)
 
 
-@_rule.register
-def _(kernel: RBF, A, B):
+@rule_for(_rule, RBF)
+def _(kernel, A, B):
     def shape(d2):
         K = np.exp(-0.5 * d2)
         return K, lambda: -0.5 * K
@@ -194,16 +194,16 @@ def _(kernel: RBF, A, B):
     return _stationary(kernel, A, B, shape)
 
 
-@_rule.register
-def _(kernel: Matern, A, B):
+@rule_for(_rule, Matern)
+def _(kernel, A, B):
     shape = {0.5: _exponential, 1.5: _matern_32, 2.5: _matern_52, np.inf: _gaussian}.get(kernel.nu)
     if shape is None:
         return _rule.dispatch(object)(kernel, A, B)
     return _stationary(kernel, A, B, shape)
 
 
-@_rule.register
-def _(kernel: RationalQuadratic, A, B):
+@rule_for(_rule, RationalQuadratic)
+def _(kernel, A, B):
     alpha = kernel.alpha
     base = None
 

@@ -6,6 +6,9 @@ A numeric column x is mapped to u in (0, 1) by its range and warped by Kumaraswa
 
 the identity at a = b = 1, then standardised over the training rows. Outside the training range v goes on as a
 straight line. A column with two values is an indicator: it becomes 0 / 1 less its mean, and is not warped.
+
+A few wild values would leave nothing of the range to all others. Where they make up the deviation of a
+column, values are cut off at some distance from the middle nine tenths.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.linalg import deviation
 
 _MARGIN = 0.02  # of the range, kept free at both ends, where the slope of v can be zero or infinite
+_WILD = 20.0  # times the spread of the middle nine tenths of a column
 _MOST_REFERENCE = 2000  # rows from which the units of a warped column are computed
 
 
@@ -38,6 +43,8 @@ class InputMap:
     low: FloatArray  # (c,)
     width: FloatArray  # (c,)
     reference: FloatArray  # (r, c) training rows from which the units of warped columns are computed
+    floor: FloatArray  # (p,) smaller values count as this; -inf without wild values
+    ceiling: FloatArray  # (p,) larger values count as this
 
     @property
     def n_parameters(self) -> int:
@@ -46,28 +53,30 @@ class InputMap:
 
     def __call__(self, X: FloatArray, parameters: FloatArray) -> FloatArray:
         """The rows X (n, p) as the kernels see them; outside the training range too."""
+        X = np.clip(X, self.floor, self.ceiling)
         W = (X - self.center) / self.scale
         if len(self.warped):
             v = self._v(X[:, self.warped], parameters)
-            mean, deviation = self._units(parameters)
-            W[:, self.warped] = (v - mean) / deviation
+            mean, spread = self._units(parameters)
+            W[:, self.warped] = (v - mean) / spread
         return W
 
     def linearize(self, X: FloatArray, parameters: FloatArray) -> Warped:
         """The training rows X (n, p), with the gradient of the parameters."""
+        X = np.clip(X, self.floor, self.ceiling)
         W = (X - self.center) / self.scale
         if not len(self.warped):
             return Warped(W, lambda dW: np.zeros(0))
         v, dv_da, dv_db = _kumaraswamy(self._u(X[:, self.warped]), parameters)
         r, dr_da, dr_db = _kumaraswamy(self._u(self.reference), parameters)
-        mean, deviation = r.mean(0), _deviation(r)
-        w = (v - mean) / deviation
+        mean, spread = r.mean(0), _spread(r)
+        w = (v - mean) / spread
         W[:, self.warped] = w
 
         def vjp(dW):
-            dv = dW[:, self.warped] / deviation
-            # The units move too: d mean and d deviation spread over the reference rows.
-            dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / deviation) / len(r)
+            dv = dW[:, self.warped] / spread
+            # The units move too: d mean and d spread go to the reference rows.
+            dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / spread) / len(r)
             of_a = (dv * dv_da).sum(0) + (dr * dr_da).sum(0)
             of_b = (dv * dv_db).sum(0) + (dr * dr_db).sum(0)
             return np.concatenate([of_a, of_b])
@@ -87,7 +96,7 @@ class InputMap:
 
     def _units(self, parameters):
         r = _kumaraswamy(self._u(self.reference), parameters)[0]
-        return r.mean(0), _deviation(r)
+        return r.mean(0), _spread(r)
 
     def _u(self, X):
         return (np.clip((X - self.low) / self.width, 0.0, 1.0) + _MARGIN) / (1.0 + 2.0 * _MARGIN)
@@ -104,22 +113,34 @@ class InputMap:
 
 def map_inputs(X: FloatArray, *, warp: bool = True) -> InputMap:
     """The map for training rows X (n, p)."""
+    floor, ceiling = _limits(X)
+    X = np.clip(X, floor, ceiling)
     low, high = X.min(0), X.max(0)
     two_values = np.all((X == low) | (X == high), axis=0)
-    scale = np.where(two_values, high - low, X.std(0))
+    scale = np.where(two_values, high - low, deviation(X))
     scale = np.where(scale > 1e-12 * np.maximum(np.abs(low), np.abs(high)), scale, 1.0)
     warped = np.flatnonzero(~two_values & warp)
     step = max(1, -(-len(X) // _MOST_REFERENCE))
     width = np.maximum(high - low, 1e-300)[warped]
-    return InputMap(X.mean(0), scale, warped, low[warped], width, X[::step][:, warped])
+    reference = X[::step][:, warped]
+    return InputMap(X.mean(0), scale, warped, low[warped], width, reference, floor, ceiling)
 
 
 def identity_map(n_features: int) -> InputMap:
     """Inputs as they are."""
-    none = np.zeros(0)
-    return InputMap(
-        np.zeros(n_features), np.ones(n_features), np.zeros(0, dtype=np.intp), none, none, np.zeros((0, 0))
-    )
+    none, ones = np.zeros(0), np.ones(n_features)
+    no_columns = np.zeros(0, dtype=np.intp)
+    limits = -np.inf * ones, np.inf * ones
+    return InputMap(0.0 * ones, ones, no_columns, none, none, np.zeros((0, 0)), *limits)
+
+
+def _limits(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Where values of each column are cut off."""
+    low, high = np.quantile(X, [0.05, 0.95], axis=0)
+    middle = (high - low) / 3.29  # of a normal column: its deviation
+    wild = (middle > 0.0) & (deviation(X) > _WILD * middle)
+    reach = np.where(wild, _WILD * middle, np.inf)
+    return low - reach, high + reach
 
 
 def _kumaraswamy(u, parameters):
@@ -133,5 +154,5 @@ def _kumaraswamy(u, parameters):
     return 1.0 - rest, d_log_a, -b * log_rest * rest
 
 
-def _deviation(r):
+def _spread(r):
     return np.maximum(r.std(0), 1e-9)

@@ -5,9 +5,9 @@ A likelihood gives the slots of its parameters, and settles the sites of all row
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.special import logit
@@ -57,6 +57,13 @@ class Likelihood(Protocol):
     def noise_model(self, slots: Slots, z: FloatArray) -> Any:
         """The noise model at z, with the values that all tasks share."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters that can have a prior."""
+
+    def with_priors(self, priors: Mapping[str, Any]) -> Likelihood:
+        """With these in place of the default ones."""
+
 
 @dataclass(frozen=True, eq=False)
 class GaussianNoise:
@@ -71,6 +78,13 @@ class GaussianNoise:
 
     sizes: IntArray  # (M,) rows of the tasks
     known: float | None = None
+    prior: Any = None  # of sigma^2; None: by the widths
+
+    names: ClassVar[tuple[str, ...]] = ("variance",)
+
+    def with_priors(self, priors: Mapping[str, Any]) -> GaussianNoise:
+        """With another prior of sigma^2, if there is one."""
+        return replace(self, prior=priors.get("variance", self.prior))
 
     @property
     def varies(self) -> bool:
@@ -87,7 +101,7 @@ class GaussianNoise:
         if self.known is not None:
             return []
         # The prior is on the deviation: the log of the variance has twice the spread.
-        prior = LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
+        prior = self.prior or LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
         slots = [Slot("noise", np.log([start.noise**2]), *_NOISE_BOUNDS, prior)]
         if self.varies:
             slots.append(Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)))
@@ -160,6 +174,15 @@ class PropagatedNoise:
     learn: tuple[str, ...] = ()
     priors: dict[str, Any] | None = None
     tol: float = 1e-7
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters of the noise model."""
+        return tuple(self.model.parameters)
+
+    def with_priors(self, priors: Mapping[str, Any]) -> PropagatedNoise:
+        """With other priors of what is learnt."""
+        return replace(self, priors={**(self.priors or {}), **priors})
 
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
         """One for each parameter that is learnt."""

@@ -173,3 +173,10 @@ def mixture(
         spec = TermSpec(clone(kernel), priors, L / np.sqrt(n_terms), np.full(n_tasks, 0.3), mixture=True)
         terms.append(spec)
     return terms
+
+
+def prefixes(n_terms: int) -> list[str]:
+    """What the names of each term's hyperparameters begin with in the sum of all terms."""
+    if n_terms == 1:
+        return [""]
+    return ["k1__" * (n_terms - 1)] + ["k1__" * (n_terms - 1 - k) + "k2__" for k in range(1, n_terms)]

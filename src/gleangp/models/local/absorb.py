@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.evidence import condition
+from gleangp.inference.evidence import condition, gaussian_evidence
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, lay_out
 from gleangp.models.local.data import Data, blocks_of_tasks
 from gleangp.models.local.model import Draw, LocalModel
-from gleangp.models.local.new_task import propagate_dense, with_rows
+from gleangp.models.local.new_task import log_normal, propagate_dense, with_rows
 
 
 def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noise: Any) -> LocalModel:
@@ -22,23 +22,26 @@ def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noi
     The new rows are blocks of their own: nothing else is computed again.
     """
     draws = tuple(_absorbed(draw, model.inputs(X, draw.warp), y, codes, noise) for draw in model.draws)
-    best = _absorbed(model.best, model.inputs(X, model.best.warp), y, codes, noise)
+    best = _absorbed(model.best, model.inputs(X, model.best.warp), y, codes, noise, with_evidence=True)
     return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y))
 
 
-def _absorbed(draw: Draw, W, y, codes, noise) -> Draw:
-    posterior = draw.posterior
-    if draw.noise.size:
+def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) -> Draw:
+    """The draw after new rows; the evidence is that of the best one alone."""
+    posterior, gaussian = draw.posterior, draw.noise.size > 0
+    learnt = np.array([posterior._informed(int(task)) for task in codes], dtype=bool)
+    if gaussian:
         precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0
+        dense = np.full(len(y), posterior.together) | ~learnt
+        if with_evidence and dense.any():
+            mean, cov = posterior.predict_cov(W[dense], codes[dense])
+            evidence = log_normal(y[dense], mean, cov + np.diag(1.0 / precision[dense]))
     else:
         mean, cov = posterior.predict_cov(W, codes)
         sites, evidence = propagate_dense(mean, cov, y, noise)
         precision, site_mean = sites.precision, sites.mean
     if posterior.together:
         return replace(draw, posterior=_reordered(posterior, W, codes, precision, site_mean, evidence))
-    learnt = codes < 0
-    for task in np.unique(codes):
-        learnt |= (codes == task) & posterior._informed(int(task))
     common = posterior.common
     if learnt.any():
         rows = np.flatnonzero(learnt)
@@ -47,6 +50,7 @@ def _absorbed(draw: Draw, W, y, codes, noise) -> Draw:
         prior = BlockPrior(posterior.terms, data.X, lay_out(data.codes, blocks), posterior.Z)
         q = condition(prior, precision[rows], (precision * site_mean)[rows], common, rows=False)
         common = q.common
+        evidence += gaussian_evidence(q, precision[rows]) if gaussian else 0.0
     after = _reordered(posterior, W, codes, precision, site_mean, evidence)
     return replace(draw, posterior=replace(after, common=common))
 

@@ -21,7 +21,7 @@ from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.slots import Slots
-from gleangp.models.terms import TermSpec
+from gleangp.models.terms import TermSpec, prefixes
 from gleangp.optimize import Optimum, minimize
 from gleangp.progress import Progress, report_to, silent
 from gleangp.progress import Stage as ProgressStage
@@ -69,6 +69,16 @@ class Search:
     n_restarts: int = 0
     progress: Progress = silent
 
+    @property
+    def names(self) -> list[str]:
+        """Of the hyperparameters of the kernels, in the sum of all terms."""
+        terms = self.make_terms(self.starts[0], self.smoothness[0])
+        return [
+            prefix + parameter.name
+            for term, prefix in zip(terms, prefixes(len(terms)), strict=True)
+            for parameter in term.kernel.hyperparameters
+        ]
+
     def objective(self, start: Start, smoothness: float, rows: Rows | None) -> LogPosterior:
         """The log posterior of terms of that start and smoothness."""
         specs = self.make_terms(start, smoothness)
@@ -85,15 +95,22 @@ def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
     candidates = [(start, nu) for nu in search.smoothness for start in search.starts]
     if len(data) <= learning.n_together:
         rows = Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
-        found = [
-            _climb(search, search.objective(start, nu, rows), None, learning.race, nu, k + 1, rng)
-            for k, (start, nu) in enumerate(candidates)
-        ]
-        best = _best(found, candidates)
+        found: list[Learnt] = []
+        for k, (start, nu) in enumerate(candidates):
+            objective = search.objective(start, nu, rows)
+            climbed = _climb(search, objective, None, learning.race, nu, k + 1, rng, needed=not found)
+            found += [] if climbed is None else [climbed]
+        best = _best(found)
+        tried = _smoothness_of(found)
+        if len(tried) > 1:
+            values = [_best([f for f in found if f.smoothness == nu]).value / best.n_rows for nu in tried]
+            best = _with_decision(best, tried, values)
         if best.optimum.converged:
             return best
-        more = _climb(search, best.objective, best.z, learning.max_iter, best.smoothness, 0, rng)
-        return replace(more, decisions=best.decisions)
+        more = _climb(
+            search, best.objective, best.z, learning.max_iter, best.smoothness, 0, rng, needed=False
+        )
+        return best if more is None else replace(more, decisions=best.decisions)
     first, *later = learning.stages
     seed = int(rng.integers(2**63))
     found = []
@@ -101,17 +118,19 @@ def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
         draw = np.random.default_rng(seed)  # the same rows for all
         objective = search.objective(start, nu, None)
         objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-        found.append(_climb(search, objective, None, first.max_iter, nu, k + 1, rng))
-    if len(search.smoothness) > 1:
-        found = [_best([f for f in found if f.smoothness == nu], None) for nu in search.smoothness]
+        climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=not found)
+        found += [] if climbed is None else [climbed]
+    tried = _smoothness_of(found)
+    if len(tried) > 1:
+        found = [_best([f for f in found if f.smoothness == nu]) for nu in tried]
         found = [_go_on(search, f, data, later[0], rng, 2) for f in found]
         check = later[-1]
         values = [_value_on(search, f, data, check, np.random.default_rng(seed)) for f in found]
         best = found[int(np.argmin(values))]
-        best = _with_decision(best, search.smoothness, values)
+        best = _with_decision(best, tried, values)
         later = later[1:]
     else:
-        best = _best(found, None)
+        best = _best(found)
     for k, stage in enumerate(later):
         if k == 0 or best.n_rows < len(data):
             best = _go_on(search, best, data, stage, rng, 3 + k)
@@ -151,9 +170,14 @@ def _spread_choice(n, count, rng):
     return np.sort(rng.choice(n, min(n, count), replace=False))
 
 
-def _climb(search, objective, start, max_iter, nu, number, rng) -> Learnt:
+def _climb(search, objective, start, max_iter, nu, number, rng, *, needed: bool) -> Learnt | None:
+    """What the search finds; None if the progress function leaves it out, which it may if not needed."""
     n_rows = len(objective.rows.y)
-    stage = ProgressStage(f"{n_rows} rows" if start is not None else f"start {number}", max_iter, n_rows, 0)
+    name = f"{n_rows} rows" if start is not None else f"start {number}"
+    n_tasks = len(np.unique(objective.rows.layout.codes))
+    stage = ProgressStage(name, max_iter, n_tasks, len(objective.rows.Z) or n_rows)
+    if search.progress(stage, 0, None) and not needed:
+        return None
     found = minimize(
         objective,
         objective.slots.start if start is None else start,
@@ -173,8 +197,8 @@ def _go_on(search, learnt, data, stage: Stage, rng, number) -> Learnt:
     old = learnt.objective
     objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
     objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
-    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.smoothness, number, rng)
-    return replace(found, decisions=learnt.decisions)
+    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.smoothness, number, rng, needed=False)
+    return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
 def _value_on(search, learnt, data, stage, rng) -> float:
@@ -185,15 +209,12 @@ def _value_on(search, learnt, data, stage, rng) -> float:
     return objective.value(learnt.z) / len(objective.rows.y)
 
 
-def _best(found: list[Learnt], candidates) -> Learnt:
-    values = [f.value if np.isfinite(f.value) else np.inf for f in found]
-    best = found[int(np.argmin(values))]
-    if candidates is not None:
-        tried = list(dict.fromkeys(nu for _, nu in candidates))
-        if len(tried) > 1:
-            by_nu = [min(v for v, (_, nu) in zip(values, candidates, strict=True) if nu == t) for t in tried]
-            return _with_decision(best, tried, np.array(by_nu) / best.n_rows)
-    return best
+def _smoothness_of(found: list[Learnt]) -> list[float]:
+    return list(dict.fromkeys(f.smoothness for f in found))
+
+
+def _best(found: list[Learnt]) -> Learnt:
+    return min(found, key=lambda f: f.value if np.isfinite(f.value) else np.inf)
 
 
 def _with_decision(learnt: Learnt, tried, values) -> Learnt:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import condition, noise_sensitivity
 from gleangp.inference.local import LocalPosterior, length_scales
@@ -24,6 +25,7 @@ from gleangp.models.local.draws import laplace_draws
 from gleangp.models.local.learn import Learnt, Search, learn, pivots
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
+from gleangp.progress import Stage
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
 
@@ -257,7 +259,10 @@ def fit_local(
         draw = np.random.default_rng(seed)
         learnt = learn(candidate.search, data, draw)
         finish = _Finish(candidate.search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+        stage = Stage("posterior", 1, data.n_tasks, len(data))
+        candidate.search.progress(stage, 0, None)
         tried.append((candidate, learnt, finish, *finish(learnt.z, draw)))
+        candidate.search.progress(stage, 1, tried[-1][3].posterior.log_evidence)
     scores = {c.name: float(best.posterior.log_evidence - c.penalty) for c, _, _, best, *_ in tried}
     candidate, learnt, finish, best, basis, n_silent = max(tried, key=lambda t: scores[t[0].name])
     search, gaussian = candidate.search, isinstance(candidate.search.likelihood, GaussianNoise)
@@ -271,7 +276,7 @@ def fit_local(
     if search.optimize and learnt.slots.size and gaussian:
         few = len(data) <= search.learning.draws_rows
         if few:
-            several = tuple(finish(z, rng)[0] for z in laplace_draws(learnt, search.learning, rng))
+            several = _draws(finish, rng)
         reason = (
             "Predictions average over draws of the hyperparameters."
             if few
@@ -296,6 +301,25 @@ def fit_local(
         learnt.optimum.last_change,
         n_silent,
     )
+
+
+def _draws(finish: _Finish, rng: np.random.Generator) -> tuple[Draw, ...]:
+    """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
+
+    A draw is left out where a covariance has no factor, as with hardly any noise.
+    """
+    search, learning = finish.search, finish.search.learning
+    stage = Stage("draws", learning.n_draws, finish.data.n_tasks, len(finish.data))
+    if search.progress(stage, 0, None):
+        return ()
+    several: list[Draw] = []
+    for z in laplace_draws(finish.learnt, learning, rng):
+        try:
+            several.append(finish(z, rng)[0])
+        except NotPositiveDefiniteError:
+            continue
+        search.progress(stage, len(several), several[-1].posterior.log_evidence)
+    return tuple(several)
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,6 +398,8 @@ class _Finish:
 
 def _has_converged(learnt: Learnt, learning: Learning) -> bool:
     """Whether more steps would hardly change the parameters; later stages are short on purpose."""
+    if learnt.optimum.stopped:
+        return False
     if learnt.optimum.converged or learnt.n_rows > learning.n_together:
         return True
     return learnt.optimum.last_change <= learning.settled

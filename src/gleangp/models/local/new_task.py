@@ -81,18 +81,18 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
 def variants(terms: tuple[Term, ...]) -> Iterator[tuple[float, list[float], bool]]:
     """Log prior weight, factors of the own weights of the terms, and whether no function is shared.
 
-    A hierarchy has one shared term, then the offset and the own function. Tasks that share no function, or
-    are mixtures of several, have nothing to vary.
+    A hierarchy has one shared term, then the offset and the own function; a model of one task has the shared
+    term alone. Tasks that share no function, or are mixtures of several, have nothing to vary.
     """
     shared = [t.loadings.shape[1] > 0 for t in terms]
-    if shared[0] is False or any(shared[1:]) or len(terms) == 1 or terms[0].own.any():
+    if not shared[0] or any(shared[1:]) or terms[0].own.any():
         yield 0.0, [1.0] * len(terms), False
         return
-    functions = NEW_TASK.function_factors
+    functions = NEW_TASK.function_factors if len(terms) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if len(terms) == 3 else (0.0,)
     grid = [(f, o) for f in functions for o in offsets]
     for f, o in grid:
-        factors = [1.0, np.exp(o), np.exp(f)] if len(terms) == 3 else [1.0, np.exp(f)]
+        factors = {1: [1.0], 2: [1.0, np.exp(f)], 3: [1.0, np.exp(o), np.exp(f)]}[len(terms)]
         yield np.log1p(-NEW_TASK.fresh) - f - o, factors, False
     total = logsumexp([-f - o for f, o in grid])
     yield np.log(NEW_TASK.fresh) + total, [1.0] * len(terms), True
@@ -112,12 +112,16 @@ def _settle(draw, mean, cov, y, noise) -> tuple[float, FloatArray, FloatArray, f
     if draw.noise.size:
         variance = draw.noise[-1]
         row_variance = variance * noise
-        chol = cholesky(cov + np.diag(row_variance))[0]
-        white = solve_lower(chol, y - mean)
-        evidence = -0.5 * (float(white @ white) + log_determinant(chol) + len(y) * _LOG_TWO_PI)
-        return evidence, 1.0 / row_variance, y, variance
+        return log_normal(y, mean, cov + np.diag(row_variance)), 1.0 / row_variance, y, variance
     sites, evidence = propagate_dense(mean, cov, y, noise)
     return evidence, sites.precision, sites.mean, None
+
+
+def log_normal(y: FloatArray, mean: FloatArray, cov: FloatArray) -> float:
+    """log N(y | mean, cov)."""
+    chol = cholesky(cov)[0]
+    white = solve_lower(chol, y - mean)
+    return -0.5 * (float(white @ white) + log_determinant(chol) + len(y) * _LOG_TWO_PI)
 
 
 def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any) -> tuple[RowSites, float]:

@@ -21,6 +21,7 @@ from gleangp.models.terms import (
     hierarchical_terms,
     independent,
     mixture,
+    prefixes,
     with_own_copy,
 )
 
@@ -99,13 +100,6 @@ def sum_of_terms(kernels: list[Kernel]) -> Kernel:
     for kernel in kernels[1:]:
         total = Sum(total, kernel)
     return total
-
-
-def prefixes(n_terms: int) -> list[str]:
-    """What the names of each term's hyperparameters begin with in `sum_of_terms`."""
-    if n_terms == 1:
-        return [""]
-    return ["k1__" * (n_terms - 1)] + ["k1__" * (n_terms - 1 - k) + "k2__" for k in range(1, n_terms)]
 
 
 def with_priors(terms: list[TermSpec], priors: Mapping[str, Any]) -> list[TermSpec]:

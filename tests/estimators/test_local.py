@@ -1,0 +1,241 @@
+"""The default posterior of the sparse estimators: intervals, densities, weights, noise models, odd inputs."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
+
+KERNEL = ConstantKernel(1.5) * RBF([1.0, 2.0])
+NOISES = ["gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def waves(n, seed=0, noise=0.2):
+    """Rows with two inputs, and a smooth function of them with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(n, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + noise * rng.standard_normal(n)
+
+
+def counts(noise, n=60, seed=0):
+    """Targets in the support of a noise model."""
+    X, f = waves(n, seed, 0.0)
+    rng = np.random.default_rng(seed + 1)
+    return X, {
+        "gaussian": lambda: f + 0.2 * rng.standard_normal(n),
+        "student": lambda: f + 0.2 * rng.standard_t(2, n),
+        "poisson": lambda: rng.poisson(np.exp(f)),
+        "negative_binomial": lambda: rng.negative_binomial(3, 3 / (3 + np.exp(f))),
+        "binomial": lambda: rng.binomial(1, 1 / (1 + np.exp(-f))),
+        "gamma": lambda: rng.gamma(3.0, np.exp(f) / 3.0),
+    }[noise]().astype(float)
+
+
+@pytest.mark.parametrize("n_tasks", [1, 4])
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+def test_intervals_cover_as_they_say(n_tasks, coverage):
+    """The share of new observations in their intervals, over data sets, within three standard errors."""
+    inside = []
+    for seed in range(8):
+        X, y = waves(240, seed, 0.3)
+        tasks = np.arange(240) % n_tasks
+        y = y + 0.5 * tasks
+        model = SparseGPRegressor(random_state=0).fit(X[:120], y[:120], tasks[:120])
+        low, high = model.predict_interval(X[120:], coverage, tasks=tasks[120:]).T
+        inside.append(np.mean((low <= y[120:]) & (y[120:] <= high)))
+    # Rows of one data set share a fitted model, so data sets are the units of the standard error.
+    error = np.std(inside, ddof=1) / np.sqrt(len(inside))
+    assert abs(np.mean(inside) - coverage) < 3 * error + 0.01
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_every_noise_model_fits_and_predicts(noise):
+    """Finite means, deviations and densities; quantiles that rise; draws in the support."""
+    X, y = counts(noise)
+    model = SparseGPRegressor(noise=noise, random_state=0).fit(X[:40], y[:40])
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0.0).all()
+    quantiles = model.predict_quantiles(X, [0.05, 0.25, 0.5, 0.75, 0.95])
+    assert (np.diff(quantiles, axis=1) >= 0.0).all()
+    assert np.isfinite(quantiles).all()
+    assert np.isfinite(model.log_density(X[40:], y[40:]))
+    draws = model.sample_y(X[:5], 20, observations=True)
+    assert np.isfinite(draws).all()
+    if noise not in ("gaussian", "student"):
+        assert (draws >= 0.0).all()
+    assert_allclose(pickle.loads(pickle.dumps(model)).predict(X), mean)
+
+
+def test_log_density_is_that_of_a_normal_observation():
+    """Mean log density by SciPy, from mean and deviation; rows without a target do not count."""
+    X, y = waves(90)
+    model = SparseGPRegressor(random_state=0).fit(X[:60], y[:60])
+    mean, std = model.predict(X[60:], return_std=True, include_noise=True)
+    expected = norm.logpdf(y[60:], mean, std)
+    assert_allclose(model.log_density(X[60:], y[60:]), expected.mean(), rtol=1e-10)
+    gaps = np.where(np.arange(30) < 10, np.nan, y[60:])
+    assert_allclose(model.log_density(X[60:], gaps), expected[10:].mean(), rtol=1e-10)
+    assert_allclose(model.predict_quantiles(X[60:], 0.3)[:, 0], norm.ppf(0.3, mean, std), rtol=1e-10)
+
+
+def test_a_row_of_weight_two_is_the_row_twice():
+    """With a known noise variance, the two are the same model."""
+    X, y = waves(40)
+    options = {"noise_variance": 0.05, "optimizer": None, "normalize_y": False}
+    weight = np.where(np.arange(40) < 15, 2.0, 1.0)
+    weighted = SparseGPRegressor(KERNEL, **options).fit(X, y, sample_weight=weight)
+    twice = SparseGPRegressor(KERNEL, **options).fit(np.vstack([X, X[:15]]), np.append(y, y[:15]))
+    new = waves(20, 5)[0]
+    assert_allclose(weighted.predict(new), twice.predict(new), atol=1e-9)
+    assert_allclose(
+        weighted.predict(new, return_std=True)[1], twice.predict(new, return_std=True)[1], atol=1e-9
+    )
+    assert (
+        np.abs(weighted.predict(new) - SparseGPRegressor(KERNEL, **options).fit(X, y).predict(new)).max()
+        > 1e-4
+    )
+
+
+@pytest.mark.parametrize("noise", ["poisson", "negative_binomial"])
+def test_exposure_multiplies_the_count(noise):
+    """Twice the exposure, twice the expected count; an exposure in fit divides the rate."""
+    X, y = counts(noise)
+    model = SparseGPRegressor(noise=noise, random_state=0).fit(X, y)
+    one = model._observed_mean(model._latent(X, None))
+    two = model._observed_mean(model._latent(X, None, exposure=np.full(len(X), 2.0)))
+    assert_allclose(two, 2.0 * one, rtol=1e-6)
+    low, high = model.predict_interval(X, exposure=np.full(len(X), 50.0)).T
+    assert (high > model.predict_interval(X)[:, 1]).all()
+    assert (low < high).all()
+    longer = SparseGPRegressor(noise=noise, random_state=0).fit(X, y, exposure=np.full(len(X), 2.0))
+    assert_allclose(longer.predict(X), model.predict(X) / 2.0, rtol=0.02)
+
+
+@pytest.mark.parametrize("n_tasks", [1, 3])
+@pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier, SparseGPOrdinal])
+def test_the_order_of_rows_does_not_matter(Model, n_tasks):
+    """Rows in another order give the same predictions."""
+    X, y = waves(60)
+    y = (
+        y
+        if Model is SparseGPRegressor
+        else np.digitize(y, [-0.5, 0.5] if Model is SparseGPOrdinal else [0.0])
+    )
+    tasks, order = np.arange(60) % n_tasks, np.random.default_rng(1).permutation(60)
+
+    def output(model):
+        if Model is SparseGPRegressor:
+            return np.column_stack(model.predict(X, tasks, return_std=True))
+        return model.predict_proba(X, tasks)
+
+    one = output(Model(random_state=0).fit(X, y, tasks))
+    other = output(Model(random_state=0).fit(X[order], y[order], tasks[order]))
+    assert_allclose(one, other, atol=1e-6)
+
+
+def test_few_rows_are_the_exact_process():
+    """With all rows in one block it is scikit-learn's exact regressor."""
+    X, y = waves(150)
+    exact = GaussianProcessRegressor(KERNEL, alpha=0.05, optimizer=None).fit(X, y)
+    ours = SparseGPRegressor(KERNEL, noise_variance=0.05, optimizer=None, normalize_y=False).fit(X, y)
+    new = waves(40, 3)[0]
+    for a, b in zip(ours.predict(new, return_std=True), exact.predict(new, return_std=True), strict=True):
+        assert_allclose(a, b, atol=1e-8)
+    assert_allclose(ours.predict(new, return_cov=True)[1], exact.predict(new, return_cov=True)[1], atol=1e-8)
+    assert_allclose(ours.log_evidence_, exact.log_marginal_likelihood_value_, rtol=1e-9)
+
+
+def test_a_task_added_to_a_model_of_one_task_may_be_another_function():
+    """Alike rows are taken as the same function, unlike rows as another."""
+    X, y = waves(80)
+    one = SparseGPRegressor(random_state=0).fit(X[:40], y[:40], ["a"] * 40)
+    other = pickle.loads(pickle.dumps(one)).add_task(X[40:], -y[40:] + 3.0, "b")
+    assert other.score(X[40:], -y[40:] + 3.0, ["b"] * 40) > 0.8
+    alike = one.add_task(X[40:44], y[40:44], "b")
+    assert alike.score(X[44:], y[44:], ["b"] * 36) > 0.8
+
+
+def rng_rows(*shape):
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+CATEGORIES = np.eye(4)[np.arange(40) % 4]
+GAPS = np.concatenate([np.linspace(0, 1, 20), np.linspace(5, 6, 20)])[:, None]
+CLUSTERS = np.vstack([rng_rows(20, 2), 1e6 + rng_rows(20, 2)])
+ODD = {
+    "more inputs than rows": rng_rows(12, 40),
+    "categories alone": CATEGORIES,
+    "gaps": GAPS,
+    "clusters far apart": CLUSTERS,
+    "a constant input": np.column_stack([rng_rows(40, 2), np.full(40, 7.0)]),
+    "all rows equal": np.ones((30, 2)),
+    "one row": rng_rows(1, 2),
+    "two rows": rng_rows(2, 2),
+    "duplicates": np.repeat(rng_rows(10, 2), 4, axis=0),
+    "huge inputs": 1e154 * rng_rows(40, 2),
+    "tiny inputs": 1e-154 * rng_rows(40, 2),
+}
+
+
+@pytest.mark.parametrize("n_tasks", [1, 3])
+@pytest.mark.parametrize("name", ODD)
+def test_odd_inputs_give_finite_answers(name, n_tasks):
+    """Means, deviations, intervals and probabilities are finite, at the rows and far from them."""
+    X = ODD[name]
+    n = len(X)
+    y, tasks = np.sin(np.arange(n)) + 0.01 * rng_rows(n), np.arange(n) % n_tasks
+    with np.errstate(all="raise", under="ignore"):
+        model = SparseGPRegressor(random_state=0).fit(X, y, tasks)
+        for rows in (X, X + 10.0 * np.abs(X).max()):
+            mean, std = model.predict(rows, tasks, return_std=True)
+            assert np.isfinite(mean).all()
+            assert np.isfinite(std).all()
+            assert np.isfinite(model.predict_interval(rows, tasks=tasks)).all()
+        if n > 2:
+            labels = np.arange(n) % 2
+            p = SparseGPClassifier(random_state=0).fit(X, labels, tasks).predict_proba(X, tasks)
+            assert np.isfinite(p).all()
+
+
+@pytest.mark.parametrize(
+    "y", [np.full(30, 3.0), np.zeros(30), 1e154 * np.arange(30.0), 1e-154 * np.arange(30.0)]
+)
+def test_odd_targets_give_finite_answers(y):
+    """Constant, huge and tiny targets; constants are kept."""
+    X = rng_rows(30, 2)
+    for tasks in (np.zeros(30, int), np.arange(30) % 3):
+        mean, std = SparseGPRegressor(random_state=0).fit(X, y, tasks).predict(X, tasks, return_std=True)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(std).all()
+        if np.ptp(y) == 0.0:
+            assert_allclose(mean, y, atol=1e-9)
+
+
+def test_tasks_with_one_row():
+    """Single rows of many tasks, and one task of one row beside large ones, are predicted."""
+    X, y = waves(60)
+    lone = np.where(np.arange(60) == 7, 1, 0)
+    for tasks in (np.arange(60), lone):
+        model = SparseGPRegressor(random_state=0).fit(X, y, tasks)
+        assert model.score(X, y, tasks) > 0.5
+        assert np.isfinite(model.predict_interval(X, tasks=tasks)).all()
+
+
+@pytest.mark.slow
+def test_five_thousand_tasks():
+    """Three rows of each of 5000 tasks: what they share is learnt."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(np.arange(5000), 3)
+    X = rng.uniform(-2, 2, size=(15_000, 1))
+    y = np.sin(2 * X[:, 0]) + rng.standard_normal(5000)[tasks] + 0.2 * rng.standard_normal(15_000)
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks)
+    assert model.score(X, y, tasks) > 0.9
+    assert np.isfinite(model.predict(X[:10], tasks[:10], return_std=True)[1]).all()
