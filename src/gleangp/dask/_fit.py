@@ -30,8 +30,8 @@ _KNOWN = (SparseGPRegressor, SparseGPClassifier, SparseGPOrdinal)
 def fit(estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Client | None = None) -> Any:
     """Fit a sparse estimator on a Dask DataFrame, with rows that stay on the cluster.
 
-    The result is what `estimator.fit` gives with `coupling="kernel"` on the same rows in memory, in the order
-    of `ddf.compute()`: `active_` has row numbers through all partitions.
+    The result is what `estimator.fit` gives with `posterior="projected"` on the same rows in memory, in the
+    order of `ddf.compute()`: `active_` has row numbers through all partitions.
 
     Parameters
     ----------
