@@ -1,0 +1,202 @@
+"""Label mappings with two parts: a function of the latent positions and one of the features themselves.
+
+A latent space can be a poor place for a new task, and a few labels do not show it. So the function of a
+task is the sum of both parts, and the size of each is learnt where it can be measured: on the source tasks.
+Each source task is placed in a space that was learnt without its rows. There, one kernel
+
+    a RBF(positions) + b RBF(features) + c (+ noise)
+
+is learnt for all source tasks together, by their evidence. A new task starts from it, with narrow priors.
+Where the space does not help tasks that it has not seen, a is near zero, and predictions are those of a
+Gaussian process on the features. Where it is more probable that the positions have no part at all, they
+get none. A single task cannot be left out: positions then have a small fixed share of the variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import log_ndtr
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
+
+from gleangp._typing import FloatArray
+from gleangp.kernels import ScaledInputs
+from gleangp.learning.latent_model import (
+    Blend,
+    Labels,
+    LatentModel,
+    Settings,
+    fit_latent_model,
+    label_term,
+    locate,
+)
+from gleangp.learning.latent_space import fit_shared_kernel
+from gleangp.learning.latent_terms import Mapping, Term
+from gleangp.learning.parameters import Parameters
+from gleangp.learning.priors import LogNormal
+from gleangp.progress import Progress
+
+_FOLDS = 3  # groups of source tasks, each left out once
+_UNMEASURED = 0.05  # share of the variance for the positions where there is one task
+_WIDE, _NARROW = 1.0, 0.3  # spread of the priors: of the kernel of all source tasks, and of one task
+_PARTS = 10  # of a task's rows, each predicted from the others
+_AMPLITUDE, _LENGTH = (1e-4, 1e3), (0.03, 30.0)
+_BIAS, _WHITE = (0.1, (1e-6, 1e2)), (0.1, (1e-4, 10.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """The labelled rows of a task, as its label mapping sees them."""
+
+    term: Term
+    inputs: FloatArray  # (n, q + p)
+
+    def fit_map(self, kernel: Kernel, spread: float = _NARROW) -> Mapping:
+        """The mapping of this task, whose kernel is near the given one."""
+        own, _ = _learn([self], kernel, spread)
+        return self.term.fit_map(own, self.inputs)
+
+
+def fit_blended_model(
+    X: FloatArray, labels: list[Labels], settings: Settings, rng: np.random.Generator
+) -> LatentModel:
+    """The latent space of all rows, and label mappings with a part of the features."""
+    model = fit_latent_model(X, labels, settings, rng)
+    inputs = _join(model, model.positions, X)
+    tasks = [_task(inputs[task.rows], task.targets, settings) for task in labels]
+    features_kernel, without = _learn(tasks, _kernel(model, settings, 0.0), _WIDE)
+    if len(labels) == 1:
+        kernel, scores = _unmeasured(_kernel(model, settings, _UNMEASURED), features_kernel), [[np.nan] * 2]
+    else:
+        inputs[:, : settings.n_components] = _positions_left_out(X, labels, settings, rng)
+        away = [_task(inputs[task.rows], task.targets, settings) for task in labels]
+        kernel, with_space = _learn(away, _kernel(model, settings, 0.5), _WIDE)
+        if with_space >= without:
+            kernel = features_kernel
+        scores = [[_held_out(k, task, settings) for k in (kernel, features_kernel)] for task in away]
+    blend = Blend(kernel, features_kernel, np.array(scores))
+    return replace(model, label_maps=tuple(task.fit_map(kernel) for task in tasks), blend=blend)
+
+
+def fit_blended_task(
+    model: LatentModel, blend: Blend, X: FloatArray, targets: FloatArray, settings: Settings
+) -> LatentModel:
+    """The model with one more label mapping; all else is as it was."""
+    task = _task(label_inputs(model, X), targets, settings)
+    mapping = task.fit_map(blend.kernel)
+    own = [mapping.kernel, mapping.kernel]
+    if blend.uses_space:
+        own[1], _ = _learn([task], blend.features_kernel, _NARROW)
+    return _with_task(model, blend, mapping, [_held_out(kernel, task, settings) for kernel in own])
+
+
+def add_blended_prior(model: LatentModel, blend: Blend, n_columns: int) -> LatentModel:
+    """The model with one more label mapping that has no rows."""
+    nowhere = np.zeros((0, model.positions.shape[1] + len(model.observations.mean)))
+    mapping = Mapping(clone(blend.kernel), nowhere, np.zeros((0, n_columns)), (), 0.0)
+    return _with_task(model, blend, mapping, [np.nan, np.nan])
+
+
+def _with_task(model: LatentModel, blend: Blend, mapping: Mapping, scores: list[float]) -> LatentModel:
+    blend = replace(blend, scores=np.vstack([blend.scores, scores]))
+    return replace(model, label_maps=(*model.label_maps, mapping), blend=blend)
+
+
+def label_inputs(model: LatentModel, X: FloatArray) -> FloatArray:
+    """What label mappings are functions of: latent positions, and with them the features in a blend."""
+    positions = locate(model, X)
+    return positions if model.blend is None else _join(model, positions, X)
+
+
+def most_folds(n_tasks: int) -> int:
+    """Spaces that are learnt without some of the tasks; none where there is but one task."""
+    return min(n_tasks, _FOLDS) if n_tasks > 1 else 0
+
+
+def _join(model: LatentModel, positions: FloatArray, X: FloatArray) -> FloatArray:
+    """Positions and features side by side, each with the spread of two features of unit variance."""
+    seen = model.observations
+    features = (X - seen.mean) / (seen.scale * np.sqrt(0.5 * X.shape[1]))
+    return np.hstack([_in_unit(positions, model.positions), features])
+
+
+def _in_unit(positions: FloatArray, of: FloatArray) -> FloatArray:
+    spread = np.sqrt(0.5 * of.var(axis=0).sum())
+    return (positions - of.mean(axis=0)) / (spread if spread > 0.0 else 1.0)
+
+
+def _kernel(model: LatentModel, settings: Settings, share: float) -> Kernel:
+    """Of joined inputs, with a share of the variance for the positions."""
+    n_latent, n_features = model.positions.shape[1], len(model.observations.mean)
+    own = np.repeat([1.0, 0.0], [n_latent, n_features])
+    kernel = _part(1.0 - share, 1.0 - own)
+    if share > 0.0:
+        kernel = _part(share, own) + kernel
+    kernel = kernel + ConstantKernel(*_BIAS)
+    return kernel if settings.probit else kernel + WhiteKernel(*_WHITE)
+
+
+def _unmeasured(kernel: Kernel, features_kernel: Kernel) -> Kernel:
+    """The features' kernel, and a part of the positions with the share that `kernel` gives it."""
+    amplitude, length = kernel.theta[:2] + [features_kernel.theta[0], 0.0]
+    return kernel.clone_with_theta(np.r_[amplitude, length, features_kernel.theta])
+
+
+def _part(variance: float, columns: FloatArray) -> Kernel:
+    return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(RBF(1.0, _LENGTH), columns, "fixed")
+
+
+def _learn(tasks: list[_Task], kernel: Kernel, spread: float) -> tuple[Kernel, float]:
+    """One kernel for all tasks, and minus its log posterior."""
+    values = kernel.get_params()
+    priors = {h.name: LogNormal(values[h.name], spread) for h in kernel.hyperparameters if not h.fixed}
+    parts = [(task.term, task.inputs) for task in tasks]
+    return fit_shared_kernel(parts, Parameters(kernel, None, (), priors))
+
+
+def _task(inputs: FloatArray, targets: FloatArray, settings: Settings) -> _Task:
+    return _Task(label_term(inputs, targets, settings, RBF()), inputs)
+
+
+def _positions_left_out(X, labels: list[Labels], settings: Settings, rng) -> FloatArray:
+    """Positions (n, q) of all labelled rows in spaces that were learnt without the rows of their tasks."""
+    positions = np.zeros((len(X), settings.n_components))
+    count = most_folds(len(labels))
+    for fold, stream in enumerate(rng.spawn(count)):
+        left_out = np.concatenate([task.rows for task in labels[fold::count]])
+        keep = np.setdiff1d(np.arange(len(X)), left_out)
+        others = [
+            replace(task, rows=np.searchsorted(keep, task.rows))
+            for number, task in enumerate(labels)
+            if number % count != fold
+        ]
+        own = replace(settings, n_init=1, progress=_named(settings.progress, f"tasks left out {fold + 1}"))
+        space = fit_latent_model(X[keep], others, own, stream)
+        positions[left_out] = _in_unit(locate(space, X[left_out]), space.positions)
+    return positions
+
+
+def _named(progress: Progress, name: str) -> Progress:
+    return lambda stage, step, value: progress(replace(stage, name=f"{name}: {stage.name}"), step, value)
+
+
+def _held_out(kernel: Kernel, task: _Task, settings: Settings) -> float:
+    """Mean log score of labels that are predicted from nine tenths of the others, or from all but one."""
+    inputs, targets = task.inputs, task.term.targets
+    scores = np.empty(targets.shape)
+    part_of = np.arange(len(inputs)) % _PARTS
+    for part in range(min(_PARTS, len(inputs))):
+        test = part_of == part
+        rest = _task(inputs[~test], targets[~test], settings)
+        mean, var = rest.term.fit_map(kernel, rest.inputs).predict(inputs[test])
+        scores[test] = _log_score(mean, var, targets[test], settings)
+    return float(scores.mean())
+
+
+def _log_score(mean: FloatArray, var: FloatArray, targets: FloatArray, settings: Settings) -> FloatArray:
+    """Log probability of signs, or log density of numbers."""
+    if settings.signs:
+        return log_ndtr(targets * mean / np.sqrt(var + (1.0 if settings.probit else 0.0)))
+    return -0.5 * (np.log(2.0 * np.pi * var) + (targets - mean) ** 2 / var)
