@@ -156,7 +156,7 @@ def added_task(model, case: Case):
 
 def methods(case: Case, q: int, seed: int):
     """Name -> function that fits to the sources; rivals first."""
-    paper = {"transfer": "latent", "n_observed": 20, "weight_decay": 5.0}
+    paper = {"transfer": "latent", "n_observed": 20, "weight_decay": 5.0, "tol": 1e-4}
     return {
         "features": lambda: process_on(lambda A: A, case),
         "multi-task": lambda: added_task(SparseGPClassifier(random_state=seed), case),

@@ -135,17 +135,19 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """How much the latent space helps each task.
 
         Labels are predicted from other labels of their task, once with the latent positions and once
-        with the features alone. The tasks of `fit` are placed in spaces that were learnt without them. Tasks
-        of `add_task` are in the space as it is.
+        with the features alone. The tasks of `fit` are placed in spaces that were learnt without them, and
+        their labels are predicted from ten others. Labels of `add_task` are predicted from nine tenths of
+        the others, in the space as it is.
 
         Returns
         -------
         dict
             Task -> dict with the mean log score of its held-out labels with the space ("with_space") and
-            without it ("without_space"), their difference ("gain", in nats per label), and whether it is
-            positive ("helped"). If it was not measured, these are NaN and "helped" is None: for the
-            only task of `fit`, which cannot be left out, and for tasks without rows.
-            `pandas.DataFrame(report).T` is a table.
+            without it ("without_space"), their difference ("gain", in nats per label), whether it is
+            positive ("helped"), and whether predictions use the space ("used"). They do if the gain is
+            at least 0.02 on average over the tasks of `fit`. Scores that were not measured are NaN and
+            "helped" is None: for the only task of `fit`, which cannot be left out, and for tasks without
+            rows. `pandas.DataFrame(report).T` is a table.
 
         Raises
         ------
@@ -168,6 +170,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
                 "without_space": without,
                 "gain": gain,
                 "helped": helped,
+                "used": blend.used,
             }
         return report
 

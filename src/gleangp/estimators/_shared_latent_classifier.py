@@ -59,7 +59,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         Penalty on the perceptron's weights. Urtasun, Quattoni & Darrell (2007) are reproduced with 5.
     max_iter : int, default=300
         Most iterations of the optimiser.
-    tol : float, default=1e-4
+    tol : float, default=3e-4
         Learning stops when an iteration changes the objective by less than this many nats per observed
         number (rows times components of the features), or by less than this share of it if that is more.
     n_init : int, default=1
@@ -67,8 +67,9 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     transfer : {"blend", "latent"}, default="blend"
         "blend": the function of a task is the sum of a function of the latent positions and one of the
         features. The variance of each part is learnt from the tasks of `fit`, placed in spaces that are
-        learnt without them. "latent": a function of the latent positions alone, as in Urtasun, Quattoni &
-        Darrell (2007); `fit` takes about half the time.
+        learnt without them. If this does not predict them better from few labels, labels depend on the
+        features alone; see `transfer_report`. "latent": a function of the latent positions
+        alone, as in Urtasun, Quattoni & Darrell (2007); `fit` takes about half the time.
     unlabeled : object, default=None
         Label that means "no label"; such rows help to find the latent space. None: every label is a class.
     task : str or int, default=None
@@ -154,7 +155,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         label_weight: float = 1.0,
         weight_decay: float = 20.0,
         max_iter: int = 300,
-        tol: float = 1e-4,
+        tol: float = 3e-4,
         n_init: int = 1,
         transfer: str = "blend",
         unlabeled: Any = None,

@@ -61,14 +61,15 @@ class Settings:
 class Blend:
     """Label mappings of positions and features: what new tasks start from, and what the space gained."""
 
-    kernel: Any  # of positions and features, or of features alone where that is more probable
+    kernel: Any  # of positions and features
     features_kernel: Any  # of features alone
+    used: bool  # whether labels depend on the positions; if not, on the features alone
     scores: FloatArray  # (tasks, 2) log score of held-out labels with and without the space; NaN: unknown
 
     @property
-    def uses_space(self) -> bool:
-        """Whether labels are functions of the positions too."""
-        return len(self.kernel.theta) > len(self.features_kernel.theta)
+    def start(self) -> Any:
+        """The kernel from which tasks start."""
+        return self.kernel if self.used else self.features_kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import values_of
 
 TARGET, TEST_ROWS = 3, 300
-PAPER = {"transfer": "latent", "n_observed": 20, "weight_decay": 5.0}  # labels depend on positions alone
+PAPER: dict[str, Any] = {"transfer": "latent", "n_observed": 20, "weight_decay": 5.0, "tol": 1e-4}
 SIZES = (5, 10, 20, 50, 100)
 COLUMNS = (*(Column(f"error, {n} per class", -1, 3) for n in SIZES), Column("error, 5 to 50", -1, 3))
 NOTES = (
