@@ -1,7 +1,7 @@
 """Does a latent space learnt from source tasks help a new task with few labels?
 
     python benchmarks/latent_transfer.py [--sets digits manifold sensor usps] [--targets 0 1 2 ...]
-                                         [--repeats 2] [--components 2] [--json FILE]
+                                         [--repeats 2] [--components 2] [--json FILE] [--plot FILE]
 
 Prints the error of the target task by number of labels, for `SharedLatentGPClassifier` and its rivals, and
 how far each is from the best rival of its cell. A cell is one target, one set of sources and one
@@ -136,7 +136,7 @@ def process_on(transform, case: Case):
 
     def predict(n):
         term = GaussianTerm(np.where(case.y_pool[:n, None] == 1, 1.0, -1.0), np.arange(n))
-        own, _ = fit_shared_kernel([(term, pool[:n])], parameters)
+        own = fit_shared_kernel([(term, pool[:n])], parameters)
         return (term.fit_map(own, pool[:n]).predict_mean(test)[:, 0] > 0).astype(int)
 
     return predict
@@ -223,6 +223,27 @@ def print_table(found: dict) -> None:
             )
 
 
+def draw(found: dict, file: str) -> None:
+    """A panel for each set and number of sources."""
+    from matplotlib.figure import Figure
+
+    settings = sorted({key[:2] for key in found})
+    figure = Figure(figsize=(11, 5.4), layout="constrained")
+    axes = figure.subplots(2, -(-len(settings) // 2), sharex=True, sharey=True).ravel()
+    for ax, setting in zip(axes, settings, strict=False):
+        runs = [run for key in found if key[:2] == setting for run in found[key]]
+        for k, (name, errors) in enumerate(_mean_errors(runs).items()):
+            ax.plot(LABELS, 100.0 * errors, "o-" if k >= RIVALS else ".--", ms=4, lw=1.2, label=name)
+        ax.set_title(f"{setting[0]}, {setting[1]} source{'s' if setting[1] > 1 else ''}", fontsize=9)
+        ax.set_xscale("log")
+        ax.set_xticks(LABELS, [str(n) for n in LABELS])
+        ax.minorticks_off()
+    axes[0].legend(fontsize=7)
+    figure.supxlabel("labels of the new task", fontsize=9)
+    figure.supylabel("error in percent", fontsize=9)
+    figure.savefig(file, dpi=110)
+
+
 def _mean_errors(runs: list) -> dict:
     return {name: np.mean([run[name][0] for run in runs], axis=0) for name in runs[0]}
 
@@ -237,6 +258,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--components", type=int, default=2)
     parser.add_argument("--json", help="write all errors to this file")
+    parser.add_argument("--plot", help="draw the errors to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     found = defaultdict(list)
@@ -246,6 +268,8 @@ def main() -> None:
         with open(arguments.json, "w") as file:
             json.dump([[*key, runs] for key, runs in found.items()], file)
     print_table(found)
+    if arguments.plot:
+        draw(found, arguments.plot)
 
 
 if __name__ == "__main__":

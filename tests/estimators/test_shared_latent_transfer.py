@@ -156,3 +156,20 @@ def test_regression_gains_by_the_space():
     X, y = draw(200)
     model.add_task(X[:15], y[:15], NEW)
     assert model.score(X[15:], y[15:], np.full(185, NEW)) > 0.5
+
+
+def compact(rng, n):
+    """The positives of a task are in one small place of its own, and the negatives everywhere else."""
+    positive = rng.normal(size=10) + 0.3 * rng.normal(size=(n // 2, 10))
+    return np.vstack([positive, 1.5 * rng.normal(size=(n // 2, 10))]), np.repeat([1, 0], n // 2)
+
+
+def test_the_prior_mean_is_learnt_from_the_sources():
+    """Far from all rows, the class that is everywhere is the more probable one."""
+    X, y, tasks, _ = sources(compact)
+    model = SharedLatentGPClassifier(**FAST).fit(X, y, tasks)
+    other = SharedLatentGPClassifier(**FAST).fit(X, 1 - y, tasks)
+    assert model._model.blend.offset < -0.1
+    assert_allclose(other._model.blend.offset, -model._model.blend.offset, atol=0.02)
+    model.add_task(None, None, NEW)
+    assert model.predict_proba(X[:1], [NEW])[0, 1] < 0.45

@@ -9,7 +9,7 @@ tasks. Each source task is placed in a space that was learnt without its rows. T
 is learnt for all source tasks together, by their evidence. A new task starts from it, with narrow priors.
 Where this does not predict source tasks from few labels better than a kernel of the features alone, labels
 depend on the features alone. A single task cannot be left out: positions then have a small fixed share
-of the variance.
+of the variance. Classes have a prior mean that is learnt from the source tasks too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.special import log_ndtr
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
 
-from gleangp._typing import FloatArray
+from gleangp._typing import BoolArray, FloatArray
 from gleangp.kernels import ScaledInputs
 from gleangp.learning.latent_model import (
     Blend,
@@ -54,13 +54,21 @@ _BIAS, _WHITE = (0.1, (1e-6, 1e2)), (0.1, (1e-4, 10.0))
 class _Task:
     """The labelled rows of a task, as its label mapping sees them."""
 
-    term: Term
     inputs: FloatArray  # (n, q + p)
+    targets: FloatArray  # (n, S)
+    settings: Settings
 
-    def fit_map(self, kernel: Kernel, spread: float = _NARROW) -> Mapping:
-        """The mapping of this task, whose kernel is near the given one."""
-        own, _ = _learn([self], kernel, spread)
-        return self.term.fit_map(own, self.inputs)
+    def term(self, offset: float) -> Term:
+        """What it adds to the objective, where its labels have that prior mean."""
+        return label_term(self.inputs, self.targets - offset, self.settings, RBF())
+
+    def fit_map(self, kernel: Kernel, offset: float) -> Mapping:
+        """The mapping of this task."""
+        return replace(self.term(offset).fit_map(kernel, self.inputs), offset=offset)
+
+    def part(self, rows: BoolArray) -> _Task:
+        """Some of its rows."""
+        return _Task(self.inputs[rows], self.targets[rows], self.settings)
 
 
 def fit_blended_model(
@@ -69,36 +77,42 @@ def fit_blended_model(
     """The latent space of all rows, and label mappings with a part of the features."""
     model = fit_latent_model(X, labels, settings, rng)
     inputs = _join(model, model.positions, X)
-    tasks = [_task(inputs[task.rows], task.targets, settings) for task in labels]
-    features_kernel, _ = _learn(tasks, _kernel(model, settings, 0.0), _WIDE)
+    tasks = [_Task(inputs[task.rows], task.targets, settings) for task in labels]
+    start, offset = _kernel(model, settings, 0.0), 0.0
+    if settings.signs and not settings.probit:
+        offset = _shared_offset(_learn(tasks, start, _WIDE, offset), tasks)
+    features_kernel = _learn(tasks, start, _WIDE, offset)
     if len(labels) == 1:
         kernel = _unmeasured(_kernel(model, settings, _UNMEASURED), features_kernel)
-        blend = Blend(kernel, features_kernel, True, np.full((1, 2), np.nan))
+        blend = Blend(kernel, features_kernel, True, offset, np.full((1, 2), np.nan))
     else:
         inputs[:, : settings.n_components] = _positions_left_out(X, labels, settings, rng)
-        away = [_task(inputs[task.rows], task.targets, settings) for task in labels]
-        kernel, _ = _learn(away, _kernel(model, settings, 0.5), _WIDE)
+        away = [_Task(inputs[task.rows], task.targets, settings) for task in labels]
+        kernel = _learn(away, _kernel(model, settings, 0.5), _WIDE, offset)
         both = (kernel, features_kernel)
-        scores = np.array([[_held_out(k, task, settings, few=True) for k in both] for task in away])
+        scores = np.array([[_held_out(k, offset, task, few=True) for k in both] for task in away])
         gain = np.mean(scores[:, 0] - scores[:, 1])
-        blend = Blend(kernel, features_kernel, bool(gain >= _LEAST_GAIN), scores)
-    return replace(model, label_maps=tuple(task.fit_map(blend.start) for task in tasks), blend=blend)
+        blend = Blend(kernel, features_kernel, bool(gain >= _LEAST_GAIN), offset, scores)
+    maps = [task.fit_map(_learn([task], blend.start, _NARROW, offset), offset) for task in tasks]
+    return replace(model, label_maps=tuple(maps), blend=blend)
 
 
 def fit_blended_task(
     model: LatentModel, blend: Blend, X: FloatArray, targets: FloatArray, settings: Settings
 ) -> LatentModel:
     """The model with one more label mapping; all else is as it was."""
-    task = _task(label_inputs(model, X), targets, settings)
-    mapping = task.fit_map(blend.start)
-    own = [_learn([task], kernel, _NARROW)[0] for kernel in (blend.kernel, blend.features_kernel)]
-    return _with_task(model, blend, mapping, [_held_out(k, task, settings, few=False) for k in own])
+    task = _Task(label_inputs(model, X), targets, settings)
+    both = (blend.kernel, blend.features_kernel)
+    own = [_learn([task], kernel, _NARROW, blend.offset) for kernel in both]
+    mapping = task.fit_map(own[0 if blend.used else 1], blend.offset)
+    return _with_task(model, blend, mapping, [_held_out(k, blend.offset, task, few=False) for k in own])
 
 
 def add_blended_prior(model: LatentModel, blend: Blend, n_columns: int) -> LatentModel:
     """The model with one more label mapping that has no rows."""
     nowhere = np.zeros((0, model.positions.shape[1] + len(model.observations.mean)))
-    mapping = Mapping(clone(blend.start), nowhere, np.zeros((0, n_columns)), (), 0.0)
+    nothing = np.zeros((0, n_columns))
+    mapping = Mapping(clone(blend.start), nowhere, nothing, (), 0.0, blend.offset)
     return _with_task(model, blend, mapping, [np.nan, np.nan])
 
 
@@ -151,16 +165,24 @@ def _part(variance: float, columns: FloatArray) -> Kernel:
     return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(RBF(1.0, _LENGTH), columns, "fixed")
 
 
-def _learn(tasks: list[_Task], kernel: Kernel, spread: float) -> tuple[Kernel, float]:
-    """One kernel for all tasks, and minus its log posterior."""
+def _learn(tasks: list[_Task], kernel: Kernel, spread: float, offset: float) -> Kernel:
+    """One kernel for all tasks, near the given one."""
     values = kernel.get_params()
     priors = {h.name: LogNormal(values[h.name], spread) for h in kernel.hyperparameters if not h.fixed}
-    parts = [(task.term, task.inputs) for task in tasks]
+    parts = [(task.term(offset), task.inputs) for task in tasks]
     return fit_shared_kernel(parts, Parameters(kernel, None, (), priors))
 
 
-def _task(inputs: FloatArray, targets: FloatArray, settings: Settings) -> _Task:
-    return _Task(label_term(inputs, targets, settings, RBF()), inputs)
+def _shared_offset(kernel: Kernel, tasks: list[_Task]) -> float:
+    """The most probable prior mean of signs that all tasks share, at this kernel.
+
+    Rows far from all labels of a new task are more often of the class that varies more: "another digit".
+    Minus the log evidence is a parabola in the offset, which three of its values give.
+    """
+    low, middle, high = (
+        sum(task.term(offset)(kernel, task.inputs)[0] for task in tasks) for offset in (-1.0, 0.0, 1.0)
+    )
+    return float(np.clip(0.5 * (low - high) / (low + high - 2.0 * middle), -1.0, 1.0))
 
 
 def _positions_left_out(X, labels: list[Labels], settings: Settings, rng) -> FloatArray:
@@ -185,17 +207,17 @@ def _named(progress: Progress, name: str) -> Progress:
     return lambda stage, step, value: progress(replace(stage, name=f"{name}: {stage.name}"), step, value)
 
 
-def _held_out(kernel: Kernel, task: _Task, settings: Settings, *, few: bool) -> float:
+def _held_out(kernel: Kernel, offset: float, task: _Task, *, few: bool) -> float:
     """Mean log score of labels predicted from few others, or from most of them."""
-    inputs, targets, n = task.inputs, task.term.targets, len(task.inputs)
+    n = len(task.inputs)
     count = max(2, n // _FEW) if few else min(n, _PARTS)
     part_of = np.random.default_rng(0).permutation(np.arange(n) % count)
     scores = []
     for part in range(min(count, _MOST_PARTS)):
         known = (part_of == part) == few
-        rest = _task(inputs[known], targets[known], settings)
-        mean, var = rest.term.fit_map(kernel, rest.inputs).predict(inputs[~known])
-        scores.append(np.mean(_log_score(mean, var, targets[~known], settings)))
+        rest = task.part(~known)
+        mean, var = task.part(known).fit_map(kernel, offset).predict(rest.inputs)
+        scores.append(np.mean(_log_score(mean, var, rest.targets, task.settings)))
     return float(np.mean(scores))
 
 

@@ -64,6 +64,7 @@ class Blend:
     kernel: Any  # of positions and features
     features_kernel: Any  # of features alone
     used: bool  # whether labels depend on the positions; if not, on the features alone
+    offset: float  # prior mean of the labels of every task
     scores: FloatArray  # (tasks, 2) log score of held-out labels with and without the space; NaN: unknown
 
     @property

@@ -192,14 +192,14 @@ def learn_positions(
 
 def fit_kernel(part: Weighted, positions: FloatArray, *, max_iter: int = 100) -> Weighted:
     """A mapping's kernel at fixed positions: how a new task is learnt (UQD07 section 3.2)."""
-    kernel, _ = fit_shared_kernel([(part.term, positions)], part.parameters, max_iter=max_iter)
+    kernel = fit_shared_kernel([(part.term, positions)], part.parameters, max_iter=max_iter)
     return replace(part, parameters=replace(part.parameters, kernel=kernel))
 
 
 def fit_shared_kernel(
     parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters, *, max_iter: int = 100
-) -> tuple[Any, float]:
-    """One kernel for several terms, each at its own fixed positions, and minus its log posterior."""
+) -> Any:
+    """One kernel for several terms, each at its own fixed positions."""
     kernel = MovingKernel(parameters.kernel)
 
     def objective(theta):
@@ -212,7 +212,7 @@ def fit_shared_kernel(
         return value, gradient
 
     optimum = minimize(objective, parameters.start(), parameters.bounds(), max_iter=max_iter)
-    return parameters.unpack(optimum.theta)[0], optimum.value
+    return parameters.unpack(optimum.theta)[0]
 
 
 def start_positions(inputs: FloatArray, terms: Sequence[Term], n_components: int) -> FloatArray:
