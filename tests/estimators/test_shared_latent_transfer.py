@@ -171,5 +171,5 @@ def test_the_prior_mean_is_learnt_from_the_sources():
     other = SharedLatentGPClassifier(**FAST).fit(X, 1 - y, tasks)
     assert model._model.blend.offset < -0.1
     assert_allclose(other._model.blend.offset, -model._model.blend.offset, atol=0.02)
-    model.add_task(None, None, NEW)
-    assert model.predict_proba(X[:1], [NEW])[0, 1] < 0.45
+    model.add_task(X[[0, N_ROWS - 1]], y[[0, N_ROWS - 1]], NEW)
+    assert model.predict_proba(np.full((1, 10), 30.0), [NEW])[0, 1] < 0.45

@@ -109,10 +109,9 @@ def fit_blended_task(
 
 
 def add_blended_prior(model: LatentModel, blend: Blend, n_columns: int) -> LatentModel:
-    """The model with one more label mapping that has no rows."""
+    """The model with one more label mapping that has no rows, where all classes are as probable."""
     nowhere = np.zeros((0, model.positions.shape[1] + len(model.observations.mean)))
-    nothing = np.zeros((0, n_columns))
-    mapping = Mapping(clone(blend.start), nowhere, nothing, (), 0.0, blend.offset)
+    mapping = Mapping(clone(blend.start), nowhere, np.zeros((0, n_columns)), (), 0.0)
     return _with_task(model, blend, mapping, [np.nan, np.nan])
 
 
