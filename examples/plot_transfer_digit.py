@@ -4,7 +4,7 @@ A new digit from ten examples
 
 Four tasks each ask "is this a 1?", "a 2?", "a 4?", "a 5?". They share a latent space. A fifth task, "is this
 a 3?", comes with ten pictures. ``add_task`` places them in the space that the four have shaped and fits only
-the new label regressor, after Urtasun, Quattoni & Darrell (2007). Its function depends on the positions and on
+the new label regressor, after Urtasun, Quattoni & Darrell (2007). Its function depends on the positions and
 the pixels; ``transfer_report`` shows whether the space helped. The page on the method gives tables.
 """
 
