@@ -8,6 +8,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier
+from gleangp.reproduce.experiments._uqd07 import PAPER
 
 FOLDER = Path(os.environ.get("GLEANGP_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 USPS = FOLDER / "usps" / "usps.npz"
@@ -37,7 +38,7 @@ def test_transfer_beats_two_principal_components():
     sources = [draw(d, 60) for d in (1, 2, 4, 5)]
     rows, z = (np.concatenate(parts) for parts in zip(*sources, strict=True))
     tasks = np.repeat([1, 2, 4, 5], 120)
-    model = SharedLatentGPClassifier(max_iter=60, random_state=0).fit(X[rows], z, tasks)
+    model = SharedLatentGPClassifier(max_iter=60, random_state=0, **PAPER).fit(X[rows], z, tasks)
     pca = PCA(2, random_state=0).fit(X[rows])
     ours, theirs = [], []
     for k, size in enumerate((5, 10, 20)):

@@ -15,7 +15,8 @@ from gleangp.estimators._shared_latent import SHARED_CONSTRAINTS, SharedLatentMi
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.exceptions import LabelError
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.latent_model import Labels, locate
+from gleangp.learning.latent_blend import label_inputs
+from gleangp.learning.latent_model import Labels
 from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
 
@@ -34,7 +35,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     n_components : int, default=2
         Dimensions of the latent space.
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance over the latent space that every mapping starts from; each learns its own parameters.
+        Covariance over the latent space from which every mapping of the joint objective starts; each learns
+        its own parameters. With ``transfer="blend"`` labels have other kernels: `label_kernels_`.
         None: `C * RBF + C`. White noise is added to the mappings with Gaussian noise if it has none.
     ard : bool, default=False
         One length scale per latent dimension in the default kernel; see `relevance_`.
@@ -48,20 +50,26 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         Of the perceptron.
     n_observed : int, default=None
         Leading principal components of the features that the latent space explains and the perceptron
-        sees; None means 20. All of them are kept where there are fewer features.
+        sees; None means 100. All of them are kept where there are fewer features.
     label_noise : {"gaussian", "probit"}, default="gaussian"
         "gaussian": least squares on labels -1 and +1, as in the paper. "probit": expectation propagation.
     label_weight : float, default=1.0
         Weight of the labels against the observations; 0 gives a latent space without labels.
-    weight_decay : float, default=5.0
-        Of the perceptron's weights.
+    weight_decay : float, default=20.0
+        Penalty on the perceptron's weights. Urtasun, Quattoni & Darrell (2007) are reproduced with 5.
     max_iter : int, default=300
         Maximum number of iterations of the optimiser.
-    tol : float, default=1e-4
+    tol : float, default=3e-4
         Learning stops when an iteration changes the objective by less than this many nats per observed
         number (rows times components of the features), or by less than this share of it if that is more.
     n_init : int, default=1
         Starts with other hidden units; the best objective is kept.
+    transfer : {"blend", "latent"}, default="blend"
+        "blend": the function of a task is the sum of a function of the latent positions and one of the
+        features. The variance of each part is learnt from the tasks of `fit`, placed in spaces that are
+        learnt without them. If this does not predict them better from few labels, labels depend on the
+        features alone; see `transfer_report`. "latent": a function of the latent positions
+        alone, as in Urtasun, Quattoni & Darrell (2007); `fit` takes about half the time.
     unlabeled : object, default=None
         Label that means "no label"; such rows help to find the latent space. None: every label is a class.
     task : str or int, default=None
@@ -162,10 +170,11 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         n_observed: int | None = None,
         label_noise: str = "gaussian",
         label_weight: float = 1.0,
-        weight_decay: float = 5.0,
+        weight_decay: float = 20.0,
         max_iter: int = 300,
-        tol: float = 1e-4,
+        tol: float = 3e-4,
         n_init: int = 1,
+        transfer: str = "blend",
         unlabeled: Any = None,
         task: str | int | None = None,
         new_tasks: str = "prior",
@@ -185,6 +194,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self.max_iter = max_iter
         self.tol = tol
         self.n_init = n_init
+        self.transfer = transfer
         self.unlabeled = unlabeled
         self.task = task
         self.new_tasks = new_tasks
@@ -334,10 +344,10 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         unit = 1.0 if self._probit() else 0.0  # variance of the probit noise; Gaussian noise is in var
         out = []
         with threads_for([len(X)]):
-            positions = locate(self._model, X)
+            inputs = label_inputs(self._model, X)
             for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
                 if len(rows):
-                    mean, var = self._model.label_maps[t].predict(positions[rows])
+                    mean, var = self._model.label_maps[t].predict(inputs[rows])
                     out.append((rows, self._task_classes[t], mean / np.sqrt(var + unit)))
         return out
 

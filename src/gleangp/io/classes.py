@@ -59,7 +59,7 @@ _MODULES = {
     "gleangp.inference.posterior": "TaskPosterior",
     "gleangp.learning.back_constraint": "Perceptron",
     "gleangp.learning.hierarchical_model": "FittedTask HierarchicalModel",
-    "gleangp.learning.latent_model": "LatentModel",
+    "gleangp.learning.latent_model": "Blend LatentModel",
     "gleangp.learning.latent_terms": "Mapping",
     "gleangp.learning.observations": "Observations",
     "gleangp.inference.row_ep": "RowSites",

@@ -53,7 +53,24 @@ class Settings:
     max_iter: int = 300
     tol: float = 1e-4
     n_init: int = 1
+    signs: bool = False  # targets are signs -1 and +1, and not numbers
     progress: Progress = silent  # told of every iteration and mapping; may ask to stop
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """Label mappings of positions and features: what new tasks start from, and what the space gained."""
+
+    kernel: Any  # of positions and features
+    features_kernel: Any  # of features alone
+    used: bool  # whether labels depend on the positions; if not, on the features alone
+    offset: float  # prior mean of the labels of every task
+    scores: FloatArray  # (tasks, 2) log score of held-out labels with and without the space; NaN: unknown
+
+    @property
+    def start(self) -> Any:
+        """The kernel from which tasks start."""
+        return self.kernel if self.used else self.features_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +88,7 @@ class LatentModel:
     n_iterations: int
     converged: bool
     last_change: float  # of the objective, in nats per observed number
+    blend: Blend | None = None  # None: labels are functions of the positions alone
 
     @property
     def jitter(self) -> float:
@@ -127,11 +145,7 @@ def fit_new_task(
 ) -> tuple[LatentModel, FloatArray]:
     """The model with one more label mapping, and the positions of its rows; all else is as it was."""
     positions = locate(model, X)
-    basis = None
-    if not _is_dense(settings, len(X)):
-        kernel = settings.label_parameters.kernel
-        basis = choose_basis(kernel, positions, settings.n_active, np.random.default_rng(0))
-    term = _label_term(Labels(np.arange(len(X)), targets), settings, basis)
+    term = label_term(positions, targets, settings, settings.label_parameters.kernel)
     part = fit_kernel(Weighted(term, settings.label_parameters), positions)
     mapping = term.fit_map(part.parameters.kernel, positions)
     return replace(model, label_maps=(*model.label_maps, mapping)), positions
@@ -153,6 +167,14 @@ def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray
     """
     spread = model.positions.std(axis=0)
     return np.max([spread / scale for scale in length_scales], axis=0)
+
+
+def label_term(inputs: FloatArray, targets: FloatArray, settings: Settings, kernel: Any) -> Term:
+    """The term of one task whose rows have these inputs: dense, or through a basis chosen with `kernel`."""
+    basis = None
+    if not _is_dense(settings, len(inputs)):
+        basis = choose_basis(kernel, inputs, settings.n_active, np.random.default_rng(0))
+    return _label_term(Labels(np.arange(len(inputs)), targets), settings, basis)
 
 
 def _is_dense(settings: Settings, n_rows: int) -> bool:

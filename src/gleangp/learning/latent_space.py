@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -191,15 +192,27 @@ def learn_positions(
 
 def fit_kernel(part: Weighted, positions: FloatArray, *, max_iter: int = 100) -> Weighted:
     """A mapping's kernel at fixed positions: how a new task is learnt (UQD07 section 3.2)."""
-    parameters, kernel = part.parameters, MovingKernel(part.parameters.kernel)
+    kernel = fit_shared_kernel([(part.term, positions)], part.parameters, max_iter=max_iter)
+    return replace(part, parameters=replace(part.parameters, kernel=kernel))
+
+
+def fit_shared_kernel(
+    parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters, *, max_iter: int = 100
+) -> Any:
+    """One kernel for several terms, each at its own fixed positions."""
+    kernel = MovingKernel(parameters.kernel)
 
     def objective(theta):
-        value, gradient, _ = part.term(kernel.at(theta), positions)
         log_prior, prior_gradient = parameters.log_prior(theta)
-        return value - log_prior, gradient - prior_gradient
+        value, gradient = -log_prior, -prior_gradient
+        for term, positions in parts:
+            v, g, _ = term(kernel.at(theta), positions)
+            value += v
+            gradient = gradient + g
+        return value, gradient
 
     optimum = minimize(objective, parameters.start(), parameters.bounds(), max_iter=max_iter)
-    return replace(part, parameters=replace(parameters, kernel=parameters.unpack(optimum.theta)[0]))
+    return parameters.unpack(optimum.theta)[0]
 
 
 def start_positions(inputs: FloatArray, terms: Sequence[Term], n_components: int) -> FloatArray:

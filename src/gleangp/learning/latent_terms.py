@@ -38,8 +38,8 @@ _CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
 class Mapping:
     """A fitted mapping from latent positions to the columns of its targets.
 
-    mean = k(x)' weights, var = k(x, x) - |chol^-1 k(x)|^2 + |inner^-1 chol^-1 k(x)|^2, where columns may
-    share their factors.
+    mean = offset + k(x)' weights, var = k(x, x) - |chol^-1 k(x)|^2 + |inner^-1 chol^-1 k(x)|^2, where
+    columns may share their factors.
     """
 
     kernel: Any
@@ -47,18 +47,19 @@ class Mapping:
     weights: FloatArray  # (d, S)
     factors: tuple[tuple[FloatArray, FloatArray | None], ...]  # (chol, inner) of each column, or one for all
     jitter: float  # added to the diagonal of what a factor factorises
+    offset: float = 0.0  # prior mean of every column
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (n, S); the variance has the kernel's white noise in it."""
         mean, var = np.empty((len(X), self.weights.shape[1])), np.empty((len(X), self.weights.shape[1]))
         prior = self.kernel.diag(X)
         if len(self.points) == 0:  # a task without rows
-            return np.zeros_like(mean), np.repeat(prior[:, None], mean.shape[1], axis=1)
+            return np.full_like(mean, self.offset), np.repeat(prior[:, None], mean.shape[1], axis=1)
         step = max(1, _CHUNK_ENTRIES // len(self.points))
         for start in range(0, len(X), step):
             part = slice(start, start + step)
             K = kernel_columns(self.kernel, self.points, X[part])
-            mean[part] = K.T @ self.weights
+            mean[part] = self.offset + K.T @ self.weights
             reductions = [_reduction(K, *factor) for factor in self.factors]
             var[part] = prior[part, None] - np.column_stack(reductions)
         return mean, np.maximum(var, 0.0)
@@ -69,7 +70,7 @@ class Mapping:
         step = max(1, _CHUNK_ENTRIES // len(self.points))
         for start in range(0, len(X), step):
             part = slice(start, start + step)
-            mean[part] = kernel_columns(self.kernel, X[part], self.points) @ self.weights
+            mean[part] = self.offset + kernel_columns(self.kernel, X[part], self.points) @ self.weights
         return mean
 
 

@@ -230,7 +230,10 @@ def _transfer(model: Any) -> list[dict[str, Any]] | None:
         found = model.transfer_report()
     except (AttributeError, ValueError):  # not for this kind of model
         return None
-    lines = [vars(line) if is_dataclass(line) else dict(line) for line in found]
+    if isinstance(found, dict):  # of a latent space: task -> numbers
+        lines = [{"task": task, **numbers} for task, numbers in found.items()]
+    else:
+        lines = [vars(line) if is_dataclass(line) else dict(line) for line in found]
     return [{name: _plain(value) for name, value in line.items()} for line in lines] or None
 
 

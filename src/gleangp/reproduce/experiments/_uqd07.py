@@ -29,6 +29,7 @@ from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import values_of
 
 TARGET, TEST_ROWS = 3, 300
+PAPER: dict[str, Any] = {"transfer": "latent", "n_observed": 20, "weight_decay": 5.0, "tol": 1e-4}
 SIZES = (5, 10, 20, 50, 100)
 COLUMNS = (*(Column(f"error, {n} per class", -1, 3) for n in SIZES), Column("error, 5 to 50", -1, 3))
 NOTES = (
@@ -136,7 +137,7 @@ def single_task(data: Transfer, context: Context) -> Outcome:
     def error(n: int) -> float:
         few = data.pool[: 2 * n]
         model = SharedLatentGPClassifier(
-            2, label_noise="gaussian", max_iter=context.options["max_iter"], random_state=context.run
+            2, label_noise="gaussian", max_iter=context.options["max_iter"], random_state=context.run, **PAPER
         ).fit(data.X[few], data.pool_labels[: 2 * n])
         return 1.0 - model.score(data.X[data.test], data.test_labels)
 
@@ -171,10 +172,10 @@ def _discriminants(data: Transfer) -> Callable[[np.ndarray], np.ndarray]:
 
 METHODS = (
     transfer_method("default", "default"),
-    transfer_method("transfer", "paper", n_components=2, label_noise="gaussian"),
+    transfer_method("transfer", "paper", n_components=2, label_noise="gaussian", **PAPER),
     Method("single task", single_task, "paper", "the same model of the target's rows alone, q = 2"),
     Method("PCA", _on_features(_components), "paper", "GP on two principal components of the sources"),
-    transfer_method("transfer, q = 4", "other", n_components=4, label_noise="gaussian"),
+    transfer_method("transfer, q = 4", "other", n_components=4, label_noise="gaussian", **PAPER),
     Method("source discriminants", _on_features(_discriminants), "other", "GP on their linear discriminants"),
     Method("pixels", _on_features(lambda data: lambda A: A), "other", "GP on all 256 pixels"),
 )

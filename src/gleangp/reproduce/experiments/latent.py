@@ -11,7 +11,7 @@ from gleangp import SharedLatentGPClassifier
 from gleangp.plots._base import color_of
 from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome, Quick
 from gleangp.reproduce.experiments._estimators import Split
-from gleangp.reproduce.experiments._uqd07 import load_digits, regressor_error
+from gleangp.reproduce.experiments._uqd07 import PAPER, load_digits, regressor_error
 from gleangp.reproduce.figures import new_figure
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import shown
@@ -53,8 +53,8 @@ def latent_method(name: str, role: str, **parameters: Any) -> Method:
 NAMES = ("PCA", "discriminative", "discriminative, back-constraints", "default")
 METHODS = (
     Method("PCA", pca, "paper", "two principal components"),
-    latent_method("discriminative", "paper", back_constraint=None, label_noise="gaussian"),
-    latent_method("discriminative, back-constraints", "paper", label_noise="gaussian"),
+    latent_method("discriminative", "paper", back_constraint=None, label_noise="gaussian", **PAPER),
+    latent_method("discriminative, back-constraints", "paper", label_noise="gaussian", **PAPER),
     latent_method("default", "default"),
 )
 
