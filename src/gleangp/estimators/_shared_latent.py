@@ -152,6 +152,18 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         ------
         ValueError
             If the model was fitted with ``transfer="latent"``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SharedLatentGPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> hidden, tasks = rng.normal(size=(60, 1)), np.repeat(["a", "b", "c"], 20)
+        >>> X = hidden @ rng.normal(size=(1, 5)) + 0.1 * rng.normal(size=(60, 5))
+        >>> model = SharedLatentGPRegressor(n_components=1, tol=0.01, random_state=0)
+        >>> report = model.fit(X, np.sin(hidden[:, 0]), tasks=tasks).transfer_report()
+        >>> sorted(report), sorted(report["a"])
+        (['a', 'b', 'c'], ['gain', 'helped', 'used', 'with_space', 'without_space'])
         """
         check_is_fitted(self)
         blend = self._model.blend
