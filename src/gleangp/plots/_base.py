@@ -126,11 +126,7 @@ def submodels(model: Any) -> list[Any]:
 
 def kept_points(model: Any, code: int) -> FloatArray | None:
     """Inputs (d, p) of the active points of one task, or None if the model keeps none."""
-    parts = [
-        # Coupled tasks have a basis in common; what a task has of it are its own rows.
-        m.posteriors[code].X if hasattr(m, "posteriors") else m.posterior.Z[m.active_task == code]
-        for m in submodels(model)
-    ]
+    parts = [m.posteriors[code].X for m in submodels(model)]
     return np.unique(np.vstack(parts), axis=0) if parts else None
 
 
