@@ -26,10 +26,13 @@ def names():
 
 
 def test_regression(names):
-    """Near data the mean is the function and the deviation small; far away, the average and large."""
+    """Near data the mean is the function and the deviation small; far away, large.
+
+    A straight line goes on beyond the data, so the average there is within the uncertainty, no more.
+    """
     mean, std = names[0]["mean"], names[0]["std"]
     assert abs(mean[0] - np.sin(2.0)) < 0.05
-    assert abs(mean[1] - names[0]["y"].mean()) < 0.2
+    assert abs(mean[1] - names[0]["y"].mean()) < 2 * std[1]
     assert std[0] < 0.05
     assert std[1] > 10 * std[0]
     assert len(names[0]["model"].active_) == 30

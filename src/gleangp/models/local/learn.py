@@ -95,7 +95,7 @@ def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
     candidates = [(start, nu) for nu in search.smoothness for start in search.starts]
     if len(data) <= learning.n_together:
         rows = Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
-        found = []
+        found: list[Learnt] = []
         for k, (start, nu) in enumerate(candidates):
             objective = search.objective(start, nu, rows)
             climbed = _climb(search, objective, None, learning.max_iter, nu, k + 1, rng, needed=not found)
