@@ -141,7 +141,8 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
     learnt, tells_units = units, units is not None
     units = np.ones(len(start)) if units is None else units
     best = Optimum(start, np.inf, False, 0, "not evaluated")
-    ceiling = reason = at_start = None
+    ceiling = reason = None
+    at_start = np.nan
     objective = reusing(objective)
 
     def guarded(theta):
@@ -154,7 +155,7 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
             if ceiling is None:  # the start itself is infeasible: a flat floor would end the run
                 return 1e25, np.zeros_like(theta)
             return ceiling, np.zeros_like(theta)
-        at_start = value if at_start is None else at_start
+        at_start = value if np.isnan(at_start) else at_start
         if value < best.value:
             best = Optimum(theta.copy(), value, False, 0, "")
         ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))

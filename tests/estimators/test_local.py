@@ -10,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
+from gleangp.exceptions import LabelError
 
 KERNEL = ConstantKernel(1.5) * RBF([1.0, 2.0])
 NOISES = ["gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"]
@@ -102,6 +103,16 @@ def test_a_row_of_weight_two_is_the_row_twice():
         np.abs(weighted.predict(new) - SparseGPRegressor(KERNEL, **options).fit(X, y).predict(new)).max()
         > 1e-4
     )
+
+
+def test_a_row_of_weight_zero_is_left_out():
+    """Whatever its target is."""
+    X, y = waves(40)
+    weight = (np.arange(40) < 30).astype(float)
+    weighted = SparseGPRegressor(random_state=0).fit(X, np.where(weight > 0.0, y, 1e6), sample_weight=weight)
+    assert_allclose(weighted.predict(X), SparseGPRegressor(random_state=0).fit(X[:30], y[:30]).predict(X))
+    with pytest.raises(LabelError, match=r"sample_weight .* zero for some"):
+        weighted.fit(X, y, sample_weight=np.zeros(40))
 
 
 @pytest.mark.parametrize("noise", ["poisson", "negative_binomial"])

@@ -89,10 +89,10 @@ def options(table, model):
 
 
 def test_one_interrupt_keeps_the_best_model_so_far(table, tmp_path):
-    """Rounds, evidence, points and tasks are drawn; the fit ends early with exit code 0 and a whole model."""
+    """Stages, evidence, points and tasks are drawn; the fit ends early with exit code 0 and a whole model."""
     model = tmp_path / "m.glean"
     with Terminal(*options(table, model), "--folds", 0) as terminal:
-        terminal.wait_for(r"round 1 · log evidence -\d+\.\d · \d+ points · 3 tasks")
+        terminal.wait_for(r"start 1 · log evidence -\d+\.\d · \d+ points · 3 tasks")
         terminal.interrupt()
         code, out = terminal.end()
     assert code == 0
@@ -110,9 +110,9 @@ def test_an_interrupt_while_scoring_skips_the_score(table, tmp_path):
     """The held-out score ends, all rows are fitted, and the model says that it was not measured."""
     model = tmp_path / "m.glean"
     with Terminal(*options(table, model), "--folds", 5) as terminal:
-        terminal.wait_for("held-out 1 of 5.*round 1")
+        terminal.wait_for("held-out 1 of 5.*start 1")
         terminal.interrupt()
-        terminal.wait_for(r"all rows.*round 1")
+        terminal.wait_for(r"all rows.*start 1")
         terminal.interrupt()
         code, out = terminal.end()
     assert code == 0
@@ -125,7 +125,7 @@ def test_two_interrupts_give_up(table, tmp_path):
     """Exit code 130, no model, nothing half written, no traceback."""
     model = tmp_path / "m.glean"
     with Terminal(*options(table, model), "--folds", 0) as terminal:
-        terminal.wait_for("round 1")
+        terminal.wait_for("start 1")
         terminal.interrupt()
         terminal.wait_for("Ctrl-C again")
         terminal.interrupt()

@@ -254,6 +254,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             Task of each row. None, and no task column: one task.
         sample_weight : array-like of shape (n,), default=None
             Gaussian noise: a row of weight w has the noise variance divided by w, as the mean of w rows.
+            Rows of weight zero are left out.
         exposure : array-like of shape (n,), default=None
             Counts: what the rate is multiplied by, such as time or area.
         trials : array-like of shape (n,), default=None
@@ -267,8 +268,12 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
         y, labeled = check_regression_target(y, len(X))
         n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        fields = self._row_fields(len(X), sample_weight, exposure, trials)
+        if "sample_weight" in fields:
+            heard = fields["sample_weight"] > 0.0
+            labeled, fields["sample_weight"] = labeled & heard, np.where(heard, fields["sample_weight"], 1.0)
         rows = LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled)
-        self._fit_rows(rows, given, self._row_fields(len(X), sample_weight, exposure, trials))
+        self._fit_rows(rows, given, fields)
         return self
 
     def _fit_rows(
@@ -365,10 +370,13 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             if values is None:
                 continue
             array = np.asarray(values, dtype=np.float64)
-            if array.shape != (n_rows,) or not (np.isfinite(array) & (array > 0.0)).all():
+            may_be_zero = name == "sample_weight"
+            allowed = np.isfinite(array) & ((array >= 0.0) if may_be_zero else (array > 0.0))
+            if array.shape != (n_rows,) or not allowed.all() or not array.any():
                 raise LabelError(
                     f"{name} has shape {array.shape} and least value {np.min(array, initial=np.inf):.3g}; "
-                    f"one positive number is expected for each of the {n_rows} rows."
+                    f"one positive number is expected for each of the {n_rows} rows"
+                    f"{', or zero for some of them' if may_be_zero else ''}."
                 )
             fields[name] = array
         return fields
