@@ -1,19 +1,11 @@
-"""What the benchmarks share: one thread, versions and date, scores, simulated tasks, rows with a goal.
-
-Import this module before NumPy: it limits the thread pools. Run a benchmark from the root of the project as
-`python -m benchmarks.NAME [--quick]`.
-"""
+"""What the benchmarks share: versions and date, scores, simulated functions, rows with a goal."""
 
 from __future__ import annotations
-
-import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
 
 import argparse
 import datetime
 import importlib.metadata
+import os
 import platform
 import time
 import warnings
@@ -57,10 +49,11 @@ def regression_scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[
 
 
 def with_error(values: Iterable[float], digits: int = 3) -> str:
-    """Mean and its standard error."""
+    """Mean and its standard error, if there are several values."""
     values = np.asarray(list(values), float)
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return f"{values.mean():.{digits}g} ± {error:.2g}"
+    if len(values) < 2:
+        return f"{values.mean():.{digits}g}"
+    return f"{values.mean():.{digits}g} ± {values.std(ddof=1) / np.sqrt(len(values)):.2g}"
 
 
 def smooth_function(rng: np.random.Generator, p: int, length: float = 1.0) -> Callable:

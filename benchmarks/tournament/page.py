@@ -6,16 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
 from benchmarks.common import Row, markdown, versions
 from benchmarks.tournament import rivals
 from benchmarks.tournament.summary import OURS, mean_ranks
 
 INTRODUCTION = """# Tournament
 
-Defaults of gleangp on real grouped tables, against what people use today, on the same splits. Nothing was set by
-hand. The score is RMSE, the mean Poisson deviance of counts, or the log loss of classes. "Best" is the best of
-all rivals in hindsight, so a ratio near 1 is as good as it gets.
+Defaults of gleangp on real grouped tables, against what people use today, on the same splits. Nothing was set
+by hand. The score is RMSE, the mean Poisson deviance of counts, or the log loss of classes. "Best" is the
+best of all rivals in hindsight, so a ratio near 1 is as good as it gets.
 """
 
 
@@ -57,9 +56,10 @@ def ranks_text(cells: pd.DataFrame) -> list[str]:
     lines = []
     done = cells.dropna(subset=["ratio"])
     single = done["protocol"].str.startswith("single")
+    grouped = done[(done["kind"] == "reg") & ~single]
     for name, some in (
-        ("grouped regression, development", done[(done["kind"] == "reg") & ~single & done["development"]]),
-        ("grouped regression, further tables", done[(done["kind"] == "reg") & ~single & ~done["development"]]),
+        ("grouped regression, development", grouped[grouped["development"]]),
+        ("grouped regression, further tables", grouped[~grouped["development"]]),
         ("counts", done[done["kind"] == "count"]),
         ("classes and categories", done[done["kind"].isin(["bin", "ord"])]),
         ("single tables", done[single]),
@@ -72,13 +72,14 @@ def ranks_text(cells: pd.DataFrame) -> list[str]:
 
 def cells_text(cells: pd.DataFrame) -> list[str]:
     """Every cell as a line of a table."""
-    lines = ["| table | protocol | gleangp | best rival | its score | ratio | rank | NLPD behind | coverage | CPU s |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|---|")
+    names = "table,protocol,gleangp,best rival,its score,ratio,rank,NLPD behind,coverage,CPU s".split(",")
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for c in cells.dropna(subset=["ratio"]).itertuples():
-        lines.append(
+        line = (
             f"| {c.data} | {c.protocol} | {c.score:.4g} | {c.best} | {c.best_score:.4g} | {c.ratio:.3f} | "
-            f"{c.rank:.0f} of {c.of:.0f} | {c.nlpd_behind:+.3f} | {c.cov:.3f} | {c.cpu:.2f} |".replace("+nan", "").replace("nan", "")
+            f"{c.rank:.0f} of {c.of:.0f} | {c.nlpd_behind:+.3f} | {c.cov:.3f} | {c.cpu:.2f} |"
         )
+        lines.append(line.replace("+nan", "").replace(" nan", ""))
     return lines
 
 

@@ -4,8 +4,8 @@
 intercept and slope; `mgcv_fs` = with a smooth of each group (fails where groups have few rows); `gpb_lin`,
 `gpb_lin_slope`, `gpb_tree` = GPBoost; `lgbm` = LightGBM with the group as a category; `ridge`, `ridgeslope` =
 ridge (classes: logistic) regression with one column per group, and with slopes. Every rival learns from the
-training rows and the few rows of new groups. Trees are not tuned. For counts, methods without a count model see
-log1p of the target.
+training rows and the few rows of new groups. Trees are not tuned. For counts, methods without a count model
+see log1p of the target.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.linalg
-from sklearn.linear_model import LogisticRegressionCV, RidgeCV
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
 from benchmarks.common import cpu_seconds
 from benchmarks.tournament.scores import Answer
 from benchmarks.tournament.tables import FEW, TEST, TRAIN, Table
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 SCALES = np.logspace(-3, 4, 15)
 

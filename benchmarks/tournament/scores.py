@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.stats import nbinom
-
 from benchmarks.common import cpu_seconds, regression_scores
 from benchmarks.tournament.tables import FEW, TEST, TRAIN, Table
+from scipy.stats import nbinom
 
 MAIN = {"reg": "rmse", "count": "pdev", "bin": "logloss", "ord": "logloss"}  # lower is better
 
@@ -26,7 +25,7 @@ class Answer:
 
 
 def score(table: Table, role: np.ndarray, answer: Answer) -> dict[str, float]:
-    """RMSE, Poisson deviance or log loss; NLPD; coverage of all rows and of the tenth percentile of groups."""
+    """RMSE, Poisson deviance or log loss; NLPD; coverage of all rows and its tenth percentile over groups."""
     test = role == TEST
     y = table.y[test]
     if answer.proba is not None:

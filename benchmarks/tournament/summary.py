@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-
 from benchmarks.common import Row
 from benchmarks.tournament.scores import MAIN
 
@@ -14,8 +13,8 @@ OURS = "gleangp"
 def cells_of(scores: pd.DataFrame) -> pd.DataFrame:
     """One row per table and protocol: our score, the best of the rivals in hindsight, and all methods' means.
 
-    A method counts where it has a score on at least three of our splits (or all); the means are over the splits
-    that all of them have.
+    A method counts where it has a score on at least three of our splits (or all); the means are over the
+    splits that all of them have.
     """
     cells = []
     for (data, kind, protocol), cell in scores.groupby(["data", "kind", "protocol"], sort=False):
@@ -25,7 +24,7 @@ def cells_of(scores: pd.DataFrame) -> pd.DataFrame:
         table = cell.pivot_table(index="seed", columns="method", values="score", dropna=False)
         enough = table.notna().sum() >= min(3, len(wanted))
         table = table.loc[:, enough].dropna()
-        key = {"data": data, "kind": kind, "protocol": protocol, "development": bool(cell["development"].any())}
+        key = {"data": data, "kind": kind, "protocol": protocol, "development": cell["development"].any()}
         if OURS not in table or table.shape[1] < 2 or len(table) == 0:
             cells.append({**key, "ratio": np.nan})
             continue
@@ -54,7 +53,7 @@ def cells_of(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def mean_ranks(cells: pd.DataFrame, column: str = "scores") -> pd.Series:
-    """Mean rank of the methods that have a score in nine of ten cells, over the cells that all of them have."""
+    """Mean rank of the methods that have a score in nine of ten cells, over the cells all of them have."""
     methods = pd.DataFrame(list(cells[column].dropna()))
     common = methods.loc[:, methods.notna().mean() >= 0.9].dropna()
     return common.rank(axis=1).mean().sort_values()

