@@ -100,6 +100,16 @@ def show(rows: Iterable[Row], *packages: str) -> list[Row]:
     return done
 
 
+def show_parts(doc: str, parts: dict[str, Callable[[bool], Iterable[Row]]]) -> None:
+    """The command line of a benchmark in parts: those that are named, or all."""
+    parser = parser_of(doc)
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(parts))
+    given = parser.parse_args()
+    if unknown := set(given.parts) - set(parts):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(parts)}")
+    show(row for name in given.parts or parts for row in parts[name](given.quick))
+
+
 def shared_folder(name: str, variable: str, given: Path | None = None) -> Path | None:
     """Folder of data that is not part of the project: as given, of the environment, or beside the project."""
     places = [given, os.environ.get(variable), ROOT.parent / "shared" / name]
