@@ -127,7 +127,7 @@ def main() -> None:
     if given.simulations:
         rows += simulations(given.quick)
     if given.page:
-        how = f"`python -m benchmarks.tournament`, {seeds} splits of each protocol"
+        how = f"`python -m benchmarks.tournament`; number of splits of each protocol: {seeds}"
         page.write_page(cells, rows, given.page, how)
 
 

@@ -92,8 +92,8 @@ def write_page(cells: pd.DataFrame, rows: list[Row], path: Path, how: str) -> No
     sections = [
         INTRODUCTION,
         f"{how}. {versions('lightgbm', 'gpboost')}.\n",
-        f"Settings were chosen on: {', '.join(tables[True]) or 'none of these tables'}. "
-        f"They were not chosen on: {', '.join(tables[False]) or 'none'}.\n",
+        f"Development tables, on which settings may be chosen: {', '.join(tables[True]) or 'none'}. "
+        f"Further tables, for confirmation: {', '.join(tables[False]) or 'none'}.\n",
         *markdown(rows),
         f"\n![Mean ranks, and the ratio to the best rival in every cell]({chart.name})\n",
         *ranks_text(cells),

@@ -82,6 +82,8 @@ def rows_of(cells: pd.DataFrame) -> list[Row]:
     if len(tables):
         rank = mean_ranks(tables).get(OURS, np.nan)
         rows.append(Row("single tables: mean rank", f"{rank:.2f}", "≤ 1.7", bool(rank <= 1.7)))
+    failed = int(cells["ratio"].isna().sum())
+    rows.append(Row("cells without a result", f"{failed} of {len(cells)}", "0", failed == 0))
     if cells["cpu"].notna().any():
         text = f"{cells['cpu'].median():.2f} (mean {cells['cpu'].mean():.2f})"
         rows.append(Row("CPU seconds of a fit, median over cells", text, "≤ 0.30 with draws"))
