@@ -23,7 +23,8 @@ import scipy.linalg
 from benchmarks.common import cpu_seconds
 from benchmarks.tournament.scores import Answer
 from benchmarks.tournament.tables import FEW, TEST, TRAIN, Table
-from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 SCALES = np.logspace(-3, 4, 15)
@@ -57,10 +58,9 @@ def ridge(table: Table, role: np.ndarray, slopes: bool = False) -> Answer:
         parts.append(one_hot * X[:, [table.numbers.index(table.slope)]])
     Z, y = np.hstack(parts), to_model_scale(table)
     if table.kind in ("bin", "ord"):
-        model = LogisticRegressionCV(
-            Cs=7, cv=3, l1_ratios=(0.0,), scoring="neg_log_loss", use_legacy_attributes=False, max_iter=500
-        )
-        model, cpu = cpu_seconds(lambda: model.fit(Z[train], y[train]))
+        logistic = LogisticRegression(max_iter=500)
+        model = GridSearchCV(logistic, {"C": np.logspace(-4, 4, 7)}, scoring="neg_log_loss", cv=3)
+        _, cpu = cpu_seconds(lambda: model.fit(Z[train], y[train]))
         proba = np.zeros((len(test), len(np.unique(table.y))))
         proba[:, np.searchsorted(np.unique(table.y), model.classes_)] = model.predict_proba(Z[test])
         return as_answer(table, proba, cpu)

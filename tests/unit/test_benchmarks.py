@@ -3,15 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm, poisson
-
-pytest.importorskip("pandas")
-
 from benchmarks import common, default_checks, large_tables, magma, noise
 from benchmarks.tournament import page, rivals
 from benchmarks.tournament.scores import Answer, count_scores, gleangp, score
 from benchmarks.tournament.summary import cells_of, mean_ranks, rows_of
 from benchmarks.tournament.tables import FEW, TEST, TRAIN, Table, make_roles
+from scipy.stats import norm, poisson
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +95,6 @@ def test_playing_a_table_beats_the_mean_and_makes_rows_and_a_page(table, tmp_pat
     assert ranks.sum() == pytest.approx(6.0)
     rows = rows_of(cells)
     assert rows[0].what.startswith("grouped regression, further tables (3 of 3 cells)")
-    pytest.importorskip("matplotlib")
     page.write_page(cells, rows, tmp_path / "page.md", "tiny")
     text = (tmp_path / "page.md").read_text()
     assert "| tiny | known20 |" in text
