@@ -3,10 +3,10 @@
 Every line says what was timed on both sides (CPU seconds of one thread), the ratio, the ratio that was asked
 for, and the accuracy next to it. Run all, or name some:
 
-    python benchmarks/core.py
-    python benchmarks/core.py selection tasks
+    python -m benchmarks.core
+    python -m benchmarks.core selection tasks
 
-Thread pools are limited to one thread on both sides.
+Both sides use one thread.
 """
 
 from __future__ import annotations
@@ -26,19 +26,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics import log_loss
-from threadpoolctl import threadpool_limits
 
+from benchmarks.common import cpu_seconds, rmse
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.criteria import EntropyReduction
 from gleangp.selection.greedy import GreedyRun
-
-
-def cpu_seconds(function):
-    """Result of a call and the CPU seconds it took."""
-    start = time.process_time()
-    result = function()
-    return result, time.process_time() - start
 
 
 def line(name, ours, theirs, wanted, note):
@@ -47,11 +40,6 @@ def line(name, ours, theirs, wanted, note):
     verdict = "holds" if ratio >= wanted else "MISSED"
     wish = f"(>= {wanted:g}x {verdict})"
     print(f"{name:<46} {ours:8.2f} {theirs:9.2f} {ratio:7.1f}x  {wish:<18} {note}", flush=True)
-
-
-def rmse(a, b):
-    """Root mean squared difference."""
-    return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
 def plain_selection(kernel, X, y, n_active, variance):
@@ -225,7 +213,7 @@ def main():
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
     print(f"{'':<46} {'ours':>8} {'theirs':>9} {'ratio':>8}")
-    with warnings.catch_warnings(), threadpool_limits(1):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for name in arguments.parts or PARTS:
             PARTS[name]()

@@ -1,18 +1,16 @@
 """How HierarchicalGPRegressor scales: number of tasks, unlabelled rows, labels; new tasks; coverage.
 
-    python benchmarks/hierarchical.py [--quick]
+    python -m benchmarks.hierarchical [--quick]
 
 Times are seconds of processor time, one thread.
 """
 
 from __future__ import annotations
 
-import argparse
-import time
-
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF
 
+from benchmarks.common import cpu_seconds, parser_of, rmse, versions
 from gleangp import HierarchicalGPRegressor
 
 
@@ -28,25 +26,19 @@ def make_tasks(n_tasks, n, rng, noise=0.1):
     return X, f + noise * rng.normal(size=f.shape), f
 
 
-def timed(function, *args, **kwargs):
-    """Result and processor time."""
-    start = time.process_time()
-    result = function(*args, **kwargs)
-    return result, time.process_time() - start
-
-
 def number_of_tasks(sizes, rng):
     """Fit time with ten labels per task."""
     for n_tasks in sizes:
         X, y, _ = make_tasks(n_tasks, 10, rng)
         tasks = np.repeat(np.arange(n_tasks), 10)
-        model, seconds = timed(HierarchicalGPRegressor().fit, X.reshape(-1, 1), y.ravel(), tasks=tasks)
+        model = HierarchicalGPRegressor()
+        _, seconds = cpu_seconds(lambda: model.fit(X.reshape(-1, 1), y.ravel(), tasks=tasks))  # noqa: B023
         print(
             f"{n_tasks:5d} tasks of 10 labels: {seconds:7.2f} s, {1e3 * seconds / n_tasks:.2f} ms per task, "
             f"{model.n_rounds_} rounds",
             flush=True,
         )
-    _, seconds = timed(model.add_task, X[0], y[0], task=-1)
+    _, seconds = cpu_seconds(lambda: model.add_task(X[0], y[0], task=-1))
     print(f"      add_task, 10 labels, to {n_tasks} tasks: {1e3 * seconds:.0f} ms", flush=True)
 
 
@@ -57,9 +49,10 @@ def unlabelled_rows(sizes, rng):
         f = np.sin(X[:, 0]) + X[:, 1]
         y = np.where(np.arange(len(X)) % (n + 20) < 20, f, np.nan)
         tasks = np.repeat([0, 1], n + 20)
-        model, seconds = timed(HierarchicalGPRegressor(random_state=0).fit, X, y, tasks=tasks)
+        model = HierarchicalGPRegressor(random_state=0)
+        _, seconds = cpu_seconds(lambda: model.fit(X, y, tasks=tasks))  # noqa: B023
         rest = np.isnan(y)
-        error = np.sqrt(np.mean((model.predict(X[rest], tasks=tasks[rest]) - f[rest]) ** 2))
+        error = rmse(model.predict(X[rest], tasks=tasks[rest]), f[rest])
         print(f"{n:5d} unlabelled rows per task: {seconds:6.1f} s, error {error:.3f}", flush=True)
 
 
@@ -91,9 +84,8 @@ def coverage(n_labels, n_repeats, rng):
 
 def main(arguments=None):
     """Run all of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args(arguments).quick
+    quick = parser_of(__doc__).parse_args(arguments).quick
+    print(versions())
     rng = np.random.default_rng(0)
     number_of_tasks([100] if quick else [100, 1000, 5000], rng)
     coverage([5] if quick else [3, 5, 20], 2 if quick else 10, rng)

@@ -11,8 +11,7 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 SETTINGS = {
     "regression": "SparseGPRegressor(), defaults",
     "classification": "SparseGPClassifier(), defaults",
-    "tasks": "SparseGPRegressor(), defaults: it finds that tasks share the kernel alone, the peers' model; "
-    "new tasks by add_task",
+    "tasks": "SparseGPRegressor(), defaults; new tasks by add_task",
 }
 
 

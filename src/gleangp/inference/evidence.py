@@ -34,6 +34,7 @@ from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, sol
 
 LOG_TWO_PI = np.log(2.0 * np.pi)
 _FAINT = 1e-6  # precision times prior variance below which a site's effect is lost in rounding
+_NEARLY_SINGULAR = 1e10  # prior variance over noise from which rounding can leave no factor
 _FEW_ROWS = 12  # of a block, below which one product of a whole stack beats triangular ones in turn
 
 
@@ -66,6 +67,7 @@ class Conditioned:
     mean: FloatArray  # (n,) of f at the rows
     root: FloatArray  # (n + 1,) square roots of the precisions, and zero for padded rows
     factors: dict[tuple[int, int], tuple[FloatArray, FloatArray]]  # L^-1 and V, where the prior keeps stacks
+    jitter: float = 0.0  # largest that a block needed, as a share of its diagonal
 
     def over(
         self, prior: BlockPrior, group: int
@@ -97,14 +99,15 @@ def condition(
     else:
         before, prior_mean = known.inner @ known.inner.T, known.mean
         log_det = -log_determinant(known.inner)
-    P, rhs, square = before.copy(), before @ prior_mean, 0.0
+    P, rhs, square, jitter = before.copy(), before @ prior_mean, 0.0, 0.0
     factors, seen, eliminated = {}, {}, []
     for g in range(len(prior.layout.groups)):
         D = d + prior.n_own(g)
         A, b = np.zeros((D, D)), np.zeros(D)
         for k, built in enumerate(prior.stacks(g)):
             r = root[built.stack.rows]
-            half, V, log_b = _factors(built, r)
+            half, V, log_b, added = _factors(built, r)
+            jitter = max(jitter, added)
             z = _times(half, scaled[built.stack.rows])
             flat = V.reshape(z.size, D)
             A += flat.T @ flat
@@ -132,7 +135,7 @@ def condition(
     groups = [_group_knowledge(mean, inner, *parts) for parts in eliminated]
     alpha, row_mean = np.zeros(n + 1 if rows else 0), np.zeros(n + 1 if rows else 0)
     result = Conditioned(
-        Knowledge(mean, inner), groups, log_det, misfit, alpha[:n], row_mean[:n], root, factors
+        Knowledge(mean, inner), groups, log_det, misfit, alpha[:n], row_mean[:n], root, factors, jitter
     )
     if rows:
         for g, knowledge in enumerate(groups):
@@ -285,27 +288,36 @@ def inverse_of(half: FloatArray, r: FloatArray) -> FloatArray:
     return scaled.transpose(0, 2, 1) @ scaled
 
 
-def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-    """L^-1 (B, m, m) and V (B, m, D) of every block, and the sum of log |I + R H R|."""
-    half, log_det = inverse_factors(built.H * (r[:, :, None] * r[:, None, :]))
-    return half, _triangular_times(half, r[:, :, None] * built.F), log_det
+def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
+    """L^-1 (B, m, m) and V (B, m, D) of every block, the sum of log |I + R H R|, and the jitter."""
+    half, log_det, jitter = inverse_factors(built.H * (r[:, :, None] * r[:, None, :]))
+    return half, _triangular_times(half, r[:, :, None] * built.F), log_det, jitter
 
 
-def inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
-    """L^-1 of the lower factor of every I + M of a stack, in place of M, and the sum of log |I + M|."""
-    log_det = 0.0
+def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
+    """L^-1 of the lower factor of every I + M of a stack, in place of M; the sum of log |I + M|; the jitter.
+
+    Where rows have next to no noise, rounding can leave a matrix without a factor. It then gets the least
+    jitter that gives it one, as a share of its mean diagonal; the largest is returned.
+    """
+    log_det, jitter = 0.0, 0.0
     np.einsum("bii->bi", M)[...] += 1.0
     for matrix in M:
+        kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None
         # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
         chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info:
-            raise NotPositiveDefiniteError(
-                f"the covariance of a block of {M.shape[1]} rows has no factor: their noise is too small "
-                "beside the variance of the kernel. Raise noise_variance, or shorten length scales."
-            )
+            if kept is None:
+                raise NotPositiveDefiniteError(
+                    f"the covariance of a block of {M.shape[1]} rows has no factor"
+                )
+            lower, added = cholesky(kept)
+            jitter = max(jitter, added / float(np.mean(np.diagonal(kept))))
+            matrix[...] = lower
+            chol = matrix.T
         log_det += 2.0 * float(np.log(chol.diagonal()).sum())
         lapack.dtrtri(chol, lower=0, overwrite_c=1)
-    return M, log_det
+    return M, log_det, jitter
 
 
 def _triangular_times(half: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:

@@ -215,7 +215,7 @@ class LocalPosterior:
         if not self._informed(task) and not self.together:
             H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
         root = np.sqrt(self.precision[near])
-        half, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
+        half, _, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
         solved = Solved(near, F, half * root[:, None, :])
         if cache:
             self._solved[key] = solved

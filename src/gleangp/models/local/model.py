@@ -368,7 +368,7 @@ class _Finish:
             q.common,
             known,
             settled.evidence,
-            prior.jitter,
+            max(prior.jitter, q.jitter),
         )
         return Draw(posterior, warp, noise), basis, settled.n_silent
 

@@ -1,0 +1,147 @@
+"""Noise people have: outliers, flipped labels, counts; what each noise model costs.
+
+    python -m benchmarks.noise [--quick] [part ...]
+
+Parts: outliers, flips, counts, cost. Real counts (epil, grouseticks) are in `benchmarks.tournament`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.common import Row, cpu_seconds, rmse, show_parts
+from benchmarks.default_checks import Tasks, family, simulate
+from gleangp import SparseGPClassifier, SparseGPRegressor
+
+
+def several_tasks(rng, n_tasks: int = 30, noise: float = 0.1) -> Tasks:
+    """Related tasks of 20 rows."""
+    return simulate(family("common", n_tasks, rng), 20, rng, noise=noise)
+
+
+def single_table(rng, noise: float = 0.1) -> Tasks:
+    """One table of 300 rows and two inputs."""
+    return simulate(family("independent", 1, rng, 2), 300, rng, 2, noise, n_test=300)
+
+
+def where(t: np.ndarray) -> dict:
+    """Tasks of rows, where there are several."""
+    return {"tasks": t} if len(np.unique(t)) > 1 else {}
+
+
+def outliers(quick: bool) -> Iterator[Row]:
+    """RMSE with 2 to 10 % gross outliers over that without; coverage of clean rows; what clean data lose."""
+    for title, make in (("30 tasks", several_tasks), ("single tables", single_table)):
+        found: dict[tuple, list] = {}
+        for seed in range(1 if quick else 10):
+            rng = np.random.default_rng(seed)
+            data = make(rng)
+            n = len(data.y)
+            order, size = rng.permutation(n), rng.choice([-1, 1], n) * rng.uniform(4, 10, n)
+            clean_test = data.f_test + 0.1 * rng.normal(size=len(data.f_test))
+            for share in (0.0, 0.1) if quick else (0.0, 0.02, 0.05, 0.1):
+                bad = order[: round(share * len(order))]
+                y = data.y.copy()
+                y[bad] += size[bad]
+                for noise in ("gaussian", "student"):
+                    model = SparseGPRegressor(noise=noise, random_state=0).fit(data.X, y, **where(data.t))
+                    error = rmse(model.predict(data.X_test, **where(data.t_test)), data.f_test)
+                    low, high = model.predict_interval(data.X_test, **where(data.t_test)).T
+                    inside = np.mean((low <= clean_test) & (clean_test <= high))
+                    found.setdefault((noise, share), []).append((error, inside))
+        mean = {key: np.mean(values, axis=0) for key, values in found.items()}
+        base = mean["gaussian", 0.0][0]
+        for (noise, share), (error, inside) in mean.items():
+            if (noise, share) == ("gaussian", 0.0):
+                continue
+            goal, holds = "", None
+            if noise == "student":
+                limit = 1.1 if share else 1.01
+                goal, holds = f"≤ {limit}; 0.93 to 0.97", error <= limit * base and 0.93 <= inside <= 0.97
+            yield Row(
+                f"{title}, {share:.0%} outliers, {noise}: RMSE over Gaussian without; coverage of clean rows",
+                f"{error / base:.3f}; {inside:.3f}",
+                goal,
+                None if holds is None else bool(holds),
+            )
+
+
+def flips(quick: bool) -> Iterator[Row]:
+    """Log loss of observed labels, robust less probit, without and with flipped labels."""
+    for share in (0.0, 0.1) if quick else (0.0, 0.05, 0.1):
+        differences = []
+        for seed in range(2 if quick else 10):
+            rng = np.random.default_rng(seed)
+            data = simulate(family("common", 10, rng, 2), 40, rng, 2, noise=0.0, n_test=100)
+            flip, flip_test = (rng.random(len(t)) < share for t in (data.t, data.t_test))
+            y, y_test = (data.y > 0) ^ flip, (data.f_test > 0) ^ flip_test
+            loss = {}
+            for noise in ("probit", "robust"):
+                model = SparseGPClassifier(noise=noise, random_state=0).fit(data.X, y, tasks=data.t)
+                p = model.predict_proba(data.X_test, tasks=data.t_test)[:, 1]
+                loss[noise] = -np.mean(np.log(np.maximum(np.where(y_test, p, 1 - p), 1e-6)))
+            differences.append(loss["robust"] - loss["probit"])
+        mean, error = np.mean(differences), np.std(differences) / np.sqrt(len(differences))
+        goal, holds = ("< 0", mean < 0) if share else ("≤ 0.005", mean <= 0.005)
+        what = f"{share:.0%} flipped labels: log loss, robust less probit"
+        yield Row(what, f"{mean:+.4f} ± {error:.4f}", goal, bool(holds))
+
+
+def counts_of(noise: str, rate: np.ndarray, rng) -> np.ndarray:
+    """Draws with this mean; the negative binomial with dispersion 5."""
+    if noise == "negative_binomial":
+        rate = rate * rng.gamma(5.0, 1 / 5.0, size=rate.shape)
+    return rng.poisson(rate).astype(float)
+
+
+def counts(quick: bool) -> Iterator[Row]:
+    """Coverage of 95 % intervals of simulated counts, few and many, with the noise they were drawn from."""
+    for noise in ("poisson", "negative_binomial"):
+        for level in (1.0, 3.0):  # log of the mean rate
+            inside = []
+            for seed in range(1 if quick else 10):
+                rng = np.random.default_rng(seed)
+                data = simulate(family("common", 15, rng), 20, rng, noise=0.0)
+                y, y_test = (counts_of(noise, np.exp(level + f), rng) for f in (data.y, data.f_test))
+                model = SparseGPRegressor(noise=noise, random_state=0).fit(data.X, y, tasks=data.t)
+                low, high = model.predict_interval(data.X_test, tasks=data.t_test).T
+                inside.append(np.mean((low <= y_test) & (y_test <= high)))
+            cover = np.mean(inside)
+            what = f"simulated counts, {noise}, rate about {np.exp(level):.0f}: coverage of 95 % intervals"
+            yield Row(what, f"{cover:.3f}", "0.93 to 0.97", bool(0.93 <= cover <= 0.97))
+
+
+def cost(quick: bool) -> Iterator[Row]:
+    """CPU seconds over those of probit (EP with moments in closed form) and of Gaussian noise (no EP)."""
+    rng = np.random.default_rng(0)
+    data = several_tasks(rng, 10 if quick else 30)
+    targets = {
+        "gaussian": data.y,
+        "student": data.y,
+        "poisson": counts_of("poisson", np.exp(1 + data.y), rng),
+        "negative_binomial": counts_of("negative_binomial", np.exp(1 + data.y), rng),
+    }
+    seconds = {}
+    SparseGPRegressor(noise="student", random_state=0).fit(data.X[:60], data.y[:60])  # imports
+    for noise, y in targets.items():
+        model = SparseGPRegressor(noise=noise, random_state=0)
+        _, seconds[noise] = cpu_seconds(lambda: model.fit(data.X, y, tasks=data.t))  # noqa: B023
+    classifier = SparseGPClassifier(random_state=0)
+    _, probit = cpu_seconds(lambda: classifier.fit(data.X, data.y > 0, tasks=data.t))
+    for noise in ("student", "poisson", "negative_binomial"):
+        ratio = seconds[noise] / probit
+        yield Row(
+            f"cost of {noise}, {len(data.y)} rows: over probit; over Gaussian in closed form",
+            f"{ratio:.1f}; {seconds[noise] / seconds['gaussian']:.1f} ({seconds[noise]:.2f} s)",
+            "≤ 3 over EP",
+            ratio <= 3,
+        )
+
+
+PARTS = {part.__name__: part for part in (outliers, flips, counts, cost)}
+
+
+if __name__ == "__main__":
+    show_parts(__doc__, PARTS)
