@@ -250,3 +250,15 @@ def test_five_thousand_tasks():
     model = SparseGPRegressor(random_state=0).fit(X, y, tasks)
     assert model.score(X, y, tasks) > 0.9
     assert np.isfinite(model.predict(X[:10], tasks[:10], return_std=True)[1]).all()
+
+
+@pytest.mark.parametrize("coupling", ["auto", "function", "coregion"])
+def test_tasks_without_noise_are_interpolated(coupling):
+    """Draws of the hyperparameters stay where the data allow, also where the posterior is very sharp."""
+    times = np.linspace(0, 6, 30)
+    X, tasks = np.tile(times, 3)[:, None], np.repeat([0, 1, 2], 30)
+    y = np.sin(X[:, 0]) + 0.1 * tasks
+    model = SparseGPRegressor(coupling=coupling, random_state=0).fit(X, y, tasks=tasks)
+    mean, std = model.predict([[1.05], [2.05]], tasks=[0, 2], return_std=True)
+    assert_allclose(mean, np.sin([1.05, 2.05]) + [0.0, 0.2], atol=0.01)
+    assert (std < 0.02).all()

@@ -83,6 +83,8 @@ class Learning:
     )
     step: float = 1e-2  # of the finite differences of the gradient
     least_curvature: float = 0.25  # of the negative log posterior in any direction, in the logs
+    slack: float = 5.0  # nats by which a draw may lie below what the approximation expects
+    most_halvings: int = 8  # of a step that leads too far
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.evidence import evidence_gradient
 from gleangp.inference.prior import BlockPrior, Layout, Term
 from gleangp.inference.row_ep import RowSites
@@ -107,8 +108,11 @@ class LogPosterior:
         return -(value + settled.evidence), -gradient
 
     def value(self, z: FloatArray) -> float:
-        """Without the gradient."""
-        return -(self.slots.log_prior(z)[0] + self.settle(z)[1].evidence)
+        """Without the gradient; infinite where a covariance has no factor."""
+        try:
+            return -(self.slots.log_prior(z)[0] + self.settle(z)[1].evidence)
+        except NotPositiveDefiniteError:
+            return np.inf
 
 
 def rows_of_tasks(codes: IntArray, n_tasks: int) -> IntArray:

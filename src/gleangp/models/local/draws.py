@@ -31,7 +31,23 @@ def laplace_draws(learnt: Learnt, learning: Learning, rng: np.random.Generator) 
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     root = vectors / np.sqrt(np.maximum(values, learning.least_curvature))
     half = rng.standard_normal((learning.n_draws // 2, len(free)))
-    for step in np.vstack([half, -half]) @ root.T:
+    for normal in np.vstack([half, -half]):
+        yield _within_reach(objective, z, free, root @ normal, 0.5 * float(normal @ normal), learning)
+
+
+def _within_reach(objective, z, free, step, expected, learning) -> FloatArray:
+    """The draw at that step from the mode, shortened until the log posterior falls about as expected.
+
+    Where the log posterior is far from quadratic, as with next to no noise, a full step can lead to
+    parameters that the data exclude.
+    """
+    low, high = objective.slots.bounds.T
+    at_mode = objective.value(z)
+    for _ in range(learning.most_halvings):
         drawn = z.copy()
         drawn[free] += step
-        yield np.clip(drawn, *slots.bounds.T)
+        drawn = np.clip(drawn, low, high)
+        if objective.value(drawn) - at_mode <= expected + learning.slack:
+            return drawn
+        step, expected = 0.5 * step, 0.25 * expected
+    return z.copy()
