@@ -5,7 +5,9 @@ A numeric column x is mapped to u in (0, 1) by its range and warped by Kumaraswa
     v(u) = 1 - (1 - u^a)^b,
 
 the identity at a = b = 1, then standardised over the training rows. Outside the training range v goes on as a
-straight line. A column with two values is an indicator: it becomes 0 / 1 less its mean, and is not warped.
+straight line, at least as steep as it is on average over the range, so that rows outside are never taken to
+be nearer than without the warping. A column with two values is an indicator: it becomes 0 / 1 less its mean,
+and is not warped.
 
 A few wild values would leave nothing of the range to all others. Where they make up the deviation of a
 column, values are cut off at some distance from the middle nine tenths.
@@ -106,6 +108,8 @@ class InputMap:
         u = self._u(X)
         a, b = np.exp(parameters.reshape(2, -1))
         slope = a * b * u ** (a - 1.0) * (1.0 - u**a) ** (b - 1.0) / (1.0 + 2.0 * _MARGIN)
+        ends = _kumaraswamy(self._u(np.vstack([self.low, self.low + self.width])), parameters)[0]
+        slope = np.maximum(slope, ends[1] - ends[0])
         beyond = (X - self.low) / self.width
         beyond = beyond - np.clip(beyond, 0.0, 1.0)
         return _kumaraswamy(u, parameters)[0] + slope * beyond
