@@ -378,7 +378,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
                     f"one positive number is expected for each of the {n_rows} rows"
                     f"{', or zero for some of them' if may_be_zero else ''}."
                 )
-            fields[name] = array
+            if name != "sample_weight" or (array != 1.0).any():
+                fields[name] = array
         return fields
 
     def _needs_local(self, fields: dict[str, FloatArray]) -> None:
