@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster
+from sklearn.base import clone
 
 from gleangp.dask import _huge
 from gleangp.learning import shared_kernel, task_store
@@ -73,3 +74,9 @@ def same_model(one, other) -> None:
     assert one.noise_ == other.noise_ or str(one.noise_) == str(other.noise_)
     np.testing.assert_array_equal(one.tasks_, other.tasks_)
     np.testing.assert_array_equal(one.feature_names_in_, other.feature_names_in_)
+
+
+def in_memory(estimator):
+    """What a fit on the cluster is compared with: tasks that share the kernel alone, through a basis."""
+    posterior = "projected" if estimator.posterior == "local" else estimator.posterior
+    return clone(estimator).set_params(coupling="kernel", posterior=posterior)

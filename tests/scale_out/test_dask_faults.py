@@ -15,7 +15,7 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.dask import _sweeps, _tasks
 from gleangp.exceptions import ClusterError
 from gleangp.learning import task_store
-from tests.scale_out.cluster import local_cluster, make_huge, same_model, school_frame
+from tests.scale_out.cluster import in_memory, local_cluster, make_huge, same_model, school_frame
 
 pytestmark = pytest.mark.slow  # workers must start, die and start again
 
@@ -27,7 +27,7 @@ def test_killed_workers_are_survived_with_the_same_result(monkeypatch):
     monkeypatch.setattr(task_store, "_CHUNK_ROWS", 50)
     frame = school_frame()
     model = SparseGPClassifier(coupling="kernel", n_active=30, n_rounds=1, selector="entropy", random_state=0)
-    here = clone(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
+    here = in_memory(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
     with local_cluster(n_workers=3) as client:
         first = list(client.run(os.getpid).values())
         killed = []

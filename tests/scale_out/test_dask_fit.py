@@ -19,7 +19,7 @@ from gleangp import (
 from gleangp.dask._rows import join_names
 from gleangp.exceptions import ClusterError, LabelError, TaskError
 from gleangp.learning import task_store
-from tests.scale_out.cluster import local_cluster, same_model, school_frame
+from tests.scale_out.cluster import in_memory, local_cluster, same_model, school_frame
 
 FEATURES = ["a", "b"]
 
@@ -39,12 +39,6 @@ def small_chunks(monkeypatch):
 @pytest.fixture(scope="module")
 def frame():
     return school_frame()
-
-
-def in_memory(estimator):
-    """What a fit on the cluster is compared with: tasks that share the kernel alone, through a basis."""
-    posterior = "projected" if estimator.posterior == "local" else estimator.posterior
-    return clone(estimator).set_params(coupling="kernel", posterior=posterior)
 
 
 @pytest.mark.parametrize(

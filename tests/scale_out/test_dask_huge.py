@@ -16,7 +16,7 @@ from gleangp.dask._groups import Group
 from gleangp.dask._huge import HugeTask
 from gleangp.dask._partitions import Piece
 from gleangp.dask._sweeps import RemoteSweeps
-from tests.scale_out.cluster import local_cluster, make_huge, same_to_rounding, school_frame
+from tests.scale_out.cluster import in_memory, local_cluster, make_huge, same_to_rounding, school_frame
 
 FEATURES = ["a", "b"]
 
@@ -33,7 +33,8 @@ def frame():
 
 
 def fit_in_both_places(frame, estimator, target):
-    here, there = (clone(estimator).set_params(random_state=0) for _ in range(2))
+    there = clone(estimator).set_params(random_state=0)
+    here = in_memory(there)
     here.fit(frame[FEATURES], frame[target])
     ddf = dd.from_pandas(frame[[*FEATURES, target]], npartitions=4, sort=False)
     return here, gleangp.dask.fit(there, ddf, target)
@@ -84,8 +85,8 @@ def test_a_column_that_names_one_task(client, frame, monkeypatch):
     """Is one task as well."""
     make_huge(monkeypatch)
     rows = frame.assign(school="only")[[*FEATURES, "school", "passed"]]
-    here = SparseGPClassifier(n_active=20, optimizer=None, random_state=0)
-    there = clone(here)
+    there = SparseGPClassifier(n_active=20, optimizer=None, random_state=0)
+    here = in_memory(there)
     here.fit(rows[FEATURES], rows["passed"], tasks=rows["school"])
     gleangp.dask.fit(there, dd.from_pandas(rows, npartitions=3, sort=False), "passed", "school")
     assert there.tasks_.tolist() == ["only"]

@@ -103,12 +103,12 @@ def test_two_sampling_rounds_explain_as_much(monkeypatch):
 def test_a_large_task_is_learnt_on_a_part(monkeypatch):
     """Parameters from a part of very many rows are near those of all, and all rows speak."""
     X, y = make_rows(3000)
-    whole = SparseGPRegressor(n_active=100, random_state=0).fit(X, y)
+    whole = SparseGPRegressor(n_active=100, posterior="projected", random_state=0).fit(X, y)
     monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 2000)
     monkeypatch.setattr(shared_kernel, "_LARGE_PART", 1000)
     monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 100_000)
     monkeypatch.setattr(sliced_projection, "AT_ONCE", 100_000)
-    large = SparseGPRegressor(n_active=100, random_state=0).fit(X, y)
+    large = SparseGPRegressor(n_active=100, posterior="projected", random_state=0).fit(X, y)
     assert_allclose(large.kernel_.theta[1:], whole.kernel_.theta[1:], atol=0.25)  # the length scales
     assert_allclose(large.noise_.variance, whole.noise_.variance, rtol=0.1)
     X_new, y_new = make_rows(500, seed=1)
@@ -130,7 +130,9 @@ def test_a_memory_map_is_read_in_slices(monkeypatch, tmp_path):
     longest = []
     at = LocalRows._at
     monkeypatch.setattr(LocalRows, "_at", lambda self, rows: longest.append(at(self, rows)) or longest[-1])
-    model, twin = (SparseGPRegressor(n_active=40, n_rounds=1, random_state=0) for _ in range(2))
+    model, twin = (
+        SparseGPRegressor(n_active=40, n_rounds=1, posterior="projected", random_state=0) for _ in range(2)
+    )
     model.fit(on_disk, y)
     assert np.shares_memory(longest[0], on_disk)
     twin.fit(X, y)
@@ -167,7 +169,7 @@ def test_float32_rows_are_stored_and_not_calculated_with(monkeypatch, tmp_path, 
     new = exact[:50].astype(np.float32)
 
     def fitted(X):
-        model = estimator(n_active=40, n_rounds=1, random_state=0).fit(X, target)
+        model = estimator(n_active=40, n_rounds=1, posterior="projected", random_state=0).fit(X, target)
         return model, model.predict(new) if estimator is SparseGPRegressor else model.predict_proba(new)[:, 1]
 
     model, predicted = fitted(stored)
@@ -186,10 +188,10 @@ def test_few_float32_rows_and_several_tasks_become_float64(monkeypatch):
     X = X.astype(np.float32)
     seen, at = [], LocalRows._at
     monkeypatch.setattr(LocalRows, "_at", lambda self, rows: seen.append(at(self, rows)) or seen[-1])
-    SparseGPRegressor(optimizer=None).fit(X, y)
+    SparseGPRegressor(optimizer=None, posterior="projected").fit(X, y)
     make_large(monkeypatch, 200)
-    SparseGPRegressor(optimizer=None, coupling="kernel").fit(X, y, tasks=np.arange(300) % 2)
+    SparseGPRegressor(optimizer=None, posterior="projected").fit(X, y, tasks=np.arange(300) % 2)
     SparseGPRegressor(optimizer=None, posterior="active", n_active=20).fit(X, y)
     some = np.where(np.arange(300) % 3 == 0, np.nan, y)  # rows without a target are left out
-    SparseGPRegressor(optimizer=None, n_active=20).fit(X, some)
+    SparseGPRegressor(optimizer=None, posterior="projected", n_active=20).fit(X, some)
     assert {rows.dtype for rows in seen} == {np.dtype(np.float64)}
