@@ -44,6 +44,7 @@ def test_renders_without_a_complaint(open_page):
         "How good it is",
         "Tasks",
         "Inputs",
+        "Who helps whom",
         "What is unusual",
         "What was learnt",
         "Data",

@@ -284,12 +284,13 @@ class Decided:
         return f"{self.what}: {self.chosen}. {self.reason}"
 
 
-def test_inspect_uses_what_the_estimator_reports():
+def test_inspect_uses_what_the_estimator_reports(monkeypatch):
     """`decisions_` and `variance_shares_` are printed where an estimator has them."""
     frame = make_frame()
     model = SparseGPRegressor(random_state=0).fit(frame[["x"]].to_numpy(), frame["y"], tasks=frame["t"])
     model.decisions_ = [Decided("coupling", "function", "most evidence"), Decided("draws", "16", "few rows")]
-    model.variance_shares_ = {"common": 0.6, "task": 0.3, "noise": 0.1}
+    shares = {"common": 0.6, "task": 0.3, "noise": 0.1}
+    monkeypatch.setattr(SparseGPRegressor, "variance_shares_", shares)
     shown = {}
     for verbose in (False, True):
         console = Console(width=200, file=StringIO())

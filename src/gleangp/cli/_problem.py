@@ -89,9 +89,8 @@ def read_problem(
     if target == task:
         raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
-    if not keep_id:
-        drop = [*drop, *_id_columns(frame, {target, task, row_id, *drop})]
-    encoding = learn_encoding(frame, target, task, drop=drop, impute=impute, row_id=row_id)
+    ids = [] if keep_id else _id_columns(frame, {target, task, row_id, *drop})
+    encoding = learn_encoding(frame, target, task, drop=[*drop, *ids], impute=impute, row_id=row_id)
     if classify is None:
         classify = ordinal or _has_classes(frame[target], unlabeled)
     if ordinal and not classify:

@@ -56,6 +56,7 @@ class LocalPosterior:
     own: dict[int, tuple[FloatArray, GroupKnowledge]]  # of tasks with several blocks: basis, what is known
     log_evidence: float
     jitter: float = 0.0
+    n_tasks_learnt: int | None = None  # tasks of the fit; later ones were added. None: all
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed at need."""

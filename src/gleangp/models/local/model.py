@@ -123,7 +123,10 @@ class LocalModel:
         rows = _some(len(posterior.X), _SHARE_ROWS, rng)
         W, codes = posterior.X[rows], posterior.codes[rows]
         mean = posterior.predict(W, codes, with_var=False)[0]
-        terms = tuple(replace(with_average_task(t), own=np.append(t.own, 0.0)) for t in self.terms)
+        terms = tuple(
+            replace(with_average_task(t, posterior.n_tasks_learnt), own=np.append(t.own, 0.0))
+            for t in self.terms
+        )
         new = replace(posterior, terms=terms)
         common = new.predict(W, np.full(len(rows), self.n_tasks), with_var=False)[0]
         parts = {"common": float(np.var(common)), "task": float(np.var(mean - common)), "noise": 0.0}
@@ -313,7 +316,7 @@ def _draws(finish: _Finish, rng: np.random.Generator) -> tuple[Draw, ...]:
     if search.progress(stage, 0, None):
         return ()
     several: list[Draw] = []
-    for z in laplace_draws(finish.learnt, learning, rng):
+    for z in laplace_draws(finish.learnt, learning):
         try:
             several.append(finish(z, rng)[0])
         except NotPositiveDefiniteError:
@@ -369,6 +372,7 @@ class _Finish:
             known,
             settled.evidence,
             max(prior.jitter, q.jitter),
+            data.n_tasks,
         )
         return Draw(posterior, warp, noise), basis, settled.n_silent
 
@@ -405,10 +409,14 @@ def _has_converged(learnt: Learnt, learning: Learning) -> bool:
     return learnt.optimum.last_change <= learning.settled
 
 
-def with_average_task(term: Term) -> Term:
-    """The term with one more task, whose weights are the average of the others'."""
-    loadings = np.vstack([term.loadings, term.loadings.mean(axis=0, keepdims=True)])
-    return replace(term, loadings=loadings, own=np.append(term.own, term.own.mean()))
+def with_average_task(term: Term, n_learnt: int | None) -> Term:
+    """The term with one more task, whose weights are the average of the tasks of the fit.
+
+    Tasks that were added later have weights of their own, which say nothing of others.
+    """
+    average = term.loadings[:n_learnt].mean(axis=0, keepdims=True)
+    own = np.append(term.own, term.own[:n_learnt].mean())
+    return replace(term, loadings=np.vstack([term.loadings, average]), own=own)
 
 
 def _average_where_empty(term: Term, empty: Any) -> Term:

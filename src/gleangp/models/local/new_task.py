@@ -46,7 +46,7 @@ def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> Loc
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: the best one."""
     before = draw.posterior
-    alike = tuple(with_average_task(term) for term in before.terms)
+    alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
     if len(W) == 0:  # nothing to weigh: the task is like the others
         return Draw(replace(before, terms=alike), draw.warp, _with_noise(draw, None))
     codes = np.full(len(W), len(before.terms[0].own))
