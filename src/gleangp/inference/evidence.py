@@ -301,6 +301,8 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
     jitter that gives it one, as a share of its mean diagonal; the largest is returned.
     """
     log_det, jitter = 0.0, 0.0
+    if M.shape[1] == 0:  # LAPACK complains of matrices without rows
+        return M, log_det, jitter
     np.einsum("bii->bi", M)[...] += 1.0
     for matrix in M:
         kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None

@@ -55,7 +55,7 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
     mean, cov = shared.predict_cov(W, codes)
     own = [t.own[-1] * t.kernel(W) for t in alike]
     found = []
-    for log_prior, factors, fresh in variants(alike):
+    for log_prior, factors, fresh in variants(alike, before.n_tasks_learnt):
         centre, spread = (
             (np.zeros(len(W)), alike[0].within[-1] * alike[0].kernel(W)) if fresh else (mean, cov)
         )
@@ -78,14 +78,14 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
     return Draw(posterior, draw.warp, _with_noise(draw, variance))
 
 
-def variants(terms: tuple[Term, ...]) -> Iterator[tuple[float, list[float], bool]]:
+def variants(terms: tuple[Term, ...], n_learnt: int | None) -> Iterator[tuple[float, list[float], bool]]:
     """Log prior weight, factors of the own weights of the terms, and whether no function is shared.
 
     A hierarchy has one shared term, then the offset and the own function; a model of one task has the shared
     term alone. Tasks that share no function, or are mixtures of several, have nothing to vary.
     """
     shared = [t.loadings.shape[1] > 0 for t in terms]
-    if not shared[0] or any(shared[1:]) or terms[0].own.any():
+    if not shared[0] or any(shared[1:]) or terms[0].own[:n_learnt].any():
         yield 0.0, [1.0] * len(terms), False
         return
     functions = NEW_TASK.function_factors if len(terms) > 1 else (0.0,)
