@@ -113,7 +113,7 @@ PRIORS = PriorWidths()
 MIXTURES = Mixtures()
 # Labels: the latent function is in units of the noise (a probit step of deviation one), so it is larger.
 # Labels carry little information on single length scales, so these are tied.
-LABEL_PRIORS = PriorWidths(linear=3.0, common=3.0, offset=1.0, slope=1.0, own=1.0, length_tie=0.5)
+LABEL_PRIORS = PriorWidths(linear=1.0, common=3.0, offset=1.0, slope=1.0, own=1.0, length_tie=0.5)
 # Ordered categories: the latent function has about unit variance, the noise a tenth of it.
 ORDERED_PRIORS = PriorWidths(length_tie=0.5)
 LEARNING = Learning()
