@@ -26,7 +26,8 @@ class ActiveGainDisplay(Display):
     >>> from gleangp import SparseGPRegressor
     >>> from gleangp.plots import ActiveGainDisplay
     >>> X = np.linspace(0, 6, 40)[:, None]
-    >>> model = SparseGPRegressor(n_active=8, selector="entropy").fit(X, np.sin(X[:, 0]))
+    >>> model = SparseGPRegressor(n_active=8, posterior="active", selector="entropy")
+    >>> model = model.fit(X, np.sin(X[:, 0]))
     >>> len(ActiveGainDisplay.from_estimator(model).gains[0])
     8
     """
@@ -100,7 +101,7 @@ class BudgetDisplay(Display):
     >>> from gleangp import SparseGPRegressor
     >>> from gleangp.plots import BudgetDisplay
     >>> X = np.linspace(0, 6, 40)[:, None]
-    >>> model = SparseGPRegressor(n_active=9, random_state=0)
+    >>> model = SparseGPRegressor(n_active=9, posterior="projected", random_state=0)
     >>> model = model.fit(X, np.sin(X[:, 0]), tasks=["a", "b"] * 20)
     >>> int(BudgetDisplay.from_estimator(model).counts.sum())
     9

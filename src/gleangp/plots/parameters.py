@@ -34,7 +34,7 @@ class KernelParametersDisplay(Display):
     >>> X = np.random.default_rng(0).uniform(0, 6, (40, 2))
     >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
     >>> KernelParametersDisplay.from_estimator(model).names
-    ['variance of the smooth part', 'length scale of x0', 'length scale of x1']
+    ['variance of the linear part', 'variance of the smooth part', 'length scale of x0', 'length scale of x1']
     """
 
     def __init__(self, names: list[str], values: FloatArray) -> None:
