@@ -81,7 +81,7 @@ class SparseGPMixin(ProgressMixin):
         return self.posterior != "active" and every_row_once
 
     def _is_local(self, rows: TrainingRows, **apart: bool) -> bool:
-        """Whether `models.local` does the fit; `apart` names what it lacks, and whether it is asked for."""
+        """Whether `models.local` does the fit; `apart`: what it lacks -> whether the user requests it."""
         couples = hasattr(self._chosen_selector(), "alone")
         return self.posterior == "local" and rows.can_travel and not couples and not any(apart.values())
 
@@ -95,7 +95,7 @@ class SparseGPMixin(ProgressMixin):
     def _why_uncoupled(self, rows: TrainingRows, **apart: bool) -> str:
         """Why the tasks of a fit that is not local share the kernel alone; raises if more was asked for.
 
-        `apart` names what keeps the fit from being local, and whether it is asked for.
+        `apart`: what keeps the fit from being local -> whether the user requests it.
         """
         if self.coupling == "kernel":
             return "as asked"

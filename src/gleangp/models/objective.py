@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.evidence import evidence_gradient
 from gleangp.inference.prior import BlockPrior, Layout, Term
@@ -113,8 +113,3 @@ class LogPosterior:
             return -(self.slots.log_prior(z)[0] + self.settle(z)[1].evidence)
         except NotPositiveDefiniteError:
             return np.inf
-
-
-def rows_of_tasks(codes: IntArray, n_tasks: int) -> IntArray:
-    """(M,) how many rows each task has."""
-    return np.bincount(codes, minlength=n_tasks)

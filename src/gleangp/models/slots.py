@@ -6,7 +6,7 @@ A positive parameter enters by its logarithm, one between 0 and 1 by its logit, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,15 +89,3 @@ class Slots:
             of_slot, gradient[part] = slot.log_prior(z[part])
             value += of_slot
         return value, gradient
-
-    def moved_to(self, other: Slots, z: FloatArray) -> FloatArray:
-        """Start values of these slots: those of z where `other` has a slot of the same name and size."""
-        start = self.start
-        for name, part in self.where.items():
-            if name in other.where and other._by_name[name].size == self._by_name[name].size:
-                start[part] = z[other.where[name]]
-        return start
-
-    def starting_at(self, z: FloatArray) -> Slots:
-        """The same, starting at z."""
-        return Slots([replace(slot, start=z[self.where[slot.name]]) for slot in self.slots])
