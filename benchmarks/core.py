@@ -198,10 +198,7 @@ def startup():
     )
 
 
-PARTS = {
-    part.__name__: part
-    for part in (startup, selection, tasks, many_tasks, regression, classification)
-}
+PARTS = {part.__name__: part for part in (startup, selection, tasks, many_tasks, regression, classification)}
 
 
 def main():

@@ -85,9 +85,7 @@ def lgbm(table: Table, role: np.ndarray) -> Answer:
     options |= {"min_child_samples": 3, "min_data_per_group": 3, "cat_smooth": 1.0, "learning_rate": 0.05}
     kind = lightgbm.LGBMRegressor if table.kind in ("reg", "count") else lightgbm.LGBMClassifier
     model = kind(**options)
-    _, cpu = cpu_seconds(
-        lambda: model.fit(X[train], table.y[train], categorical_feature=[X.shape[1] - 1])
-    )
+    _, cpu = cpu_seconds(lambda: model.fit(X[train], table.y[train], categorical_feature=[X.shape[1] - 1]))
     predict = model.predict if table.kind in ("reg", "count") else model.predict_proba
     return as_answer(table, np.asarray(predict(X[test])), cpu)
 
@@ -128,9 +126,7 @@ def gpb_lin(table: Table, role: np.ndarray, slope: bool = False, trees: bool = F
     if trees:
         options = {"learning_rate": 0.05, "max_depth": 3, "min_data_in_leaf": 10, "verbose": -1, "seed": 0}
         data = gpboost.Dataset(X[train], target, free_raw_data=False)
-        booster, cpu = cpu_seconds(
-            lambda: gpboost.train(options, data, gp_model=model, num_boost_round=100)
-        )
+        booster, cpu = cpu_seconds(lambda: gpboost.train(options, data, gp_model=model, num_boost_round=100))
         found = booster.predict(X[test], pred_latent=False, **new_groups)
         mean, var = found["response_mean"], found["response_var"]
     else:

@@ -34,14 +34,11 @@ def as_column(values: Any, name: str, error: Callable[[str], Exception]) -> np.n
     return column
 
 
-def check_length(
-    column: np.ndarray, n_rows: int, name: str, error: Callable[[str], Exception]
-) -> None:
+def check_length(column: np.ndarray, n_rows: int, name: str, error: Callable[[str], Exception]) -> None:
     """Raise unless `column` has one entry per row of X."""
     if len(column) != n_rows:
         raise error(
-            f"{name} has {len(column)} entries, but X has {n_rows} rows. "
-            "One entry per row is expected."
+            f"{name} has {len(column)} entries, but X has {n_rows} rows. One entry per row is expected."
         )
 
 
@@ -64,9 +61,7 @@ def missing_entries(column: np.ndarray) -> np.ndarray:
     return column != column
 
 
-def with_common_type(
-    column: np.ndarray, name: str, error: Callable[[str], Exception]
-) -> np.ndarray:
+def with_common_type(column: np.ndarray, name: str, error: Callable[[str], Exception]) -> np.ndarray:
     """A column without missing entries in one type: strings, booleans, integers or floats.
 
     Arrays of objects are converted (integers beside floats become floats). Entries of different

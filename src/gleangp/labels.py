@@ -67,8 +67,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
     numbers = with_common_type(column[labeled], "y", LabelError)
     if numbers.dtype.kind == "U":
         raise LabelError(
-            f"y has strings, such as {str(numbers[0])!r}. Numbers are expected; for classes use a "
-            "classifier."
+            f"y has strings, such as {str(numbers[0])!r}. Numbers are expected; for classes use a classifier."
         )
     numbers = numbers.astype(np.float64)
     _refuse_infinity(numbers)
@@ -146,9 +145,7 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
     return labeled
 
 
-def encode_classes(
-    y: Any, labeled: np.ndarray, unlabeled: Any = None
-) -> tuple[np.ndarray, np.ndarray]:
+def encode_classes(y: Any, labeled: np.ndarray, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Classes, sorted, and the code of each row.
 
     Parameters
@@ -192,9 +189,7 @@ def encode_classes(
     check_classification_targets(labels)
     classes, codes[labeled] = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise LabelError(
-            f"y has 1 class{removed}: {classes.tolist()}. Two are needed.{_advice(unlabeled)}"
-        )
+        raise LabelError(f"y has 1 class{removed}: {classes.tolist()}. Two are needed.{_advice(unlabeled)}")
     return classes, codes
 
 

@@ -80,9 +80,7 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     position = _column_position(list(X.columns) if is_frame else X.shape[1], task)
     n_columns = X.shape[1]
     if n_columns == 1:
-        raise TaskError(
-            "X has 1 feature(s), and it is the task column. At least one more is needed."
-        )
+        raise TaskError("X has 1 feature(s), and it is the task column. At least one more is needed.")
     others = [j for j in range(n_columns) if j != position]
     if hasattr(X, "iloc"):
         rest, column = X.iloc[:, others], X.iloc[:, position]
@@ -214,9 +212,7 @@ def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np
     return codes
 
 
-def match_tasks(
-    names: np.ndarray, tasks: Any, n_rows: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Codes of tasks, some of which may be new.
 
     Parameters
@@ -287,8 +283,7 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
     new = _task_array([task], "task")
     if new.dtype.kind != names.dtype.kind:
         raise TaskError(
-            f"task {task!r} is of another type than the known tasks: {list_names(names)}. "
-            "Use the same type."
+            f"task {task!r} is of another type than the known tasks: {list_names(names)}. Use the same type."
         )
     if new[0] in names:
         raise TaskError(
@@ -324,9 +319,7 @@ def blocks_of_rows(codes: np.ndarray, n_tasks: int) -> list[np.ndarray]:
     return [order[start:stop] for start, stop in pairwise(edges)]
 
 
-def stack_outputs(
-    X: Any, Y: Any, names: Sequence[Any] | None = None
-) -> tuple[Any, np.ndarray, np.ndarray]:
+def stack_outputs(X: Any, Y: Any, names: Sequence[Any] | None = None) -> tuple[Any, np.ndarray, np.ndarray]:
     """Turn q outputs per row into q tasks over the same rows.
 
     Parameters
@@ -456,8 +449,7 @@ def _column_position(columns: list[Any] | int, task: Any) -> int:
     if len(positions) != 1:
         count = f"{len(positions)} columns" if positions else "no column"
         raise TaskError(
-            f"X has {count} named task={task!r}. One is expected; the columns are: "
-            f"{list_names(columns)}."
+            f"X has {count} named task={task!r}. One is expected; the columns are: {list_names(columns)}."
         )
     return positions[0]
 

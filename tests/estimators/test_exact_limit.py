@@ -99,9 +99,7 @@ def test_unlabeled_rows_are_left_out():
     assert_array_equal(np.sort(sparse.active_), np.flatnonzero(known))
     normal = SparseGPRegressor(KERNELS["rbf"], noise_variance=0.05, optimizer=None)
     again = SparseGPRegressor(KERNELS["rbf"], noise_variance=0.05, optimizer=None)
-    assert_allclose(
-        normal.fit(X, y).predict(X_new), again.fit(X[known], y[known]).predict(X_new), rtol=1e-12
-    )
+    assert_allclose(normal.fit(X, y).predict(X_new), again.fit(X[known], y[known]).predict(X_new), rtol=1e-12)
 
 
 @pytest.mark.parametrize("posterior", ["projected", "active"])

@@ -506,9 +506,7 @@ def test_deviations_from_a_common_mean():
     left = [Order(0, 1, 0.3 - common[0] + common[1])]
     by_hand = HierarchicalGPRegressor(**raw).fit(X, rest, tasks=tasks, constraints=left)
     with_order = HierarchicalGPRegressor(mean="common", **raw).fit(X, y, tasks=tasks, constraints=order[:1])
-    assert_allclose(
-        with_order.predict(X, tasks=tasks), common + by_hand.predict(X, tasks=tasks), atol=1e-5
-    )
+    assert_allclose(with_order.predict(X, tasks=tasks), common + by_hand.predict(X, tasks=tasks), atol=1e-5)
     assert_allclose(
         with_order.predict(X, tasks=tasks, return_std=True)[1],
         by_hand.predict(X, tasks=tasks, return_std=True)[1],

@@ -17,7 +17,9 @@ VARIANTS = [
 
 # A row of weight w has the noise of a mean of w rows. The posterior is that of w equal rows, but equal rows
 # would also show that there is no noise between them, so what is learnt differs.
-MEANING = {"check_sample_weight_equivalence_on_dense_data": "weights divide the noise; they do not repeat rows"}
+MEANING = {
+    "check_sample_weight_equivalence_on_dense_data": "weights divide the noise; they do not repeat rows"
+}
 
 
 WITHOUT_WEIGHTS = {

@@ -305,9 +305,7 @@ def test_pipeline_gets_tasks(routing, form):
 def test_bare_estimator():
     """Without a pipeline it does what the estimator's own task= does."""
     wrapped = TaskColumn(ToyRegressor(), "who").fit(X_PANDAS, Y)
-    assert_allclose(
-        wrapped.predict(X_PANDAS), ToyRegressor(task="who").fit(X_PANDAS, Y).predict(X_PANDAS)
-    )
+    assert_allclose(wrapped.predict(X_PANDAS), ToyRegressor(task="who").fit(X_PANDAS, Y).predict(X_PANDAS))
 
 
 def test_column_transformer_inside(routing):
@@ -324,9 +322,7 @@ def test_classifier(routing):
     model.fit(X_PANDAS, LABELS)
     assert model.classes_.tolist() == ["neg", "pos"]
     assert_allclose(model.predict_proba(X_PANDAS).sum(axis=1), 1.0)
-    assert_array_equal(
-        model.decision_function(X_PANDAS) > 0, model.predict(X_PANDAS) == "pos"
-    )
+    assert_array_equal(model.decision_function(X_PANDAS) > 0, model.predict(X_PANDAS) == "pos")
     assert model.score(X_PANDAS, LABELS) > 0.9
 
 

@@ -56,9 +56,7 @@ def test_hazard():
 def test_log_weighted_sum_ndtr():
     """log(w1 Phi(u1) + w2 Phi(u2)) for all combinations of tails."""
     entry = load(FILE)["log_weighted_sum_ndtr"]
-    got = log_weighted_sum_ndtr(
-        entry["w1"], np.array(entry["u1"]), entry["w2"], np.array(entry["u2"])
-    )
+    got = log_weighted_sum_ndtr(entry["w1"], np.array(entry["u1"]), entry["w2"], np.array(entry["u2"]))
     assert_allclose(got, entry["exact"], rtol=1e-13)
 
 

@@ -103,9 +103,7 @@ def test_value_is_the_density_under_the_data_dependent_kernel():
     Ktilde = np.linalg.inv(np.linalg.inv(K) + alpha * task.laplacian.toarray())
     C = Ktilde[:5, :5] + np.exp(LOG_NOISE) * np.eye(5)
     expected = multivariate_normal(np.zeros(5), C).logpdf(task.y)
-    at = GaussianStack(LINEAR_RBF, [task])(
-        LINEAR_RBF.theta[None], LOG_NOISE, np.log([alpha]), LOG_WIDTH
-    )
+    at = GaussianStack(LINEAR_RBF, [task])(LINEAR_RBF.theta[None], LOG_NOISE, np.log([alpha]), LOG_WIDTH)
     assert_allclose(at.value, expected, rtol=1e-6)
 
 

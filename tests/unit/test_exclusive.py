@@ -87,9 +87,7 @@ def test_rows_that_no_class_wants_find_one(monkeypatch, entries):
     labelled = np.tile(np.arange(n) < 2, 3)
     kernel = ConstantKernel(4.0) * RBF(0.4)
     noise = NullCategory(-1.0, 0.95, 0.95, variance=0.01)
-    blocks = [
-        Block(X, np.where(labelled, np.where(classes == c, 1.0, -1.0), 0.0), noise) for c in range(3)
-    ]
+    blocks = [Block(X, np.where(labelled, np.where(classes == c, 1.0, -1.0), 0.0), noise) for c in range(3)]
     found = settle_exclusive([kernel] * 3, blocks, [X[::2]] * 3)
     together = np.array([predict_latent(kernel, f.posterior, X)[0] - 1.0 for f in found])
     alone = np.array(

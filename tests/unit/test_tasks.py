@@ -233,9 +233,7 @@ def test_unstack_after_shuffling_tasks_together(order):
     values = np.empty(12)
     for task in range(3):
         values[tasks == task] = y_stacked[4 * task : 4 * task + 4]
-    assert_array_equal(
-        unstack_outputs(values, tasks, names=[0, 1, 2]), np.arange(12).reshape(4, 3)
-    )
+    assert_array_equal(unstack_outputs(values, tasks, names=[0, 1, 2]), np.arange(12).reshape(4, 3))
 
 
 @pytest.mark.parametrize(

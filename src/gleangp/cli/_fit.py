@@ -132,9 +132,7 @@ def _asked_model(problem: Problem, options: FitOptions) -> Any:
     return named_model(options.model, problem.classify, seed=options.seed, **more)
 
 
-def _write_report(
-    model: Any, problem: Problem, score: HeldOut | None, path: Path, console: Console
-) -> None:
+def _write_report(model: Any, problem: Problem, score: HeldOut | None, path: Path, console: Console) -> None:
     from gleangp.report import write
 
     encoding = problem.encoding

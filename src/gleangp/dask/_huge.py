@@ -105,7 +105,7 @@ class HugeTask:
 
     def take(self, chosen):
         """Some rows, brought here."""
-        (_, rows), = chosen
+        ((_, rows),) = chosen
         X, y = np.empty((len(rows), self.n_inputs)), np.empty(len(rows))
         for at, part in self._of_positions(_parts.rows_at_positions, rows):
             X[at], y[at] = part

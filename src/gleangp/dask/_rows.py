@@ -35,9 +35,7 @@ from gleangp.learning.task_store import chunks_of_tasks
 _SHOWN = 5  # partitions in an error message
 
 
-def read_facts(
-    client: Client, partitions: list[Any], columns: Columns
-) -> tuple[list[Future], list[Facts]]:
+def read_facts(client: Client, partitions: list[Any], columns: Columns) -> tuple[list[Future], list[Facts]]:
     """Rows of every partition, which stay with the workers, and facts about them.
 
     Raises if any has rows that cannot be learnt from.

@@ -30,9 +30,7 @@ class RemoteSweeps:
     def __init__(self, parts: ClusterTasks, kernel: Any, Z: FloatArray, chol: FloatArray):
         self.parts = parts
         self.basis = submit(parts.client, hand_on, (kernel, Z, chol))
-        self.moving: list[Future] = [
-            submit(parts.client, start_sites, group) for group in parts.groups
-        ]
+        self.moving: list[Future] = [submit(parts.client, start_sites, group) for group in parts.groups]
 
     def __call__(self, step: float, inner: FloatArray, mean: FloatArray) -> SweepSums:
         client, noise = self.parts.client, self.parts.noise

@@ -20,9 +20,7 @@ _NEAR = 0.1  # of the range of all features
 _ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
-def default_kernel(
-    X: FloatArray, *, offset: bool, linear: bool = False, n_rows: int | None = None
-) -> Kernel:
+def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False, n_rows: int | None = None) -> Kernel:
     """`C * RBF`, with the length scales started at the spread of the features.
 
     `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function. X may
@@ -46,10 +44,6 @@ def _linear(X: FloatArray, spread: FloatArray) -> Kernel:
     inner = DotProduct(0.0, "fixed")
     scaled = ScaledInputs(inner, 1.0 / (spread * np.sqrt(len(spread))), "fixed", center=np.mean(X, axis=0))
     return ConstantKernel(0.2, (1e-6, 1e4)) * scaled
-
-
-
-
 
 
 def _length_spread(n_features: int) -> float:

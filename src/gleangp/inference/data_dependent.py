@@ -54,9 +54,7 @@ def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width
     if task.laplacian is None and task.order is None:
         if task.n_labelled == 0:
             return prior_only(task.X.shape[1])
-        return posterior_from_sites(
-            kernel, task.X, Sites(task.y, np.full(task.n_labelled, 1.0 / noise))
-        )
+        return posterior_from_sites(kernel, task.X, Sites(task.y, np.full(task.n_labelled, 1.0 / noise)))
     K = kernel_columns(kernel, task.X, task.X)
     variance = np.full(task.n_labelled, noise)
     if has_white(kernel):

@@ -40,6 +40,8 @@ def speaks(log_z: FloatArray, g: FloatArray, nu: FloatArray, var: FloatArray) ->
     # 1 + precision var = 1 / (1 - nu var), by LPJ05 eq. 17
     peak = log_z + 0.5 * (g * g / safe - np.log1p(-np.minimum(safe * var, 1.0 - 2.0**-53)))
     return positive & (peak <= _HIGHEST_PEAK)
+
+
 # How far below zero rounding can take a variance, relative to the largest prior variance.
 _ROUNDING = 1e-6
 

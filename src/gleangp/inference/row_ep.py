@@ -120,9 +120,7 @@ class Cavities:
         """The rows' part of log Z of EP: a site is scaled to give its row the right log_z here."""
         sites = self.sites
         grown = 1.0 + sites.precision * self.var
-        exponent = (
-            sites.shift**2 * self.var + 2.0 * sites.shift * self.mean - sites.precision * self.mean**2
-        )
+        exponent = sites.shift**2 * self.var + 2.0 * sites.shift * self.mean - sites.precision * self.mean**2
         return float(np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown))
 
     def wanted_sites(self, g: FloatArray, nu: FloatArray) -> RowSites:

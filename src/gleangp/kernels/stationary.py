@@ -310,9 +310,7 @@ def _square_differences(dL_dK, weight, U, V):
     U, V = _centred(U, V)
     U2 = U * U
     V2 = U2 if V is U else V * V
-    if U2.max(initial=0.0) > LARGEST_SQUARE or (
-        V is not U and V2.max(initial=0.0) > LARGEST_SQUARE
-    ):
+    if U2.max(initial=0.0) > LARGEST_SQUARE or (V is not U and V2.max(initial=0.0) > LARGEST_SQUARE):
         W, features = dL_dK * weight, range(U.shape[1])
         return np.array([np.vdot(W, np.subtract.outer(U[:, k], V[:, k]) ** 2) for k in features])
     row_sums, column_sums, WV = np.empty(len(U)), np.zeros(len(V)), np.empty(U.shape)

@@ -53,9 +53,7 @@ def keeps_all(noise, n_rows: int, settings: Settings) -> bool:
     The order of inclusion is then that of a pivoted Cholesky.
     """
     return (
-        settings.n_active >= n_rows
-        and not noise.precision_depends_on_mean
-        and np.ndim(noise.variance) == 0
+        settings.n_active >= n_rows and not noise.precision_depends_on_mean and np.ndim(noise.variance) == 0
     )
 
 
@@ -97,9 +95,7 @@ def fit_blocks(
         if settings.posterior == "projected" and not _exact_block(block, active):
             first = None if start is None else start[t]
             basis = _basis(kernel, block, kept.X, settings)
-            posterior, value, rows_sites = fit_projection(
-                kernel, block, basis, first, draft=settings.draft
-            )
+            posterior, value, rows_sites = fit_projection(kernel, block, basis, first, draft=settings.draft)
             kept_sites = rows_sites.at(active)
             sites = Sites(kept_sites.mean, kept_sites.precision, rows_sites.n_silent)
         else:

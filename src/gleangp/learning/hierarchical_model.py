@@ -176,8 +176,8 @@ def predict_hierarchy_cov(
             means = np.array([m for m, _ in nodes])
             deviation = means - means.mean(axis=0)
             mean[rows] = means.mean(axis=0)
-            cov[np.ix_(rows, rows)] = (
-                np.mean([c for _, c in nodes], axis=0) + deviation.T @ deviation / len(nodes)
+            cov[np.ix_(rows, rows)] = np.mean([c for _, c in nodes], axis=0) + deviation.T @ deviation / len(
+                nodes
             )
     return mean, cov
 
@@ -210,17 +210,13 @@ def _nodes(theta: FloatArray, theta_cov: FloatArray, average: bool) -> list[Floa
 def _starting_point(kernel, n_tasks: int, noise: float | None) -> Point:
     theta = kernel.theta
     log_noise = np.log(0.25) if noise is None else np.log(noise)
-    return Point(
-        theta, float(log_noise), WIDTH[0], np.tile(theta, (n_tasks, 1)), np.full(n_tasks, ALPHA[0])
-    )
+    return Point(theta, float(log_noise), WIDTH[0], np.tile(theta, (n_tasks, 1)), np.full(n_tasks, ALPHA[0]))
 
 
 def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:
     n_tasks, q = start.theta.shape
     cov = np.zeros((q, q)) if prior_cov is None else prior_cov
-    return HierarchyFit(
-        start, cov, np.zeros((n_tasks, q, q)), np.full(n_tasks, np.nan), 0, True, 0.0
-    )
+    return HierarchyFit(start, cov, np.zeros((n_tasks, q, q)), np.full(n_tasks, np.nan), 0, True, 0.0)
 
 
 def _bounds(kernel) -> FloatArray:

@@ -216,9 +216,7 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
         best = _round(terms, start, best.point, updated, plan, stage)
         moved = float(np.max(np.abs(best.point.mean - before)))
         n_rounds += 1
-    return HierarchyFit(
-        best.point, best.cov, best.theta_cov, best.log_evidence, n_rounds, converged, change
-    )
+    return HierarchyFit(best.point, best.cov, best.theta_cov, best.log_evidence, n_rounds, converged, change)
 
 
 def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatArray]]:

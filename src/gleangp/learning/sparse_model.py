@@ -224,9 +224,7 @@ def add_task(model: Any, block: Block, settings: Settings, seed: int) -> Any:
 
 
 @singledispatch
-def absorb_rows(
-    model: Any, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int
-) -> Any:
+def absorb_rows(model: Any, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> Any:
     """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
     posteriors, all_sites = list(model.posteriors), list(model.sites)
     active, active_task, gain = [model.active], [model.active_task], [model.gain]
