@@ -43,6 +43,7 @@ def test(arguments: Sequence[str]) -> None:
 def lint() -> None:
     """Check the style, that imports point downwards, and the types."""
     python("-m", "ruff", "check")
+    python("-m", "ruff", "format", "--check")
     python("-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
     python("-m", "mypy")
 
