@@ -26,6 +26,7 @@ from gleangp.inference.prior import Basis, Term
 from gleangp.kernels.evaluate import evaluate
 from gleangp.linalg import inverse_from_cholesky
 
+_LEARNT = -1  # key of the rows learnt from, where these are one block
 N_NEAREST = 60  # training rows near a new row of a large task
 _CHUNK_ENTRIES = 4_000_000  # of the largest array at a time: 32 MB
 
@@ -37,6 +38,23 @@ class Solved:
     rows: IntArray  # (B, k)
     F: FloatArray  # (B, k, D)
     half: FloatArray  # (B, k, k) L^-1 R with L L^T = I + R H R, R = sqrt(precision)
+    # Rows of an added task in a model of one block: the rows learnt from, and L^-1 of these times S of
+    # [[L_0, 0], [S, L]], the factor of both.
+    base: Solved | None = None
+    back: FloatArray | None = None  # (1, k, n)
+
+    @property
+    def all_rows(self) -> IntArray:
+        """(B, k) with those of the base before them."""
+        return self.rows if self.base is None else np.concatenate([self.base.rows, self.rows], axis=1)
+
+    def whitened(self, values: FloatArray) -> FloatArray:
+        """L^-1 R times values (B, k, j) of all rows."""
+        if self.base is None or self.back is None:
+            return self.half @ values
+        n = self.base.rows.shape[1]
+        first = self.base.half @ values[:, :n]
+        return np.concatenate([first, self.half @ values[:, n:] - self.back @ first], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +79,15 @@ class LocalPosterior:
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed at need."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def extended(self, **changes: Any) -> LocalPosterior:
+        """With more tasks, and perhaps rows of theirs; what was computed for the others is kept."""
+        after = replace(self, **changes)
+        kept = ("_common_bases", "_own_bases", "_common_knowledge")
+        after.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
+        if self.together and self.n_learnt:
+            after._solved[_LEARNT] = self._solve(np.arange(self.n_learnt)[None], 0, cache=True)
+        return after
 
     @cached_property
     def rows_of_task(self) -> list[IntArray]:
@@ -175,11 +202,10 @@ class LocalPosterior:
         prior = self._kernel(X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
         if self.together:
             one, two = solved[task], solved[other]
-            if task != other and min(one.rows.shape[1], two.rows.shape[1]) > self.n_learnt:
-                given = Solved(*(part[:, : self.n_learnt] for part in (one.rows, one.F, one.half)))
-                given = replace(given, half=given.half[:, :, : self.n_learnt])
+            if task != other and one.base is not None and two.base is not None:
+                given = one.base
             else:
-                given = max(one, two, key=lambda s: s.rows.shape[1])
+                given = two if one.base is None else one
             left, right = (self._seen(given, x[None], t)[0][0] for x, t in ((X, task), (X_other, other)))
             return prior - left.T @ right
         (T, F, g), (_, _, g_other) = (
@@ -203,9 +229,13 @@ class LocalPosterior:
 
     def _solve(self, near: IntArray, task: int, *, cache: bool) -> Solved:
         """The factors of sets of neighbours (B, k) of rows of a task."""
-        key = -1 if self.together and near.shape[1] == self.n_learnt else task
+        key, base, n = task, None, self.n_learnt
+        if self.together and near.shape[1] == n:
+            key = _LEARNT
         if cache and key in self._solved:
             return self._solved[key]
+        if self.together and near.shape[1] > n > 0:
+            base, near = self._solve(np.arange(n)[None], task, cache=True), near[:, n:]
         X, codes = self.X[near], self.codes[near]
         if near.shape[0] == 1:
             F = np.zeros((*near.shape, 0)) if self.together else self.features(X[0], task)[None]
@@ -216,8 +246,13 @@ class LocalPosterior:
         if not self._informed(task) and not self.together:
             H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
         root = np.sqrt(self.precision[near])
+        if base is not None:
+            seen = self._seen(base, X, task)[0]  # L_0^-1 R_0 H_0 of these rows
+            H -= seen.transpose(0, 2, 1) @ seen
         half, _, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
-        solved = Solved(near, F, half * root[:, None, :])
+        half = half * root[:, None, :]
+        back = None if base is None else half @ seen.transpose(0, 2, 1)
+        solved = Solved(near, F, half, base, back)
         if cache:
             self._solved[key] = solved
         return solved
@@ -230,14 +265,14 @@ class LocalPosterior:
             if self.together
             else self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
         )
-        codes = self.codes[solved.rows]
-        H = self._kernel(self.X[solved.rows], codes, X, np.full((B, 1), task))
+        rows = solved.all_rows
+        H = self._kernel(self.X[rows], self.codes[rows], X, np.full((B, 1), task))
         if F.shape[2]:
             H -= solved.F @ F.transpose(0, 2, 1)
             if not self._informed(task):
                 H += solved.F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
-        T = solved.half @ H
-        g = F - T.transpose(0, 2, 1) @ (solved.half @ solved.F) if F.shape[2] else F
+        T = solved.whitened(H)
+        g = F - T.transpose(0, 2, 1) @ solved.whitened(solved.F) if F.shape[2] else F
         return T, F, g
 
     def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool):
@@ -246,8 +281,10 @@ class LocalPosterior:
         expected, cov = self.knowledge(task)
         if self.together:
             expected, cov = np.zeros(0), np.zeros((0, 0))
-        residual = self.site_mean[solved.rows] - solved.F @ expected
-        weights = solved.half @ residual[:, :, None]  # (B, k, 1)
+        residual = self.site_mean[solved.all_rows]
+        if F.shape[2]:
+            residual = residual - solved.F @ expected
+        weights = solved.whitened(residual[:, :, None])  # (B, k, 1)
         mean = F @ expected + (T * weights).sum(axis=1)
         if not with_var:
             return mean, None

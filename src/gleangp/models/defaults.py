@@ -58,18 +58,18 @@ class Stage:
 class Learning:
     """How parameters are learnt."""
 
-    race: int = 25  # iterations from every start and smoothness; the best goes on
-    max_iter: int = 100
     tol: float = (
         1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus
     )
     settled: float = 0.1  # nats: a search that ran out of iterations with a smaller last change has converged
     # Long length scales with much noise can be a local optimum; the second start has neither.
     starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17))
-    n_together: int = 600  # rows up to which parameters are learnt on all of them as one block: exact
+    n_together: int = 300  # rows up to which parameters are learnt on all of them as one block: exact
+    together: tuple[int, int] = (25, 100)  # iterations then: from every start and smoothness; of the best
     # With more rows: few of them to choose start and smoothness, then more. Neighbours show short length
     # scales and the noise; neighbourhoods from all over the data show all of it.
     stages: tuple[Stage, ...] = (
+        Stage(500, 50, 50, 25),
         Stage(1500, 50, 50, 40),
         Stage(5000, 100, 100, 30),
         Stage(15000, 100, 100, 6),
@@ -86,6 +86,12 @@ class Learning:
     slack: float = 5.0  # nats by which a draw may lie below what the approximation expects
     most_halvings: int = 8  # of a step that leads too far
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
+
+    def stages_for(self, n_rows: int) -> tuple[Stage, ...]:
+        """The stages of a fit."""
+        if n_rows > self.n_together:
+            return self.stages
+        return tuple(Stage(n_rows, n_rows, 0, n) for n in self.together)
 
 
 @dataclass(frozen=True)

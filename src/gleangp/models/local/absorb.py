@@ -35,7 +35,8 @@ def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) ->
         dense = np.full(len(y), posterior.together) | ~learnt
         if with_evidence and dense.any():
             mean, cov = posterior.predict_cov(W[dense], codes[dense])
-            evidence = log_normal(y[dense], mean, cov + np.diag(1.0 / precision[dense]))
+            cov = cov + np.diag(1.0 / precision[dense])
+            evidence = float(log_normal(y[dense], mean[None], cov[None])[0])
     else:
         mean, cov = posterior.predict_cov(W, codes)
         sites, evidence = propagate_dense(mean, cov, y, noise)

@@ -92,53 +92,40 @@ def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
         objective = search.objective(search.starts[0], search.smoothness[0], None)
         here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
         return Learnt(objective, objective.slots.start, np.nan, 0, here, search.smoothness[0])
-    candidates = [(start, nu) for nu in search.smoothness for start in search.starts]
-    if len(data) <= learning.n_together:
-        rows = Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
-        found: list[Learnt] = []
-        for k, (start, nu) in enumerate(candidates):
-            objective = search.objective(start, nu, rows)
-            climbed = _climb(search, objective, None, learning.race, nu, k + 1, rng, needed=not found)
-            found += [] if climbed is None else [climbed]
-        best = _best(found)
-        tried = _smoothness_of(found)
-        if len(tried) > 1:
-            values = [_best([f for f in found if f.smoothness == nu]).value / best.n_rows for nu in tried]
-            best = _with_decision(best, tried, values)
-        if best.optimum.converged:
-            return best
-        more = _climb(
-            search, best.objective, best.z, learning.max_iter, best.smoothness, 0, rng, needed=False
-        )
-        return best if more is None else replace(more, decisions=best.decisions)
-    first, *later = learning.stages
+    first, *later = learning.stages_for(len(data))
     seed = int(rng.integers(2**63))
-    found = []
-    for k, (start, nu) in enumerate(candidates):
-        draw = np.random.default_rng(seed)  # the same rows for all
-        objective = search.objective(start, nu, None)
-        objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-        climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=not found)
-        found += [] if climbed is None else [climbed]
-    tried = _smoothness_of(found)
-    if len(tried) > 1:
-        found = [_best([f for f in found if f.smoothness == nu]) for nu in tried]
-        found = [_go_on(search, f, data, later[0], rng, 2) for f in found]
-        check = later[-1]
-        values = [_value_on(search, f, data, check, np.random.default_rng(seed)) for f in found]
-        best = found[int(np.argmin(values))]
-        best = _with_decision(best, tried, values)
+    found: list[Learnt] = []
+    for nu in search.smoothness:
+        for k, start in enumerate(search.starts):
+            draw = np.random.default_rng(seed)  # the same rows for all
+            objective = search.objective(start, nu, None)
+            objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
+            climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=not found)
+            found += [] if climbed is None else [climbed]
+    tried = list(dict.fromkeys(f.smoothness for f in found))
+    found = [_best([f for f in found if f.smoothness == nu]) for nu in tried]
+    values = [f.value / f.n_rows for f in found]
+    if len(found) > 1 and found[0].n_rows < len(data):
+        found = [_go_on(search, f, data, later[0], rng) for f in found]
+        values = [_value_on(search, f, data, later[-1], np.random.default_rng(seed)) for f in found]
         later = later[1:]
-    else:
-        best = _best(found)
-    for k, stage in enumerate(later):
-        if k == 0 or best.n_rows < len(data):
-            best = _go_on(search, best, data, stage, rng, 3 + k)
+    best = found[int(np.argmin(values))]
+    if len(tried) > 1:
+        best = _with_decision(best, tried, values)
+    for stage in later:
+        everything = best.n_rows == len(data)
+        if everything and best.optimum.converged:
+            break
+        best = _go_on(search, best, data, stage, rng)
+        if everything:
+            break
     return best
 
 
 def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     """Neighbourhoods in the units of the length scales at z, with a basis chosen under the kernels there."""
+    if len(data) <= stage.block:
+        return Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
     terms = objective.terms(z)
     W = objective.inputs(data.X, objective.slots.get(z, "warp"))
     scaled = W / length_scales(terms[0].kernel, W.shape[1])
@@ -192,12 +179,12 @@ def _climb(search, objective, start, max_iter, nu, number, rng, *, needed: bool)
     return Learnt(objective, found.theta, found.value, n_rows, found, nu)
 
 
-def _go_on(search, learnt, data, stage: Stage, rng, number) -> Learnt:
-    """The same search on other rows."""
+def _go_on(search, learnt, data, stage: Stage, rng) -> Learnt:
+    """The same search on the rows of another stage."""
     old = learnt.objective
     objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
     objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
-    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.smoothness, number, rng, needed=False)
+    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.smoothness, 0, rng, needed=False)
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
@@ -207,10 +194,6 @@ def _value_on(search, learnt, data, stage, rng) -> float:
     objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
     objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
     return objective.value(learnt.z) / len(objective.rows.y)
-
-
-def _smoothness_of(found: list[Learnt]) -> list[float]:
-    return list(dict.fromkeys(f.smoothness for f in found))
 
 
 def _best(found: list[Learnt]) -> Learnt:

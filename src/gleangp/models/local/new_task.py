@@ -48,33 +48,30 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
     before = draw.posterior
     alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
     if len(W) == 0:  # nothing to weigh: the task is like the others
-        return Draw(replace(before, terms=alike), draw.warp, _with_noise(draw, None))
+        return Draw(before.extended(terms=alike), draw.warp, _with_noise(draw, None))
     codes = np.full(len(W), len(before.terms[0].own))
     # Mean and covariance of what the task shares, and prior covariances of what is its own.
-    shared = replace(before, terms=tuple(_with_weight(t, 0.0) for t in alike))
+    shared = before.extended(terms=tuple(_with_weight(t, 0.0) for t in alike))
     mean, cov = shared.predict_cov(W, codes)
     own = [t.own[-1] * t.kernel(W) for t in alike]
-    found = []
-    for log_prior, factors, fresh in variants(alike, before.n_tasks_learnt):
-        centre, spread = (
-            (np.zeros(len(W)), alike[0].within[-1] * alike[0].kernel(W)) if fresh else (mean, cov)
-        )
-        total = spread + sum(f * K for f, K in zip(factors, own, strict=True))
-        result = _settle(draw, centre, total, y, noise)
-        found.append((log_prior + result[0], factors, fresh, result))
-    weights = np.array([f[0] for f in found])
+    of_prior = (np.zeros(len(W)), alike[0].within[-1] * alike[0].kernel(W))
+    several = list(variants(alike, before.n_tasks_learnt))
+    centres, spreads = zip(*(of_prior if fresh else (mean, cov) for *_, fresh in several), strict=True)
+    factors = np.array([f for _, f, _ in several])
+    found = _settle(draw, np.array(centres), np.array(spreads) + np.tensordot(factors, own, 1), y, noise)
+    weights = np.array([log_prior for log_prior, *_ in several]) + [evidence for evidence, *_ in found]
     weights = np.exp(weights - logsumexp(weights))
     if quantile is None:
         chosen = int(np.argmax(weights))
     else:
         chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
-    _, factors, fresh, (evidence, precision, site_mean, variance) = found[chosen]
-    terms = [_with_weight(t, f * t.own[-1]) for t, f in zip(alike, factors, strict=True)]
-    if fresh:
+    evidence, precision, site_mean, variance = found[chosen]
+    terms = [_with_weight(t, f * t.own[-1]) for t, f in zip(alike, factors[chosen], strict=True)]
+    if several[chosen][2]:
         terms[0] = _with_weight(
             replace(alike[0], loadings=_without_last(alike[0].loadings)), alike[0].within[-1]
         )
-    posterior = with_rows(replace(before, terms=tuple(terms)), W, codes, precision, site_mean, evidence)
+    posterior = with_rows(before.extended(terms=tuple(terms)), W, codes, precision, site_mean, evidence)
     return Draw(posterior, draw.warp, _with_noise(draw, variance))
 
 
@@ -107,24 +104,34 @@ def _without_last(loadings: FloatArray) -> FloatArray:
     return np.vstack([loadings[:-1], np.zeros((1, loadings.shape[1]))])
 
 
-def _settle(draw, mean, cov, y, noise) -> tuple[float, FloatArray, FloatArray, float | None]:
-    """Log evidence of the new rows, precision and mean of their sites, and the noise variance."""
+def _settle(draw, means, covs, y, noise) -> list[tuple[float, FloatArray, FloatArray, float | None]]:
+    """For every prior of the new rows: log evidence, precision and mean of sites, and the noise variance."""
     if draw.noise.size:
         variance = draw.noise[-1]
         row_variance = variance * noise
-        return log_normal(y, mean, cov + np.diag(row_variance)), 1.0 / row_variance, y, variance
-    sites, evidence = propagate_dense(mean, cov, y, noise)
-    return evidence, sites.precision, sites.mean, None
+        evidence = log_normal(y, means, covs + np.diag(row_variance))
+        return [(float(e), 1.0 / row_variance, y, variance) for e in evidence]
+    found, sites = [], None
+    for mean, cov in zip(means, covs, strict=True):  # neighbours on the grid have nearly the same sites
+        sites, evidence = propagate_dense(mean, cov, y, noise, sites)
+        found.append((evidence, sites.precision, sites.mean, None))
+    return found
 
 
-def log_normal(y: FloatArray, mean: FloatArray, cov: FloatArray) -> float:
-    """log N(y | mean, cov)."""
-    chol = cholesky(cov)[0]
-    white = solve_lower(chol, y - mean)
-    return -0.5 * (float(white @ white) + log_determinant(chol) + len(y) * _LOG_TWO_PI)
+def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
+    """(B,) log N(y | mean, cov) of a stack of means (B, n) and covariances (B, n, n)."""
+    try:
+        chol = np.linalg.cholesky(covs)
+    except np.linalg.LinAlgError:  # singular in floating point
+        chol = np.array([cholesky(cov)[0] for cov in covs])
+    white = np.linalg.solve(chol, (y - means)[:, :, None])[:, :, 0]
+    log_det = 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)
+    return -0.5 * ((white * white).sum(axis=1) + log_det + len(y) * _LOG_TWO_PI)
 
 
-def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any) -> tuple[RowSites, float]:
+def propagate_dense(
+    mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any, start: RowSites | None = None
+) -> tuple[RowSites, float]:
     """Sites of a few rows with latent prior N(mean, cov), and the log evidence."""
 
     def marginals(sites: RowSites) -> Marginals:
@@ -139,14 +146,13 @@ def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any
         log_z2 -= log_determinant(chol)
         return Marginals(after, np.maximum(var, 1e-300), float(sites.shift @ after) - log_z2, None)
 
-    swept = sweep_rows(Block(np.zeros((len(y), 0)), y, noise), marginals)
+    swept = sweep_rows(Block(np.zeros((len(y), 0)), y, noise), marginals, start=start)
     return swept.sites, swept.evidence
 
 
 def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
     """The posterior with rows that belong to added tasks."""
-    return replace(
-        posterior,
+    return posterior.extended(
         X=np.vstack([posterior.X, W]),
         codes=np.append(posterior.codes, codes),
         precision=np.append(posterior.precision, precision),
