@@ -48,6 +48,11 @@ class Learnt:
         """Where parameters are in `z`."""
         return self.objective.slots
 
+    @property
+    def evidence_per_row(self) -> float:
+        """Without the log prior density of the parameters."""
+        return -(self.value + self.slots.log_prior(self.z)[0]) / self.n_rows
+
     def frozen_terms(self, z: FloatArray | None = None) -> list[Term]:
         """The terms at z, or at what was learnt."""
         z = self.z if z is None else z
@@ -85,15 +90,14 @@ class Search:
         return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths)
 
 
-def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
-    """Maximise the log posterior of the parameters."""
+def race(search: Search, data: Data, seed: int) -> list[Learnt]:
+    """The best of a few steps from every start on a few rows, for each smoothness."""
     learning = search.learning
     if not search.optimize:
         objective = search.objective(search.starts[0], search.smoothness[0], None)
         here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
-        return Learnt(objective, objective.slots.start, np.nan, 0, here, search.smoothness[0])
-    first, *later = learning.stages_for(len(data))
-    seed = int(rng.integers(2**63))
+        return [Learnt(objective, objective.slots.start, np.nan, 0, here, search.smoothness[0])]
+    first, rng = learning.stages_for(len(data))[0], np.random.default_rng(seed)
     found: list[Learnt] = []
     for nu in search.smoothness:
         for k, start in enumerate(search.starts):
@@ -103,15 +107,22 @@ def learn(search: Search, data: Data, rng: np.random.Generator) -> Learnt:
             climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=not found)
             found += [] if climbed is None else [climbed]
     tried = list(dict.fromkeys(f.smoothness for f in found))
-    found = [_best([f for f in found if f.smoothness == nu]) for nu in tried]
+    return [_best([f for f in found if f.smoothness == nu]) for nu in tried]
+
+
+def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> Learnt:
+    """Go on from the winners of the race."""
+    if not search.optimize:
+        return found[0]
+    later, rng = list(search.learning.stages_for(len(data))[1:]), np.random.default_rng(seed + 1)
     values = [f.value / f.n_rows for f in found]
     if len(found) > 1 and found[0].n_rows < len(data):
         found = [_go_on(search, f, data, later[0], rng) for f in found]
         values = [_value_on(search, f, data, later[-1], np.random.default_rng(seed)) for f in found]
         later = later[1:]
     best = found[int(np.argmin(values))]
-    if len(tried) > 1:
-        best = _with_decision(best, tried, values)
+    if len(found) > 1:
+        best = _with_decision(best, [f.smoothness for f in found], values)
     for stage in later:
         everything = best.n_rows == len(data)
         if everything and best.optimum.converged:

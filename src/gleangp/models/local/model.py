@@ -22,7 +22,7 @@ from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise
 from gleangp.models.local.data import Data, blocks_of_tasks
 from gleangp.models.local.draws import laplace_draws
-from gleangp.models.local.learn import Learnt, Search, learn, pivots
+from gleangp.models.local.learn import Learnt, Search, learn, pivots, race
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
 from gleangp.progress import Stage
@@ -257,25 +257,30 @@ def fit_local(
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
-    seed, tried = int(rng.integers(2**63)), []
-    for candidate in candidates:
-        draw = np.random.default_rng(seed)
-        learnt = learn(candidate.search, data, draw)
-        finish = _Finish(candidate.search, learnt, data, n_basis, choose_basis or pivots, conditioning)
-        stage = Stage("posterior", 1, data.n_tasks, len(data))
-        candidate.search.progress(stage, 0, None)
-        tried.append((candidate, learnt, finish, *finish(learnt.z, draw)))
-        candidate.search.progress(stage, 1, tried[-1][3].posterior.log_evidence)
-    scores = {c.name: float(best.posterior.log_evidence - c.penalty) for c, _, _, best, *_ in tried}
-    candidate, learnt, finish, best, basis, n_silent = max(tried, key=lambda t: scores[t[0].name])
-    search, gaussian = candidate.search, isinstance(candidate.search.likelihood, GaussianNoise)
+    seed = int(rng.integers(2**62))
+    raced = [race(candidate.search, data, seed) for candidate in candidates]
+    scores = [0.0]
+    if len(candidates) > 1:
+        pairs = zip(candidates, raced, strict=True)
+        scores = [max(f.evidence_per_row for f in r) * len(data) - c.penalty for c, r in pairs]
+    which = int(np.argmax(scores))
+    search, gaussian = (
+        candidates[which].search,
+        isinstance(candidates[which].search.likelihood, GaussianNoise),
+    )
+    learnt = learn(search, data, raced[which], seed)
+    finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+    stage = Stage("posterior", 1, data.n_tasks, len(data))
+    search.progress(stage, 0, None)
+    best, basis, n_silent = finish(learnt.z, rng)
+    search.progress(stage, 1, best.posterior.log_evidence)
     several: tuple[Draw, ...] = ()
     decisions = list(learnt.decisions)
-    if len(tried) > 1:
-        text = (
-            f"the log evidence of all rows, less what its weights cost, is the highest for {candidate.name!r}"
-        )
-        decisions.insert(0, Decision("coupling", candidate.name, scores, text))
+    if len(candidates) > 1:
+        name = candidates[which].name
+        text = f"the log evidence, less what its weights cost, is the highest for {name!r}"
+        numbers = {c.name: float(score) for c, score in zip(candidates, scores, strict=True)}
+        decisions.insert(0, Decision("coupling", name, numbers, text))
     if search.optimize and learnt.slots.size and gaussian:
         few = len(data) <= search.learning.draws_rows
         if few:

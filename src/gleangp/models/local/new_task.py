@@ -3,20 +3,21 @@
 A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may be
 larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
 tails), and with a small probability it shares no function at all: then its common function is a fresh draw
-of the prior. The evidence of its rows weighs these variants. Every draw of the hyperparameters takes one of
+of the prior. Where tasks are mixtures of shared functions, a new one has the weights of one of the others.
+The evidence of its rows weighs these variants. Every draw of the hyperparameters takes one of
 them, in proportion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
@@ -45,63 +46,98 @@ def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> Loc
 
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: the best one."""
-    before = draw.posterior
-    alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
-    if len(W) == 0:  # nothing to weigh: the task is like the others
+    before, weigh = draw.posterior, len(W) > 0
+    if not weigh and (quantile is None or not _is_mixture(before)):  # the task is like the others
+        alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
         return Draw(before.extended(terms=alike), draw.warp, _with_noise(draw, None))
     codes = np.full(len(W), len(before.terms[0].own))
-    # Mean and covariance of what the task shares, and prior covariances of what is its own.
-    shared = before.extended(terms=tuple(_with_weight(t, 0.0) for t in alike))
-    mean, cov = shared.predict_cov(W, codes)
-    own = [t.own[-1] * t.kernel(W) for t in alike]
-    of_prior = (np.zeros(len(W)), alike[0].within[-1] * alike[0].kernel(W))
-    several = list(variants(alike, before.n_tasks_learnt))
-    centres, spreads = zip(*(of_prior if fresh else (mean, cov) for *_, fresh in several), strict=True)
-    factors = np.array([f for _, f, _ in several])
-    found = _settle(draw, np.array(centres), np.array(spreads) + np.tensordot(factors, own, 1), y, noise)
-    weights = np.array([log_prior for log_prior, *_ in several]) + [evidence for evidence, *_ in found]
+    several = list((_like_one if _is_mixture(before) else _like_all)(before, W, codes))
+    weights, found = np.array([v.log_prior for v in several]), []
+    if weigh:
+        found = _settle(
+            draw, np.array([v.mean for v in several]), np.array([v.cov for v in several]), y, noise
+        )
+        weights = weights + [evidence for evidence, *_ in found]
     weights = np.exp(weights - logsumexp(weights))
     if quantile is None:
         chosen = int(np.argmax(weights))
     else:
         chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
-    evidence, precision, site_mean, variance = found[chosen]
-    terms = [_with_weight(t, f * t.own[-1]) for t, f in zip(alike, factors[chosen], strict=True)]
-    if several[chosen][2]:
-        terms[0] = _with_weight(
-            replace(alike[0], loadings=_without_last(alike[0].loadings)), alike[0].within[-1]
-        )
-    posterior = with_rows(before.extended(terms=tuple(terms)), W, codes, precision, site_mean, evidence)
+    posterior, variance = before.extended(terms=several[chosen].terms), None
+    if weigh:
+        evidence, precision, site_mean, variance = found[chosen]
+        posterior = with_rows(posterior, W, codes, precision, site_mean, evidence)
     return Draw(posterior, draw.warp, _with_noise(draw, variance))
 
 
-def variants(terms: tuple[Term, ...], n_learnt: int | None) -> Iterator[tuple[float, list[float], bool]]:
-    """Log prior weight, factors of the own weights of the terms, and whether no function is shared.
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """What a new task may be."""
+
+    log_prior: float
+    terms: tuple[Term, ...]  # with the weights of the new task last
+    mean: FloatArray  # (n,) of its rows
+    cov: FloatArray  # (n, n)
+
+
+def _is_mixture(posterior: LocalPosterior) -> bool:
+    """Whether tasks differ in how they share functions."""
+    learnt = [t.loadings[: posterior.n_tasks_learnt] for t in posterior.terms]
+    return any(np.ptp(loadings, axis=0).any() for loadings in learnt)
+
+
+def _like_one(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
+    """The task has the weights of one of those of the fit, or it shares no function."""
+    n_tasks = len(before.terms[0].own) if before.n_tasks_learnt is None else before.n_tasks_learnt
+    for task in np.unique(np.linspace(0, n_tasks - 1, NEW_TASK.most_like).astype(int)):
+        like = tuple(
+            replace(t, loadings=np.vstack([t.loadings, t.loadings[task]]), own=np.append(t.own, t.own[task]))
+            for t in before.terms
+        )
+        yield Variant(0.0, like, *before.extended(terms=like).predict_cov(W, codes))
+    yield _fresh(before, W, np.log(NEW_TASK.fresh / (1.0 - NEW_TASK.fresh) * n_tasks))
+
+
+def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
+    """Factors of the offset and of the own function of the task, or it shares no function.
 
     A hierarchy has one shared term, then the offset and the own function; a model of one task has the shared
-    term alone. Tasks that share no function, or are mixtures of several, have nothing to vary.
+    term alone. Tasks that share no function have nothing to vary.
     """
-    shared = [t.loadings.shape[1] > 0 for t in terms]
-    if not shared[0] or any(shared[1:]) or terms[0].own[:n_learnt].any():
-        yield 0.0, [1.0] * len(terms), False
-        return
-    functions = NEW_TASK.function_factors if len(terms) > 1 else (0.0,)
-    offsets = NEW_TASK.offset_factors if len(terms) == 3 else (0.0,)
+    alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
+    # Mean and covariance of what the task shares, and prior covariances of what is its own.
+    shared = before.extended(terms=tuple(_with_weight(t, 0.0) for t in alike))
+    mean, cov = shared.predict_cov(W, codes)
+    own = [t.own[-1] * t.kernel(W) for t in alike]
+    sharing = [t.loadings.shape[1] > 0 for t in alike]
+    hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own.any()
+    functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
+    offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
     grid = [(f, o) for f in functions for o in offsets]
     for f, o in grid:
-        factors = {1: [1.0], 2: [1.0, np.exp(f)], 3: [1.0, np.exp(o), np.exp(f)]}[len(terms)]
-        yield np.log1p(-NEW_TASK.fresh) - f - o, factors, False
-    total = logsumexp([-f - o for f, o in grid])
-    yield np.log(NEW_TASK.fresh) + total, [1.0] * len(terms), True
+        factors = [1.0, np.exp(f)] if len(alike) == 2 else [1.0, np.exp(o), np.exp(f)]
+        pairs = list(zip(factors[: len(alike)], alike, strict=False))
+        total = cov + sum(factor * K for factor, K in zip(factors, own, strict=False))
+        yield Variant(-f - o, tuple(_with_weight(t, factor * t.own[-1]) for factor, t in pairs), mean, total)
+    if hierarchy:
+        grid_weight = logsumexp([-f - o for f, o in grid])
+        yield _fresh(before, W, np.log(NEW_TASK.fresh / (1.0 - NEW_TASK.fresh)) + grid_weight)
+
+
+def _fresh(before: LocalPosterior, W: FloatArray, log_prior: float) -> Variant:
+    """The task shares no function: everything of it is a fresh draw of the prior."""
+    terms = []
+    for term in (with_average_task(t, before.n_tasks_learnt) for t in before.terms):
+        within = float(np.mean(term.within[: before.n_tasks_learnt]))
+        loadings = np.vstack([term.loadings[:-1], np.zeros((1, term.loadings.shape[1]))])
+        terms.append(_with_weight(replace(term, loadings=loadings), within))
+    cov = sum((t.own[-1] * t.kernel(W) for t in terms), np.zeros((len(W), len(W))))
+    return Variant(log_prior, tuple(terms), np.zeros(len(W)), cov)
 
 
 def _with_weight(term: Term, weight: float) -> Term:
     """The term with another own weight of the last task."""
     return replace(term, own=np.append(term.own[:-1], weight))
-
-
-def _without_last(loadings: FloatArray) -> FloatArray:
-    return np.vstack([loadings[:-1], np.zeros((1, loadings.shape[1]))])
 
 
 def _settle(draw, means, covs, y, noise) -> list[tuple[float, FloatArray, FloatArray, float | None]]:
