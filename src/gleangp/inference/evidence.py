@@ -66,6 +66,7 @@ class Conditioned:
     misfit: float  # m^T C^-1 m
     alpha: FloatArray  # (n,)
     mean: FloatArray  # (n,) of f at the rows
+    var: FloatArray  # (n,) of f at the rows
     root: FloatArray  # (n + 1,) square roots of the precisions, and zero for padded rows
     jitter: float = 0.0  # largest that a block needed, as a share of its diagonal
 
@@ -77,10 +78,12 @@ def condition(
     known: Knowledge | None = None,
     *,
     rows: bool = True,
+    var: bool = False,
 ) -> Conditioned:
     """Absorb the sites of all rows, starting from what is known of u (None: u ~ N(0, I)).
 
-    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass.
+    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass. With
+    `var=True` the variance of every row is there too.
     """
     n, d = len(prior.layout), prior.n_common
     root = np.append(np.sqrt(precision), 0.0)
@@ -115,14 +118,16 @@ def condition(
     log_det += log_determinant(inner)
     # m^T C^-1 m, and the distance of u from what was known: errors of the mean enter squared.
     misfit = square + float(prior_mean @ before @ prior_mean - mean @ rhs)
-    groups = [_group_knowledge(mean, inner, *parts) for parts in eliminated]
-    alpha, row_mean = np.zeros(n + 1 if rows else 0), np.zeros(n + 1 if rows else 0)
+    P_inv = inverse_from_cholesky(inner) if d else np.zeros((0, 0))
+    groups = [_group_knowledge(mean, P_inv, *parts) for parts in eliminated]
+    of_rows = np.zeros((3, n + 1))
     if rows:
-        means = [(knowledge.mean,) for knowledge in groups]
-        for _, at, (of_alpha, of_mean) in prior.map(_row_means, (root, scaled), means):
-            alpha[at], row_mean[at] = of_alpha, of_mean
+        real, known_u = np.arange(n + 1) < n, [(k.mean, k.cov if var else None) for k in groups]
+        for _, at, found in prior.map(_row_moments, (root, scaled, real), known_u):
+            for values, some in zip(of_rows, found, strict=True):
+                values[at] = some
     common = Knowledge(mean, inner)
-    return Conditioned(common, groups, log_det, misfit, alpha[:n], row_mean[:n], root, jitter)
+    return Conditioned(common, groups, log_det, misfit, *of_rows[:, :n], root, jitter)
 
 
 def _absorb(
@@ -135,16 +140,16 @@ def _absorb(
     return flat.T @ flat, z.ravel() @ flat, float(np.vdot(z, z)), log_det, jitter
 
 
-def _row_means(built: BuiltStack, r, scaled, mean) -> tuple[FloatArray, FloatArray]:
-    """alpha and the posterior mean of the rows of a stack."""
+def _row_moments(built: BuiltStack, r, scaled, real, mean, cov) -> tuple[FloatArray, FloatArray, Any]:
+    """alpha, posterior mean and variance of the rows of a stack; no variance where `cov` is None."""
     half, V = _factors(built, r)[:2]
     alpha = r * _times(half.transpose(0, 2, 1), _times(half, scaled) - V @ mean)
-    return alpha, built.F @ mean + _times(built.H, alpha)
+    var = 0.0 if cov is None else _row_vars(built, r, real, cov)
+    return alpha, built.F @ mean + _times(built.H, alpha), var
 
 
-def _group_knowledge(mean, inner, chol, E, e) -> GroupKnowledge:
+def _group_knowledge(mean, P_inv, chol, E, e) -> GroupKnowledge:
     """Mean and covariance of the common and own variables, from the elimination of the own ones."""
-    P_inv = inverse_from_cholesky(inner) if len(inner) else np.zeros((0, 0))
     if len(chol) == 0:
         return GroupKnowledge(mean, P_inv, np.zeros((0, len(mean))))
     own_mean = solve_lower(chol, e - E @ mean, transposed=True)
@@ -160,15 +165,6 @@ def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
     return float(0.5 * (np.sum(np.log(precision) - LOG_TWO_PI) - q.log_det - q.misfit))
 
 
-def posterior_var(prior: BlockPrior, q: Conditioned) -> FloatArray:
-    """Variance (n,) of f at the training rows."""
-    n = len(prior.layout)
-    var, real = np.zeros(n + 1), np.arange(n + 1) < n
-    for _, rows, found in prior.map(_row_vars, (q.root, real), [(k.cov,) for k in q.groups]):
-        var[rows] = found
-    return np.maximum(var[:-1], 1e-300)
-
-
 def _row_vars(built: BuiltStack, r, real, cov) -> FloatArray:
     """Posterior variance of the rows of a stack."""
     half, V = _factors(built, r)[:2]
@@ -182,7 +178,7 @@ def _row_vars(built: BuiltStack, r, real, cov) -> FloatArray:
         seen = half[b] @ (r[b][:, None] * built.H[b][:, some])  # L^-1 R H
         J_some = built.F[b, some] - seen.T @ V[b]
         var[b, some] = diagonal[b, some] - np.einsum("in,in->n", seen, seen) + _quadratic(J_some, cov)
-    return var
+    return np.maximum(var, 1e-300)
 
 
 def noise_sensitivity(prior: BlockPrior, q: Conditioned) -> FloatArray:

@@ -349,7 +349,7 @@ class _Finish:
             if likelihood.varies and self.learnt.n_rows < len(data):
                 z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
             noise = likelihood.predictive_variance(slots, z)
-        settled = likelihood.settle(prior, rows, slots, z, None)
+        settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
         q = settled.q
         site_mean = np.divide(
             settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
