@@ -20,6 +20,7 @@ and K_zz follows from the invariance under rotations of the basis (`Basis.gradie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -66,7 +67,7 @@ class Conditioned:
     misfit: float  # m^T C^-1 m
     alpha: FloatArray  # (n,)
     mean: FloatArray  # (n,) of f at the rows
-    var: FloatArray  # (n,) of f at the rows
+    also: FloatArray  # (n,) what else was asked for of the rows
     root: FloatArray  # (n + 1,) square roots of the precisions, and zero for padded rows
     jitter: float = 0.0  # largest that a block needed, as a share of its diagonal
 
@@ -78,12 +79,12 @@ def condition(
     known: Knowledge | None = None,
     *,
     rows: bool = True,
-    var: bool = False,
+    also: Callable[..., FloatArray] | None = None,
 ) -> Conditioned:
     """Absorb the sites of all rows, starting from what is known of u (None: u ~ N(0, I)).
 
-    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass. With
-    `var=True` the variance of every row is there too.
+    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass. `also`
+    is one more of them: `row_variance` or `row_inverse`.
     """
     n, d = len(prior.layout), prior.n_common
     root = np.append(np.sqrt(precision), 0.0)
@@ -122,7 +123,7 @@ def condition(
     groups = [_group_knowledge(mean, P_inv, *parts) for parts in eliminated]
     of_rows = np.zeros((3, n + 1))
     if rows:
-        real, known_u = np.arange(n + 1) < n, [(k.mean, k.cov if var else None) for k in groups]
+        real, known_u = np.arange(n + 1) < n, [(k.mean, k.cov if also else None, also) for k in groups]
         for _, at, found in prior.map(_row_moments, (root, scaled, real), known_u):
             for values, some in zip(of_rows, found, strict=True):
                 values[at] = some
@@ -140,12 +141,12 @@ def _absorb(
     return flat.T @ flat, z.ravel() @ flat, float(np.vdot(z, z)), log_det, jitter
 
 
-def _row_moments(built: BuiltStack, r, scaled, real, mean, cov) -> tuple[FloatArray, FloatArray, Any]:
-    """alpha, posterior mean and variance of the rows of a stack; no variance where `cov` is None."""
+def _row_moments(built: BuiltStack, r, scaled, real, mean, cov, also) -> tuple[FloatArray, FloatArray, Any]:
+    """alpha and posterior mean of the rows of a stack, and what else is asked for."""
     half, V = _factors(built, r)[:2]
     alpha = r * _times(half.transpose(0, 2, 1), _times(half, scaled) - V @ mean)
-    var = 0.0 if cov is None else _row_vars(built, r, real, cov)
-    return alpha, built.F @ mean + _times(built.H, alpha), var
+    more = 0.0 if also is None else also(built, r, real, cov)
+    return alpha, built.F @ mean + _times(built.H, alpha), more
 
 
 def _group_knowledge(mean, P_inv, chol, E, e) -> GroupKnowledge:
@@ -165,8 +166,8 @@ def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
     return float(0.5 * (np.sum(np.log(precision) - LOG_TWO_PI) - q.log_det - q.misfit))
 
 
-def _row_vars(built: BuiltStack, r, real, cov) -> FloatArray:
-    """Posterior variance of the rows of a stack."""
+def row_variance(built: BuiltStack, r, real, cov) -> FloatArray:
+    """Posterior variance of f at the rows of a stack."""
     half, V = _factors(built, r)[:2]
     precision, diagonal = r * r, np.einsum("bii->bi", built.H)
     J = _triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
@@ -181,18 +182,14 @@ def _row_vars(built: BuiltStack, r, real, cov) -> FloatArray:
     return np.maximum(var, 1e-300)
 
 
-def noise_sensitivity(prior: BlockPrior, q: Conditioned) -> FloatArray:
-    """(n,) derivative of the log evidence in the noise variance 1 / precision of every row."""
-    variance, alpha = np.zeros(len(prior.layout) + 1), np.append(q.alpha, 0.0)
-    for _, rows, found in prior.map(_row_sensitivity, (q.root, alpha), [(k.cov,) for k in q.groups]):
-        variance[rows] = found
-    return variance[:-1]
+def row_inverse(built: BuiltStack, r, real, cov) -> FloatArray:
+    """Diagonal of C^-1 at the rows of a stack.
 
-
-def _row_sensitivity(built: BuiltStack, r, alpha, cov) -> FloatArray:
+    (alpha^2 - C^-1) / 2 is the derivative of the log evidence in the noise variance of a row.
+    """
     half, V = _factors(built, r)[:2]
     A = r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
-    return 0.5 * (alpha * alpha - np.einsum("bij,bij->bj", half, half) * r * r + _quadratic(A, cov))
+    return np.einsum("bij,bij->bj", half, half) * r * r - _quadratic(A, cov)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,6 +30,7 @@ from gleangp.linalg import cholesky, solve_lower
 
 NUGGET = 1e-8  # of the mean prior variance at the basis: float64 kernels are accurate to little more
 _STACK_ENTRIES = 2_000_000  # of one array of matrices or features
+_LEAST_WIDTH = 100  # that a row counts for, whatever its block: it has features too
 _KEPT_ENTRIES = 20_000_000  # of all matrices and features (160 MB); above that they are computed again
 
 
@@ -111,7 +112,7 @@ def _stack(codes: IntArray, blocks: list[IntArray]) -> list[Stack]:
         full = members and (
             b is None
             or size > 1.15 * len(blocks[members[0]])
-            or (len(members) + 1) * size**2 > _STACK_ENTRIES
+            or (len(members) + 1) * size * max(size, _LEAST_WIDTH) > _STACK_ENTRIES
         )
         if full:
             m = len(blocks[members[-1]])

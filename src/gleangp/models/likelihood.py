@@ -20,6 +20,7 @@ from gleangp.inference.evidence import (
     Knowledge,
     condition,
     gaussian_evidence,
+    row_variance,
 )
 from gleangp.inference.prior import BlockPrior
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
@@ -225,10 +226,10 @@ class PropagatedNoise:
         problem = Block(rows.X, rows.y, noise)
 
         def marginals(now: RowSites) -> Marginals:
-            q = condition(prior, now.precision, now.shift, known, var=True)
+            q = condition(prior, now.precision, now.shift, known, also=row_variance)
             site_square = float(np.sum(now.shift * now.mean))
             log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
-            return Marginals(q.mean, q.var, log_det, q)
+            return Marginals(q.mean, q.also, log_det, q)
 
         swept = sweep_rows(problem, marginals, start=sites, tol=self.tol)
         by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}

@@ -11,7 +11,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import condition, noise_sensitivity
+from gleangp.inference.evidence import condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.kernels import signal_diag, white_diag
@@ -444,10 +444,9 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
     for _ in range(n_passes):
         by_task = likelihood.variance(slots, z)
         precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
-        q = condition(prior, precision, precision * rows.y)
-        slope = by_task * np.bincount(
-            rows.layout.codes, noise_sensitivity(prior, q) * rows.noise, len(by_task)
-        )
+        q = condition(prior, precision, precision * rows.y, also=row_inverse)
+        sensitivity = 0.5 * (q.alpha**2 - q.also)  # of the log evidence to the noise variance of each row
+        slope = by_task * np.bincount(rows.layout.codes, sensitivity * rows.noise, len(by_task))
         step = (tau * slope - z[part]) / (1.0 + tau**2 * np.maximum(likelihood.information, 0.5))
         z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
     return z
