@@ -10,8 +10,8 @@ from gleangp.inference.evidence import (
     condition,
     evidence_gradient,
     gaussian_evidence,
-    noise_sensitivity,
-    posterior_var,
+    row_inverse,
+    row_variance,
 )
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Basis, BlockPrior, Term, lay_out
@@ -93,12 +93,12 @@ def test_posterior_of_the_rows_is_the_dense_one(name):
     precision = 1.0 / VARIANCE
     precision[::7] = 0.0
     prior = prior_of(name)
-    q = condition(prior, precision, precision * Y)
+    q = condition(prior, precision, precision * Y, also=row_variance)
     K, seen = dense_covariance(name), precision > 0.0
     inverse = np.linalg.inv(K[np.ix_(seen, seen)] + np.diag(VARIANCE[seen]))
     assert_allclose(q.mean, K[:, seen] @ inverse @ Y[seen], rtol=1e-7, atol=1e-9)
     var = np.diag(K - K[:, seen] @ inverse @ K[seen])
-    assert_allclose(posterior_var(prior, q), var, rtol=1e-6, atol=1e-9)
+    assert_allclose(q.also, var, rtol=1e-6, atol=1e-9)
 
 
 def test_limits():
@@ -134,7 +134,7 @@ def _moved(values, place, step):
 def test_gradient_matches_central_differences(name):
     """In kernel parameters, loadings, own weights, noise, inputs and basis points."""
     prior = prior_of(name)
-    q = condition(prior, 1.0 / VARIANCE, Y / VARIANCE)
+    q = condition(prior, 1.0 / VARIANCE, Y / VARIANCE, also=row_inverse)
     found, step = evidence_gradient(prior, q), 1e-6
 
     def difference(argument, values, place):
@@ -156,7 +156,7 @@ def test_gradient_matches_central_differences(name):
     for i in range(0, N, 7):
         check(found.noise_variance[i], "variance", (VARIANCE,), (0, i))
         check(found.X[i, 1], "X", (X,), (0, (i, 1)))
-    assert_allclose(noise_sensitivity(prior, q), found.noise_variance, rtol=1e-9)
+    assert_allclose(0.5 * (q.alpha**2 - q.also), found.noise_variance, rtol=1e-9)
     if len(LAYOUTS[name][1]):
         check(found.Z[2, 0], "Z", (Z,), (0, (2, 0)))
     if LAYOUTS[name][2]:

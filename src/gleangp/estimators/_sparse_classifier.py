@@ -277,7 +277,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         return self
 
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
-        """Learn from rows whose targets are codes of `classes_` (-1 without a label), wherever they are.
+        """Learn from rows whose targets are codes of `classes_` (-1 without a label).
 
         `given` is for callbacks.
         """
@@ -289,7 +289,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             return
         if self.noise != "probit":
             raise ValueError(
-                f"noise={self.noise!r} needs posterior='local' and rows in memory, all labelled, without "
+                f"noise={self.noise!r} needs posterior='local' and rows that are all labelled, without "
                 f"invariances; this fit has posterior={self.posterior!r}."
             )
         uncoupled = self._why_uncoupled(rows, **apart)
@@ -310,7 +310,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         most = most_stages(settings) if self._n_models == 1 else self._n_models
         progress = self._begin_progress(*given, most)
         with threads_for(rows.sizes):
-            models = fit_binary_problems(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
+            models = fit_binary_problems(jobs, settings, progress, self.n_jobs)
             if exclusive:
                 models = share_unlabeled_rows(models, rows, settings, streams, invariances)
         self._store(models)

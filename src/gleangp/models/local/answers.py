@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.evidence import condition, noise_sensitivity
+from gleangp.inference.evidence import condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.models.local.data import Data, blocks_of_tasks
@@ -65,9 +65,8 @@ def leave_one_out(
         layout = lay_out(codes, blocks, {task: Z for task, (Z, _) in posterior.own.items()})
         Z = posterior.Z
     prior = BlockPrior(terms, X, layout, Z)
-    q = condition(prior, precision, precision * mean)
-    inverse = q.alpha**2 - 2.0 * noise_sensitivity(prior, q)  # the diagonal of C^-1
-    return mean - q.alpha / inverse, 1.0 / inverse
+    q = condition(prior, precision, precision * mean, also=row_inverse)
+    return mean - q.alpha / q.also, 1.0 / q.also
 
 
 def transfer_report(posterior: LocalPosterior, names: list[object], n_named: int = 3) -> list[TaskTransfer]:

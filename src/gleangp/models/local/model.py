@@ -11,7 +11,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import condition, noise_sensitivity
+from gleangp.inference.evidence import condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.kernels import signal_diag, white_diag
@@ -25,6 +25,7 @@ from gleangp.models.local.draws import laplace_draws
 from gleangp.models.local.learn import Learnt, Search, learn, pivots, race
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
+from gleangp.parallel import where_blocks_are
 from gleangp.progress import Stage
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
@@ -347,13 +348,13 @@ class _Finish:
         terms = [_average_where_empty(term, data.sizes == 0) for term in self.learnt.frozen_terms(z)]
         W = self.search.inputs(data.X, warp)
         rows, basis = self._rows(terms, W, rng)
-        prior = BlockPrior(terms, W, rows.layout, rows.Z)
+        prior = BlockPrior(terms, W, rows.layout, rows.Z, elsewhere=where_blocks_are())
         noise = np.zeros(0)
         if isinstance(likelihood, GaussianNoise):
             if likelihood.varies and self.learnt.n_rows < len(data):
                 z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
             noise = likelihood.predictive_variance(slots, z)
-        settled = likelihood.settle(prior, rows, slots, z, None)
+        settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
         q = settled.q
         site_mean = np.divide(
             settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
@@ -448,10 +449,9 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
     for _ in range(n_passes):
         by_task = likelihood.variance(slots, z)
         precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
-        q = condition(prior, precision, precision * rows.y)
-        slope = by_task * np.bincount(
-            rows.layout.codes, noise_sensitivity(prior, q) * rows.noise, len(by_task)
-        )
+        q = condition(prior, precision, precision * rows.y, also=row_inverse)
+        sensitivity = 0.5 * (q.alpha**2 - q.also)  # of the log evidence to the noise variance of each row
+        slope = by_task * np.bincount(rows.layout.codes, sensitivity * rows.noise, len(by_task))
         step = (tau * slope - z[part]) / (1.0 + tau**2 * np.maximum(likelihood.information, 0.5))
         z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
     return z
