@@ -31,6 +31,7 @@ from gleangp import (
 )
 from gleangp.exceptions import ModelFileError
 from gleangp.io import classes, replacing
+from gleangp.io.container import content_hash
 from gleangp.learning.priors import Gamma, LogNormal
 from gleangp.noise import Gaussian
 
@@ -65,17 +66,18 @@ def load_bytes(data):
     return load(io.BytesIO(data))
 
 
-def rewritten(data, change):
-    """The file with its manifest changed and everything else, checksums included, right."""
+def rewritten(data, change, *, hashed=True):
+    """The file with its manifest changed and everything else, checksums and hash included, right."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
-        for info in old.infolist():
-            content = old.read(info)
-            if info.filename == "model.json":
-                manifest = json.loads(content)
-                changed = change(manifest)
-                content = json.dumps(changed if isinstance(changed, list) else manifest).encode()
-            new.writestr(info.filename, content)
+        members = {name: old.read(name) for name in old.namelist()}
+        manifest = json.loads(members.pop("model.json"))
+        changed = change(manifest)
+        if hashed:
+            manifest["sha256"] = content_hash(manifest, list(members.values()))
+        new.writestr("model.json", json.dumps(changed if isinstance(changed, list) else manifest))
+        for name, content in members.items():
+            new.writestr(name, content)
     return out.getvalue()
 
 
@@ -343,7 +345,7 @@ def test_handlers_of_the_program_stay(tmp_path):
 
 
 CHANGES = {
-    "newer format": (lambda m: m.update(format_version=2), r"version 2.*Install a newer gleangp"),
+    "newer format": (lambda m: m.update(format_version=3), r"version 3.*Install a newer gleangp"),
     "no version": (lambda m: m.pop("format_version"), r"version None"),
     "other format": (lambda m: m.update(format="x"), r"not a gleangp model"),
     "list": (lambda m: [m], r"not a gleangp model"),
@@ -383,6 +385,8 @@ def test_deep_nesting(regressor, tmp_path):
                 content = old.read(info)
                 if info.filename == "model.json":
                     content = content.replace(b'"model":', b'"model":' + nested + b',"was":')
+                    content = content.replace(b'"format_version":2', b'"format_version":1')
+                    content = content.replace(b'"sha256":', b'"hash":')  # which version 1 does not have
                 new.writestr(info.filename, content)
         with pytest.raises(ModelFileError, match=r"nested deeper|recursion|lists and objects"):
             load_bytes(out.getvalue())

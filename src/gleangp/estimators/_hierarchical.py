@@ -14,6 +14,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
+from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import encode_constraints
 from gleangp.estimators._hierarchical_rows import (
@@ -320,7 +321,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
         X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
-        X = (X - self._center) / self._spread
+        X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
         scale = self._units.scale[codes]
         noise = self.noise_variance_ if include_noise else 0.0
         if return_cov:
@@ -414,17 +415,19 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         fitted = set(vars(self)) - set(self.get_params(deep=False))
         if not fitted:
             return
-        missing = {"_model", "_units", "_center", "_spread", "tasks_", "active_", "n_features_in_"} - fitted
-        if missing:
-            raise ValueError(f"no {min(missing)}.")
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        n_tasks, n_inputs = self._check_fitted("_model", "_units", "_center", "_spread", "active_")
         if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != n_tasks:
             raise ValueError(f"no fitted model for the {n_tasks} tasks.")
         if len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
-        n_inputs = self._count_inputs()
-        if not self._center.shape == self._spread.shape == (n_inputs,):
-            raise ValueError(f"input units of other inputs than the {n_inputs} it says.")
+        check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
+        common = getattr(self, "common_", None)  # older files have none
+        if self._model.tasks[0].n_inputs != n_inputs:
+            raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
+        if common is not None and (type(common) is not SparseGPRegressor or NO_TASK not in common.tasks_):
+            raise ValueError("a common function that is none.")
+        if common is not None and common.n_features_in_ != n_inputs:
+            raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")
         self._store(self._model)
 
     def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:
