@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray, IntArray
-from gleangp.constraints import encode_constraints
+from gleangp.constraints import check_possible, encode_constraints
 from gleangp.estimators._hierarchical_rows import (
     NO_TASK,
     BlockMaker,
@@ -28,6 +28,7 @@ from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, genera
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.estimators._targets import natural_units, standard_units, target_moments
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
+from gleangp.estimators._training_rows import in_canonical_order
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white
@@ -266,12 +267,14 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             stack.enter_context(threads_for(np.bincount(codes)))
             y, labeled = check_regression_target(y, len(X))
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            rows = blocks_of_rows(codes, n_tasks)
+            rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, n_tasks)]
             self._center, self._spread = input_units(X, self.normalize_X)
             labeled_rows = [r[labeled[r]] for r in rows]
             moments = target_moments([y[r] for r in labeled_rows])
             self._units = standard_units(moments) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
+            if encoded is not None:
+                check_possible(encoded, y, float(np.max(self._units.scale)))
             self.common_ = self._learn_common(X, y, codes, labeled_rows)
             kernel = self._start_kernel(lambda: linear_plus_rbf(X.shape[1], offset=n_tasks > 1))
             make = BlockMaker(self, X, y, codes, rows, encoded)
@@ -382,6 +385,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         units = self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
         encoded = encode_constraints(constraints, codes) if constraints is not None else None
+        if encoded is not None:
+            check_possible(encoded, y, float(units.scale[-1]))
         self.tasks_, self._units = names, units
         make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
         with threads_for([len(X)]):
