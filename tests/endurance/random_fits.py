@@ -4,12 +4,14 @@
 
 Every fit draws an estimator with its parameters, and a table: its size, tasks, units of inputs and targets,
 and what is odd about it. A fit may be refused with an error that gleangp raises itself. What is predicted is
-finite, and no deviation is negative. The seed of a fit that is neither is printed.
+finite, no deviation is negative, and the saved model loads and predicts the same. The seed of a fit that is
+neither is printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 import traceback
 import warnings
@@ -29,8 +31,10 @@ from gleangp import (
     SparseGPClassifier,
     SparseGPOrdinal,
     SparseGPRegressor,
+    load,
+    save,
 )
-from gleangp.exceptions import GleanError
+from gleangp.exceptions import GleanError, ModelFileError
 
 LONGEST = 60.0  # seconds
 _SOURCE = str(Path(gleangp.__file__).parent)
@@ -126,7 +130,7 @@ def draw_table(draw: _Draw, target: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, y, None if n_tasks == 1 and rng.random() < 0.5 else codes, odd
 
 
-def outputs(model: Any, X: np.ndarray, tasks: Any, target: str) -> np.ndarray:
+def outputs(model: Any, X: np.ndarray, tasks: Any) -> np.ndarray:
     """Mean and deviation, or probabilities."""
     if hasattr(model, "predict_proba"):
         return model.predict_proba(X, tasks=tasks)
@@ -134,7 +138,7 @@ def outputs(model: Any, X: np.ndarray, tasks: Any, target: str) -> np.ndarray:
 
 
 def one_fit(seed: int) -> tuple[str, str]:
-    """How a fit ended: "finite", "refused", "not finite", "foreign" or "slow"; and what it was."""
+    """How a fit ended: "finite", "refused", "not finite", "foreign", "slow" or "not saved"; what it was."""
     draw = _Draw(seed)
     model, target = draw_estimator(draw)
     X, y, tasks, odd = draw_table(draw, target)
@@ -148,7 +152,7 @@ def one_fit(seed: int) -> tuple[str, str]:
             model.fit(X, y, tasks, **given)
             at = np.vstack([X, X[:3] + 0.5 * np.abs(X).max(0)])
             of = None if tasks is None else np.append(tasks, tasks[:3])
-            said = outputs(model, at, of, target)
+            said = outputs(model, at, of)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         ours = isinstance(error, GleanError) or frames[-1].filename.startswith(_SOURCE)
@@ -158,7 +162,21 @@ def one_fit(seed: int) -> tuple[str, str]:
     if time.perf_counter() - start > LONGEST:
         return "slow", what
     negative = not hasattr(model, "predict_proba") and (said[:, 1] < 0).any()
-    return ("not finite" if negative or not np.isfinite(said).all() else "finite"), what
+    if negative or not np.isfinite(said).all():
+        return "not finite", what
+    return ("finite" if _loads(model, at, of, said) else "not saved"), what
+
+
+def _loads(model: Any, at: np.ndarray, of: Any, said: np.ndarray) -> bool:
+    """Whether the model predicts the same after it was saved and loaded."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        save(model, Path(folder) / "model.glean")
+        try:
+            again = load(Path(folder) / "model.glean")
+        except ModelFileError:
+            return False
+        return np.array_equal(outputs(again, at, of), said)
 
 
 def random_fits(count: int, seed: int = 0, report: Any = None) -> Counter:
