@@ -5,8 +5,8 @@ The table is in `docs/explanation/promises.md`.
     python -m benchmarks.trust [--quick] [part ...]
 
 Parts: mutants, fits, threads, kills, coverage, soak. All of them take some hours; --quick takes minutes.
-Each is also a command of its own that prints the seed of what went wrong: `python -m tests.endurance.mutants`,
-`random_fits`, `threads`, `kills` and `soak`.
+Each is also a command of its own, which prints the seed of what went wrong: `mutants`, `random_fits`,
+`threads`, `kills` and `soak` of `python -m tests.endurance.`.
 """
 
 from __future__ import annotations

@@ -30,6 +30,27 @@ def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> N
         )
 
 
+def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
+    """Raise an error if a column of inputs (n, p) is so small that its products are zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp._state import check_columns
+    >>> check_columns(np.array([[0.0, 1.0], [0.0, 1e-200]]), ValueError)
+    >>> check_columns(np.array([[1e-150], [1e-200]]), ValueError)
+    Traceback (most recent call last):
+    ValueError: column 0 of X has no number above 1e-150. Use another unit, with some above 1e-100.
+    """
+    largest = np.max(np.abs(X), axis=0, initial=0.0)
+    small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
+    if len(small):
+        raise error(
+            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with some "
+            f"above {1.0 / LARGEST:.0e}."
+        )
+
+
 def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: str) -> dict[str, int]:
     """Raise `ValueError` unless the arrays of an object are as expected; returns the sizes of their axes.
 

@@ -276,7 +276,7 @@ def mutants(count: int, seed: int = 0, report: Any = None) -> Counter:
         how, what = one_mutant(number)
         ended[how] += 1
         if report is not None and how not in ("refused", "finite"):
-            report(f"seed {number}: {how}: {what}")
+            report(" ".join(f"seed {number}: {how}: {what}".split()))
     return ended
 
 

@@ -186,7 +186,7 @@ def random_fits(count: int, seed: int = 0, report: Any = None) -> Counter:
         how, what = one_fit(number)
         ended[how] += 1
         if report is not None and how not in ("finite", "refused"):
-            report(f"seed {number}: {how}: {what}")
+            report(" ".join(f"seed {number}: {how}: {what}".split()))
     return ended
 
 

@@ -23,6 +23,7 @@ from gleangp import (
     ArcSine,
     ResidualSelector,
     ScaledInputs,
+    SharedLatentGPRegressor,
     SparseGPClassifier,
     SparseGPRegressor,
     TaskColumn,
@@ -372,6 +373,57 @@ def test_changed_manifest(name, regressor, tmp_path):
     data = rewritten(save_bytes(regressor, tmp_path), change)
     with pytest.raises(ModelFileError, match=message):
         load_bytes(data)
+
+
+def test_an_edit_is_told_from_a_save(regressor, tmp_path):
+    """Any change without the hash made right is refused; files of version 1 need none."""
+    data = save_bytes(regressor, tmp_path)
+
+    def edit(manifest):
+        manifest["gleangp"] = "0.0"
+
+    assert load_bytes(rewritten(data, edit)).kernel_ == regressor.kernel_
+    for change in (edit, lambda m: m.pop("sha256"), lambda m: m.update(sha256=None)):
+        with pytest.raises(ModelFileError, match="not what was saved"):
+            load_bytes(rewritten(data, change, hashed=False))
+
+    def older(manifest):
+        del manifest["sha256"]
+        manifest["format_version"] = 1
+
+    assert load_bytes(rewritten(data, older, hashed=False)).kernel_ == regressor.kernel_
+
+
+@pytest.mark.parametrize("kind", ["regressor", "latent"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_numbers_that_are_none(kind, regressor, data, tmp_path):
+    """NaN in any array of the state is refused, but for arrays that say how learning went."""
+    X, y, _, tasks = data
+    if kind == "latent":
+        model = SharedLatentGPRegressor(1, hidden_units=3, max_iter=5, random_state=0).fit(X, y, tasks)
+    else:
+        model = regressor
+    old = zipfile.ZipFile(io.BytesIO(save_bytes(model, tmp_path)))
+    names = old.namelist()[1:]
+    n_refused = n_tried = 0
+    for name in names:
+        array = np.load(io.BytesIO(old.read(name)))
+        if array.dtype.kind != "f" or array.size == 0:
+            continue
+        array.flat[-1] = np.nan
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        members = {**{n: old.read(n) for n in names}, name: buffer.getvalue()}
+        manifest = json.loads(old.read("model.json"))
+        manifest["sha256"] = content_hash(manifest, list(members.values()))
+        n_tried += 1
+        try:
+            again = load_bytes(zip_of([("model.json", json.dumps(manifest)), *members.items()]))
+        except ModelFileError:
+            n_refused += 1
+        else:
+            assert np.isfinite(again.predict(X, tasks=tasks, return_std=True)).all()
+    assert n_refused > 0.7 * n_tried
 
 
 def test_deep_nesting(regressor, tmp_path):

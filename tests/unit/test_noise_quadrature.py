@@ -368,3 +368,11 @@ def test_exposure_is_not_learnt():
     y, mean, var = np.array([0.0, 2.0, 5.0]), np.zeros(3), np.ones(3)
     offset = Poisson(bias=np.log([1.0, 2.0, 3.0]))
     assert_allclose(noise.log_partition(y, mean, var), offset.log_partition(y, mean, var), rtol=1e-9)
+
+
+def test_moments_of_what_is_no_number():
+    """The search for the mode ends, and the moments are NaN."""
+    log_z, g, nu = Poisson().log_partition(
+        np.array([1.0, 2.0]), np.array([np.nan, 0.1]), np.array([1.0, np.inf])
+    )
+    assert np.isnan(log_z[0])

@@ -30,7 +30,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
-from gleangp._state import check_magnitude
+from gleangp._state import check_columns, check_magnitude
 from gleangp.data.tables import (
     ColumnEncoding,
     check_headings,
@@ -165,6 +165,8 @@ class TaskMixin:
                 X, tasks = take_task_column(X, self.task)
             X = self._as_numbers(X, learn=reset)
         check_magnitude(X, "X", InputError)
+        if reset:
+            check_columns(X, InputError)
         return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
 
     def _as_numbers(self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1) -> np.ndarray:
