@@ -46,8 +46,8 @@ def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
     small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
     if len(small):
         raise error(
-            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with some "
-            f"above {1.0 / LARGEST:.0e}."
+            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with "
+            f"some above {1.0 / LARGEST:.0e}."
         )
 
 

@@ -372,7 +372,12 @@ def test_exposure_is_not_learnt():
 
 def test_moments_of_what_is_no_number():
     """The search for the mode ends, and the moments are NaN."""
-    log_z, g, nu = Poisson().log_partition(
-        np.array([1.0, 2.0]), np.array([np.nan, 0.1]), np.array([1.0, np.inf])
-    )
-    assert np.isnan(log_z[0])
+    assert np.isnan(Poisson().log_partition(1.0, np.nan, 1.0)[0])
+
+
+@pytest.mark.parametrize("noise", [Poisson(), NegativeBinomial(0.5), Gamma(2.0)], ids=repr)
+def test_means_far_out_are_finite(noise):
+    """A trend that is followed very far gives large numbers, not infinite ones."""
+    for mean, var in ((1e5, 1.0), (0.0, 1e5), (1e90, 1e90)):
+        assert np.isfinite(noise.predict_mean(mean, var))
+        assert np.isfinite(noise.predict_var(mean, var))
