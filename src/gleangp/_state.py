@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 LARGEST = 1e100  # so that products of three numbers are finite
+_LARGEST_DERIVED = 1e150
 
 
 def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
@@ -62,7 +63,7 @@ def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: st
         Name of an axis -> its size, where it is known.
     **expected : str
         Attribute -> its axes, separated by spaces; axes of one name have one size. After them ">0" or
-        ">=0", "unit" (a number of the user's units: finite, of any size) or "any" (NaN and infinity too).
+        ">=0", "derived" (computed from others: its square is finite) or "any" (NaN and infinity too).
         No axes: a number.
 
     Examples
@@ -80,7 +81,7 @@ def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: st
     sizes = dict(sizes or {})
     for name, text in expected.items():
         value, words = getattr(owner, name), text.split()
-        axes = [word for word in words if word.isidentifier() and word not in ("unit", "any")]
+        axes = [word for word in words if word.isidentifier() and word not in ("derived", "any")]
         where, shape = f"{type(owner).__name__}.{name}", np.shape(value)
         fits = len(axes) == len(shape)
         fits = fits and all(sizes.setdefault(a, n) == n for a, n in zip(axes, shape, strict=True))
@@ -95,7 +96,7 @@ def _check_numbers(where: str, value: np.ndarray, words: list[str]) -> None:
     if value.dtype.kind not in "fiu":
         raise ValueError(f"{where} has the type {value.dtype}, not numbers.")
     if value.dtype.kind == "f" and "any" not in words:
-        most = np.finfo(np.float64).max if "unit" in words else LARGEST
+        most = _LARGEST_DERIVED if "derived" in words else LARGEST
         if not (np.abs(value) <= most).all():
             raise ValueError(f"{where} has a number that is not finite, or larger than {most:.3g}.")
     if (">0" in words and not (value > 0).all()) or (">=0" in words and not (value >= 0).all()):

@@ -46,7 +46,7 @@ class DataDependentPosterior:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        check_arrays(self, X="n p", weights="n unit", reduction="n n")
+        check_arrays(self, X="n p", weights="n derived", reduction="n n")
 
 
 AnyPosterior = TaskPosterior | DataDependentPosterior

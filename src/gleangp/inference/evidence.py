@@ -48,7 +48,7 @@ class Knowledge:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        check_arrays(self, mean="D unit", inner="D D unit")
+        check_arrays(self, mean="D derived", inner="D D derived")
         check_factor("Knowledge.inner", self.inner)
 
 
@@ -62,7 +62,7 @@ class GroupKnowledge:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        sizes = check_arrays(self, mean="D unit", cov="D D", own_back="o d")
+        sizes = check_arrays(self, mean="D derived", cov="D D", own_back="o d")
         if sizes["o"] + sizes["d"] != sizes["D"]:
             raise ValueError(f"{sizes['o']} own and {sizes['d']} common variables, not {sizes['D']}.")
 

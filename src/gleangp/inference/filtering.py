@@ -65,7 +65,7 @@ class Sites:
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
-        check_arrays(self, mean="d unit", precision="d >=0 unit")
+        check_arrays(self, mean="d derived", precision="d >=0 derived")
 
 
 class Look(NamedTuple):

@@ -69,7 +69,7 @@ class LocalPosterior:
         if any(len(t.own) != n_tasks for t in self.terms):
             raise ValueError(f"LocalPosterior has terms of other tasks than {n_tasks}.")
         sizes = check_arrays(
-            self, X="n p", codes="n", precision="n >=0 unit", site_mean="n", Z="d p", jitter=">=0"
+            self, X="n p", codes="n", precision="n >=0 derived", site_mean="n", Z="d p", jitter=">=0"
         )
         check_codes("LocalPosterior.codes", self.codes, n_tasks)
         n_common = len(self.common.mean)

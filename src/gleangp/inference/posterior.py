@@ -49,10 +49,10 @@ class TaskPosterior:
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
-        sizes = check_arrays(self, X="d p", weights="d unit", chol="d d unit", jitter=">=0")
+        sizes = check_arrays(self, X="d p", weights="d derived", chol="d d derived", jitter=">=0")
         check_factor("TaskPosterior.chol", self.chol)
         if self.inner is not None:
-            check_arrays(self, sizes, inner="d d unit")
+            check_arrays(self, sizes, inner="d d derived")
             check_factor("TaskPosterior.inner", self.inner)
 
 

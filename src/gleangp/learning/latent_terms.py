@@ -52,7 +52,7 @@ class Mapping:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        sizes = check_arrays(self, points="d q", weights="d S unit", offset="", jitter=">=0")
+        sizes = check_arrays(self, points="d q", weights="d S derived", offset="", jitter=">=0")
         d, n_factors = sizes["d"], len(self.factors)
         if n_factors not in ((1, sizes["S"]) if d else (0, 1, sizes["S"])) or sizes["S"] == 0:
             raise ValueError(f"Mapping has {n_factors} factors for {sizes['S']} columns.")
