@@ -74,6 +74,9 @@ class DifferenceOrder:
         return (("i", 1.0), ("j", -1.0), ("k", -1.0), ("l", 1.0))
 
 
+_FAR = 10.0  # ranges of the targets by which a constraint may miss: it holds up to a noise, which is learnt
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedConstraints:
     """All constraints as rows of a matrix: coefficients @ f >= margin."""
@@ -104,6 +107,33 @@ def encode_constraints(constraints: Any, codes: IntArray) -> EncodedConstraints:
     coefficients = _stacked([(rows, signs) for rows, signs, _ in parts], len(codes))
     task = np.concatenate([codes[rows[:, 0]] for rows, _, _ in parts])
     return EncodedConstraints(coefficients, np.concatenate([margin for _, _, margin in parts]), task)
+
+
+def check_possible(encoded: EncodedConstraints, y: FloatArray, unit: float) -> None:
+    """Raise if a constraint cannot hold by far, whatever the unlabelled rows are within the range of y.
+
+    `y` (n,) are the targets, NaN in unlabelled rows; the range is at least `unit`.
+
+    Examples
+    --------
+    >>> y = np.array([1.0, np.nan, 2.0])
+    >>> check_possible(encode_constraints([Order(0, 1), Order(1, 2, 1e9)], np.zeros(3, dtype=int)), y, 1.0)
+    Traceback (most recent call last):
+    gleangp.exceptions.ConstraintError: constraint 1 (from 0) asks for 1e+09 more than is possible ...
+    """
+    known = ~np.isnan(y)
+    low, high = (float(f(y[known])) for f in (np.min, np.max)) if known.any() else (0.0, 0.0)
+    reach = max(high - low, unit)
+    signs = encoded.coefficients
+    best = signs.maximum(0.0) @ np.where(known, y, high) + signs.minimum(0.0) @ np.where(known, y, low)
+    missing = encoded.margin - best
+    wrong = np.flatnonzero(missing > _FAR * reach)
+    if len(wrong):
+        more = f" So do {len(wrong) - 1} more." if len(wrong) > 1 else ""
+        raise ConstraintError(
+            f"constraint {wrong[0]} (from 0) asks for {missing[wrong[0]]:.4g} more than is possible within "
+            f"the range of the targets, {reach:.4g}.{more} Check its margin and the units, or leave it out."
+        )
 
 
 def _rows_of(constraint: Any, codes: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:

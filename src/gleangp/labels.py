@@ -20,6 +20,7 @@ from gleangp._columns import (
     missing_entries,
     with_common_type,
 )
+from gleangp._state import check_magnitude
 from gleangp.exceptions import LabelError
 
 __all__ = [
@@ -71,6 +72,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
         )
     numbers = numbers.astype(np.float64)
     _refuse_infinity(numbers)
+    check_magnitude(numbers, "y", LabelError)
     target = np.full(n_rows, np.nan)
     target[labeled] = numbers
     return target, labeled

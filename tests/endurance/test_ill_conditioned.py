@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, PairwiseKernel
 
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
-from gleangp.exceptions import GleanError
+from gleangp.exceptions import GleanError, InputError, LabelError
 from tests.endurance.every_estimator import CASES, every, make_rows
 
 
@@ -109,6 +109,41 @@ def test_awkward_targets(case, trouble):
         "one outlier": np.append(1e10, y[1:]),
     }[trouble]
     assert_finite_or_clear_error(case, case.new(), X, y, codes)
+
+
+@every()
+def test_numbers_beyond_all_units(case):
+    """Numbers whose products are not finite are refused with what to do; rows far away are predicted."""
+    X, y, codes, _ = make_rows(36, 2)
+    with pytest.raises(InputError, match=r"X has the number .*e\+1\d\d\..*use another unit"):
+        case.new().fit(X * 1e150, case.target(y), codes)
+    if case.kind == "numbers":
+        with pytest.raises(LabelError, match=r"y has the number .*use another unit"):
+            case.new().fit(X, y * 1e154, codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = case.new().fit(X, case.target(y), codes)
+    with pytest.raises(InputError, match="use another unit"):
+        case.outputs(model, np.full((1, 2), 1e300), codes[:1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert np.isfinite(case.outputs(model, np.full((1, 2), 1e90), codes[:1])).all()
+
+
+@pytest.mark.parametrize("selector", ["entropy", "random", "information"])
+def test_kernels_that_take_no_empty_arrays(selector):
+    """Two active points in three tasks leave one without any."""
+    X, y, codes, _ = make_rows(30, 0)
+    model = SparseGPRegressor(
+        PairwiseKernel(metric="rbf"),
+        coupling="kernel",
+        posterior="active",
+        n_active=2,
+        selector=selector,
+        optimizer=None,
+        random_state=0,
+    ).fit(X, y, codes)
+    assert np.isfinite(model.predict(X, codes, return_std=True)).all()
 
 
 @pytest.mark.parametrize("kernel", [DotProduct(), Matern(1.0, nu=0.5), ConstantKernel() * DotProduct() ** 3])

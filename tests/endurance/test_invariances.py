@@ -6,9 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
+from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
 from gleangp.exceptions import LabelError
-from tests.endurance.every_estimator import CASES, every, make_rows
+from tests.endurance.every_estimator import CASES, Case, every, make_rows
 
 few = settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 seeds = st.integers(0, 2**32 - 1)
@@ -152,17 +154,37 @@ def test_units_of_the_target(case, seed, log_unit, shift):
     assert_allclose(two, one, rtol=1e-2, atol=2e-2)
 
 
+CHOOSING = [
+    *CASES,
+    Case("active classes", SparseGPClassifier(n_active=8, posterior="active", n_rounds=1), "two classes"),
+    Case("active grades", SparseGPOrdinal(n_active=8, posterior="active", n_rounds=1), "grades"),
+    Case("few labels", HierarchicalGPRegressor(n_active=4, n_rounds=2), "numbers"),
+    Case("drawn", SparseGPRegressor(n_active=8, selector="random", posterior="active"), "numbers"),
+]
+
+
+@every(CHOOSING)
 @quiet
-@settings(max_examples=5, deadline=None)
+@few
 @given(seed=seeds)
-@pytest.mark.parametrize("name", ["regressor", "hierarchy"])
-def test_order_of_rows_with_all_active(name, seed):
-    """Where nothing is chosen and nothing is random, the order of rows does not matter."""
-    case = next(c for c in CASES if c.name == name)
+def test_order_of_rows(case, seed):
+    """The order of rows does not matter, also where points are chosen or drawn."""
     X, y, codes, rng = make_rows(24, seed)
-    shuffled = rng.permutation(len(X))
-    one = case.new().fit(X, y, codes)
-    two = case.new().fit(X[shuffled], y[shuffled], codes[shuffled])
-    assert_allclose(
-        case.outputs(two, X, codes), case.outputs(one, X, codes), rtol=1e-3, atol=1e-3 * np.std(y)
-    )
+    target, shuffled = case.target(y), rng.permutation(len(X))
+    one = case.new().fit(X, target, codes)
+    two = case.new().fit(X[shuffled], target[shuffled], codes[shuffled])
+    assert_allclose(case.outputs(two, X, codes), case.outputs(one, X, codes), atol=1e-6)
+
+
+@quiet
+@few
+@given(seed=seeds)
+def test_order_of_rows_without_labels(seed):
+    """Nor does it with unlabelled rows; active points are the same rows."""
+    X, y, codes, rng = make_rows(24, seed)
+    target, shuffled = np.where(np.arange(24) % 3, np.sign(y), 0), rng.permutation(24)
+    model = SparseGPClassifier(unlabeled=0, n_active=9, n_rounds=1, random_state=0)
+    one = clone(model).fit(X, target, codes)
+    two = clone(model).fit(X[shuffled], target[shuffled], codes[shuffled])
+    assert_allclose(two.predict_proba(X, codes), one.predict_proba(X, codes), atol=1e-6)
+    assert_array_equal(shuffled[two.active_], one.active_)

@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,82 +12,30 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gleangp import (
-    HierarchicalGPRegressor,
-    SharedLatentGPClassifier,
-    SharedLatentGPRegressor,
-    SparseGPClassifier,
-    SparseGPOrdinal,
     SparseGPRegressor,
     TaskColumn,
     load,
     save,
 )
-from tests.endurance.every_estimator import Case, every, make_rows
+from tests.endurance.every_estimator import every, make_rows
+from tests.endurance.threads import CASES, add_from_threads, eager, small_table, while_predicting
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-N_THREADS, N_EACH = 8, 50
-LATENT = {"n_components": 1, "max_iter": 10, "hidden_units": 3}
-CASES = [
-    Case("regressor", SparseGPRegressor(coupling="kernel", n_rounds=1), "numbers"),
-    Case("coupled", SparseGPRegressor(coupling="function", n_active=5, random_state=0), "numbers"),
-    Case("classifier", SparseGPClassifier(coupling="kernel", n_rounds=1), "two classes"),
-    Case("ordinal", SparseGPOrdinal(coupling="kernel", n_rounds=1), "grades"),
-    Case("hierarchy", HierarchicalGPRegressor(optimizer=None, n_neighbors=None), "numbers"),
-    Case("latent regressor", SharedLatentGPRegressor(**LATENT), "numbers"),
-    Case("latent classifier", SharedLatentGPClassifier(**LATENT), "two classes"),
-]
 
 
 @pytest.fixture(autouse=True)
 def eager_threads():
     """Threads take turns as often as they can."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
-
-
-def while_predicting(predict, change):
-    """What `predict` gave again and again in another thread while `change` ran."""
-    seen, done = [predict()], threading.Event()
-
-    def keep_predicting():
-        while not done.is_set():
-            seen.append(predict())
-
-    with ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(keep_predicting)
-        try:
-            change()
-        finally:
-            done.set()
-        reader.result()
-    return seen
+    with eager():
+        yield
 
 
 @every(CASES)
 def test_no_task_is_lost(case, tmp_path):
     """Eight threads add 50 tasks each; all 400 are there, and predictions of known tasks never change."""
-    X, y, codes, _ = make_rows(24, 0)
-    target = case.target(y)
-    model = case.new().fit(X, target, codes)
-    kinds = [np.arange(len(y))] if case.kind == "numbers" else [target == c for c in np.unique(target)]
-    rows = np.concatenate([np.arange(len(y))[kind][:2] for kind in kinds])
-    expected = case.outputs(model, X, codes)
-
-    def add(thread):
-        for k in range(N_EACH):
-            model.add_task(X[rows], target[rows], 1000 * (thread + 1) + k)
-
-    def add_all():
-        with ThreadPoolExecutor(N_THREADS) as pool:
-            list(pool.map(add, range(N_THREADS)))
-
-    for seen in while_predicting(lambda: case.outputs(model, X, codes), add_all):
-        assert_array_equal(seen, expected)
-    added = sorted(1000 * (thread + 1) + k for thread in range(N_THREADS) for k in range(N_EACH))
-    assert sorted(model.tasks_.tolist()) == [0, 1, 2, *added]
+    model, n_lost, n_mixed = add_from_threads(case)
+    assert (n_lost, n_mixed) == (0, 0)
+    X, target, codes, rows = small_table(case)
     new = np.full(len(X), 8049)
     same = case.outputs(model, X, new)
     alone = case.new().fit(X, target, codes).add_task(X[rows], target[rows], 8049)

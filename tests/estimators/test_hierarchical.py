@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
 from gleangp.inference.data_dependent import predict_task, task_posterior
+from gleangp.inference.task_evidence import _factored
 from gleangp.learning.hierarchical_rows import GraphSettings, task_rows
 
 C = ConstantKernel
@@ -361,6 +362,11 @@ BAD = [
     ({"constraints": [Order([0, 1], [2, 3], margin=[0.0, np.inf])]}, ConstraintError, "is inf"),
     ({"constraints": [Order([0, 1], [2, 3, 4])]}, ConstraintError, r"lengths \[2, 3, 1\]"),
     ({"constraints": [Order(3, 3)]}, ConstraintError, "has no effect"),
+    (
+        {"constraints": [Order(0, 1), Order([1, 2], [2, 3], [0.0, 1e9])]},
+        ConstraintError,
+        r"constraint 2 \(from 0\) asks for 1e\+09 more than is possible",
+    ),
     ({"constraints": [DifferenceOrder(1, 2, 1, 2)]}, ConstraintError, "has no effect"),
     ({"constraints": [Order(0.5, 2)]}, ConstraintError, "i of Order is 0.5"),
     ({"constraints": [(0, 1)]}, ConstraintError, r"a constraint is \(0, 1\)"),
@@ -555,3 +561,11 @@ def test_without_a_common_part_the_common_mean_is_no_mean():
     assert np.std(expected) > 0.5
     assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     assert_allclose(got_std, std, rtol=1e-4, atol=1e-5)
+
+
+def test_a_matrix_that_is_singular_but_for_rounding():
+    """Its Cholesky factor exists by rounding alone, and a general inverse does not."""
+    C = np.array([[[5.0, 2.0, 4.0], [2.0, 8.0, -2.0], [4.0, -2.0, 5.0]]])
+    log_det, inverse = _factored(C)
+    assert np.isfinite(log_det).all()
+    assert np.isfinite(inverse).all()

@@ -23,6 +23,7 @@ from sklearn.preprocessing import (
 
 from gleangp import SharedLatentGPRegressor, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import InputError, ModelFileError, TaskError
+from gleangp.io.container import content_hash
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -148,6 +149,7 @@ def changed(path, change):
         parts = {name: file.read(name) for name in file.namelist()}
     manifest = json.loads(parts["model.json"])
     change(manifest)
+    manifest["sha256"] = content_hash(manifest, list(parts.values())[1:])
     parts["model.json"] = json.dumps(manifest).encode()
     with zipfile.ZipFile(path, "w") as file:
         for name, content in parts.items():

@@ -72,3 +72,21 @@ def test_reference_has_every_name(tmp_path):
     )
     site.build()
     assert set(NAMES) - set(site.env.domaindata["py"]["objects"]) == set()
+
+
+def test_promises_are_shown_by_tests_that_are_there():
+    """Every promise names a test, and each of them is there."""
+    text = (DOCS / "explanation" / "promises.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "tests/" in line]
+    promises = [
+        line for line in text.split("## What is not promised")[0].splitlines() if line.startswith("| ")
+    ]
+    assert len(rows) == len(promises) - promises.count("| promise | shown by |") > 20
+    for row in rows:
+        path = None
+        for name in re.findall(r"`([^`]*)`", row.split(" | ")[1]):
+            path, _, function = name.rpartition("::") if "::" in name else (path, "", name)
+            if name.startswith("tests/") and "::" not in name:
+                path, function = name, ""
+            source = (DOCS.parent / path).read_text(encoding="utf-8")
+            assert not function or f"def {function}(" in source, name

@@ -83,3 +83,13 @@ def test_what_is_not_a_graph(X, options, message):
     """Too few rows, identical rows and impossible settings are refused, with the number."""
     with pytest.raises(GraphError, match=message):
         exponential_graph(X, **options)
+
+
+def test_units_do_not_matter():
+    """Neighbours of very small numbers, whose squares are zero, are those of the same rows in other units."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    W = exponential_graph(X, 4)
+    for unit in (2.0**-600, 2.0**300):
+        assert_array_equal(exponential_graph(unit * X, 4).toarray(), W.toarray())
+    with pytest.raises(GraphError, match="same point"):
+        exponential_graph(np.column_stack([np.ones(9), 1e-200 * X[:9, 0]]), 3)

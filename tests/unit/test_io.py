@@ -23,6 +23,7 @@ from gleangp import (
     ArcSine,
     ResidualSelector,
     ScaledInputs,
+    SharedLatentGPRegressor,
     SparseGPClassifier,
     SparseGPRegressor,
     TaskColumn,
@@ -31,6 +32,7 @@ from gleangp import (
 )
 from gleangp.exceptions import ModelFileError
 from gleangp.io import classes, replacing
+from gleangp.io.container import content_hash
 from gleangp.learning.priors import Gamma, LogNormal
 from gleangp.noise import Gaussian
 
@@ -65,17 +67,18 @@ def load_bytes(data):
     return load(io.BytesIO(data))
 
 
-def rewritten(data, change):
-    """The file with its manifest changed and everything else, checksums included, right."""
+def rewritten(data, change, *, hashed=True):
+    """The file with its manifest changed and everything else, checksums and hash included, right."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
-        for info in old.infolist():
-            content = old.read(info)
-            if info.filename == "model.json":
-                manifest = json.loads(content)
-                changed = change(manifest)
-                content = json.dumps(changed if isinstance(changed, list) else manifest).encode()
-            new.writestr(info.filename, content)
+        members = {name: old.read(name) for name in old.namelist()}
+        manifest = json.loads(members.pop("model.json"))
+        changed = change(manifest)
+        if hashed:
+            manifest["sha256"] = content_hash(manifest, list(members.values()))
+        new.writestr("model.json", json.dumps(changed if isinstance(changed, list) else manifest))
+        for name, content in members.items():
+            new.writestr(name, content)
     return out.getvalue()
 
 
@@ -343,7 +346,7 @@ def test_handlers_of_the_program_stay(tmp_path):
 
 
 CHANGES = {
-    "newer format": (lambda m: m.update(format_version=2), r"version 2.*Install a newer gleangp"),
+    "newer format": (lambda m: m.update(format_version=3), r"version 3.*Install a newer gleangp"),
     "no version": (lambda m: m.pop("format_version"), r"version None"),
     "other format": (lambda m: m.update(format="x"), r"not a gleangp model"),
     "list": (lambda m: [m], r"not a gleangp model"),
@@ -372,6 +375,57 @@ def test_changed_manifest(name, regressor, tmp_path):
         load_bytes(data)
 
 
+def test_an_edit_is_told_from_a_save(regressor, tmp_path):
+    """Any change without the hash made right is refused; files of version 1 need none."""
+    data = save_bytes(regressor, tmp_path)
+
+    def edit(manifest):
+        manifest["gleangp"] = "0.0"
+
+    assert load_bytes(rewritten(data, edit)).kernel_ == regressor.kernel_
+    for change in (edit, lambda m: m.pop("sha256"), lambda m: m.update(sha256=None)):
+        with pytest.raises(ModelFileError, match="not what was saved"):
+            load_bytes(rewritten(data, change, hashed=False))
+
+    def older(manifest):
+        del manifest["sha256"]
+        manifest["format_version"] = 1
+
+    assert load_bytes(rewritten(data, older, hashed=False)).kernel_ == regressor.kernel_
+
+
+@pytest.mark.parametrize("kind", ["regressor", "latent"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_numbers_that_are_none(kind, regressor, data, tmp_path):
+    """NaN in any array of the state is refused, but for arrays that say how learning went."""
+    X, y, _, tasks = data
+    if kind == "latent":
+        model = SharedLatentGPRegressor(1, hidden_units=3, max_iter=5, random_state=0).fit(X, y, tasks)
+    else:
+        model = regressor
+    old = zipfile.ZipFile(io.BytesIO(save_bytes(model, tmp_path)))
+    names = old.namelist()[1:]
+    n_refused = n_tried = 0
+    for name in names:
+        array = np.load(io.BytesIO(old.read(name)))
+        if array.dtype.kind != "f" or array.size == 0:
+            continue
+        array.flat[-1] = np.nan
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        members = {**{n: old.read(n) for n in names}, name: buffer.getvalue()}
+        manifest = json.loads(old.read("model.json"))
+        manifest["sha256"] = content_hash(manifest, list(members.values()))
+        n_tried += 1
+        try:
+            again = load_bytes(zip_of([("model.json", json.dumps(manifest)), *members.items()]))
+        except ModelFileError:
+            n_refused += 1
+        else:
+            assert np.isfinite(again.predict(X, tasks=tasks, return_std=True)).all()
+    assert n_refused > 0.7 * n_tried
+
+
 def test_deep_nesting(regressor, tmp_path):
     """Neither JSON nor the tree can exhaust the stack."""
     data = save_bytes(regressor, tmp_path)
@@ -383,6 +437,8 @@ def test_deep_nesting(regressor, tmp_path):
                 content = old.read(info)
                 if info.filename == "model.json":
                     content = content.replace(b'"model":', b'"model":' + nested + b',"was":')
+                    content = content.replace(b'"format_version":2', b'"format_version":1')
+                    content = content.replace(b'"sha256":', b'"hash":')  # which version 1 does not have
                 new.writestr(info.filename, content)
         with pytest.raises(ModelFileError, match=r"nested deeper|recursion|lists and objects"):
             load_bytes(out.getvalue())

@@ -116,7 +116,7 @@ def test_not_converged_is_warned_about():
     """The warning has the last change and says what to do."""
     block = make_block(Gaussian(0.1), 120)
     kernel = ConstantKernel(1.0) * RBF([3.0, 3.0])
-    model = SparseGPClassifier(kernel, n_active=40, n_rounds=2, posterior="active", learn_noise=False)
+    model = SparseGPClassifier(kernel, n_active=50, n_rounds=2, posterior="active", learn_noise=False)
     with pytest.warns(ConvergenceWarning, match=r"stopped learning while .* changed by .*n_rounds"):
         model.fit(block.X, block.y > 0)
 

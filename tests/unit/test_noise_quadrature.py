@@ -368,3 +368,16 @@ def test_exposure_is_not_learnt():
     y, mean, var = np.array([0.0, 2.0, 5.0]), np.zeros(3), np.ones(3)
     offset = Poisson(bias=np.log([1.0, 2.0, 3.0]))
     assert_allclose(noise.log_partition(y, mean, var), offset.log_partition(y, mean, var), rtol=1e-9)
+
+
+def test_moments_of_what_is_no_number():
+    """The search for the mode ends, and the moments are NaN."""
+    assert np.isnan(Poisson().log_partition(1.0, np.nan, 1.0)[0])
+
+
+@pytest.mark.parametrize("noise", [Poisson(), NegativeBinomial(0.5), Gamma(2.0)], ids=repr)
+def test_means_far_out_are_finite(noise):
+    """A trend that is followed very far gives large numbers, not infinite ones."""
+    for mean, var in ((1e5, 1.0), (0.0, 1e5), (1e90, 1e90)):
+        assert np.isfinite(noise.predict_mean(mean, var))
+        assert np.isfinite(noise.predict_var(mean, var))

@@ -23,6 +23,14 @@ class TableEncoding:
     task: str | None
     columns: tuple[ColumnEncoding, ...]
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        if not self.columns or not all(isinstance(column, ColumnEncoding) for column in self.columns):
+            raise ValueError("a table without columns.")
+        names = [self.target, self.task, *(column.name for column in self.columns)]
+        if len(set(names)) < len(names):
+            raise ValueError("a table in which two columns have one name.")
+
     @property
     def feature_names(self) -> list[str]:
         """Names of the inputs of the model."""

@@ -37,6 +37,10 @@ class TableModel(BaseEstimator):
             raise ModelFileError("a table model without an encoding or an estimator.")
         if not isinstance(self.summary, dict):
             raise ModelFileError("a table model without a summary.")
+        if getattr(self.estimator, "tasks_", 0) is None and self.encoding.task is not None:
+            raise ModelFileError("a table model with a column of tasks, and an estimator without tasks.")
+        if len(self.encoding.feature_names) != getattr(self.estimator, "n_features_in_", None):
+            raise ModelFileError("a table model whose encoding is not of the estimator's inputs.")
 
     @property
     def known_tasks(self) -> list[str]:

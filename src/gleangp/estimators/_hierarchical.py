@@ -14,8 +14,9 @@ from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
+from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray, IntArray
-from gleangp.constraints import encode_constraints
+from gleangp.constraints import check_possible, encode_constraints
 from gleangp.estimators._hierarchical_rows import (
     NO_TASK,
     BlockMaker,
@@ -27,6 +28,7 @@ from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, genera
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.estimators._targets import natural_units, standard_units, target_moments
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
+from gleangp.estimators._training_rows import in_canonical_order
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white
@@ -265,12 +267,14 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             stack.enter_context(threads_for(np.bincount(codes)))
             y, labeled = check_regression_target(y, len(X))
             n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-            rows = blocks_of_rows(codes, n_tasks)
+            rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, n_tasks)]
             self._center, self._spread = input_units(X, self.normalize_X)
             labeled_rows = [r[labeled[r]] for r in rows]
             moments = target_moments([y[r] for r in labeled_rows])
             self._units = standard_units(moments) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
+            if encoded is not None:
+                check_possible(encoded, y, float(np.max(self._units.scale)))
             self.common_ = self._learn_common(X, y, codes, labeled_rows)
             kernel = self._start_kernel(lambda: linear_plus_rbf(X.shape[1], offset=n_tasks > 1))
             make = BlockMaker(self, X, y, codes, rows, encoded)
@@ -320,7 +324,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
         X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
-        X = (X - self._center) / self._spread
+        X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
         scale = self._units.scale[codes]
         noise = self.noise_variance_ if include_noise else 0.0
         if return_cov:
@@ -381,6 +385,8 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         units = self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
         encoded = encode_constraints(constraints, codes) if constraints is not None else None
+        if encoded is not None:
+            check_possible(encoded, y, float(units.scale[-1]))
         self.tasks_, self._units = names, units
         make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
         with threads_for([len(X)]):
@@ -414,17 +420,19 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         fitted = set(vars(self)) - set(self.get_params(deep=False))
         if not fitted:
             return
-        missing = {"_model", "_units", "_center", "_spread", "tasks_", "active_", "n_features_in_"} - fitted
-        if missing:
-            raise ValueError(f"no {min(missing)}.")
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+        n_tasks, n_inputs = self._check_fitted("_model", "_units", "_center", "_spread", "active_")
         if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != n_tasks:
             raise ValueError(f"no fitted model for the {n_tasks} tasks.")
         if len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
-        n_inputs = self._count_inputs()
-        if not self._center.shape == self._spread.shape == (n_inputs,):
-            raise ValueError(f"input units of other inputs than the {n_inputs} it says.")
+        check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
+        common = getattr(self, "common_", None)  # older files have none
+        if self._model.tasks[0].n_inputs != n_inputs:
+            raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
+        if common is not None and (type(common) is not SparseGPRegressor or NO_TASK not in common.tasks_):
+            raise ValueError("a common function that is none.")
+        if common is not None and common.n_features_in_ != n_inputs:
+            raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")
         self._store(self._model)
 
     def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:

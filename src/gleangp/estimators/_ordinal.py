@@ -184,6 +184,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     }
 
     _fitted_parts = ("_model", "classes_")
+    _needs_of_noise = "n_categories"
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp._compat import Interval, StrOptions
+from gleangp._state import check_codes
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._one_step import reading
 from gleangp.estimators._progress import ProgressMixin
@@ -184,6 +185,30 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
                 "used": blend.used,
             }
         return report
+
+    def _check_state(self) -> None:
+        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
+        if not set(vars(self)) - set(self.get_params(deep=False)):
+            return
+        own = "_task_classes" if isinstance(self, ClassifierMixin) else "_units"
+        n_tasks, n_inputs = self._check_fitted("_model", "embedding_", "basis_", own)
+        if not isinstance(self._model, LatentModel) or len(self._model.label_maps) != n_tasks:
+            raise ValueError(f"no fitted model for the {n_tasks} tasks.")
+        if len(self._model.observations.mean) != n_inputs:
+            raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
+        n_columns = [m.weights.shape[1] for m in self._model.label_maps]
+        if isinstance(self, ClassifierMixin):
+            expected = [1 if len(present) == 2 else len(present) for present in self._task_classes]
+            for present in self._task_classes:
+                check_codes("classes of a task", present, len(self.classes_))
+                if present.ndim != 1 or not (np.diff(present) > 0).all() or len(present) < 2:
+                    raise ValueError("classes of a task that are not different.")
+        else:
+            expected = [1] * len(self._units.mean)
+        if n_columns != expected:
+            raise ValueError(f"label mappings of {n_columns} columns, not {expected}.")
+        self.kernel_ = self._model.observation_map.kernel
+        self._store(self._model)
 
     @property
     def _n_features_out(self):

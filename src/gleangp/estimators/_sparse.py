@@ -22,6 +22,7 @@ from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import SparseModel
 from gleangp.models.local.model import LocalModel
+from gleangp.noise import Ordered
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
 SHARED_CONSTRAINTS = {
@@ -51,6 +52,7 @@ class SparseGPMixin(ProgressMixin):
 
     _most_active = 1000  # of a task, by default
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
+    _needs_of_noise = "predict_mean"  # a method that the noise model has
 
     def _settings(self, sizes: list[int], **more) -> Settings:
         """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
@@ -185,25 +187,24 @@ class SparseGPMixin(ProgressMixin):
         fitted = set(vars(self)) - set(self.get_params(deep=False))
         if not fitted:
             return
-        missing = {*self._fitted_parts, "tasks_", "n_features_in_", "_n_inputs"} - fitted
-        if missing:
-            raise ValueError(f"no {min(missing)}.")
+        n_tasks, n_inputs = self._check_fitted(*self._fitted_parts, "_n_inputs")
         # Coupled models of version 0.1 are of another class, which knows its successor.
         if "_models" in fitted:
             self._models = [getattr(m, "upgraded", lambda m=m: m)() for m in self._models]
         elif hasattr(self._model, "upgraded"):
             self._model = self._model.upgraded()
         models = self._models if "_models" in fitted else [self._model]
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
         for model in models:
             if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != n_tasks:
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
-            if model.n_inputs != self._n_inputs:
-                raise ValueError(f"a model of other inputs than the {self._n_inputs} it says.")
-        if self._count_inputs() != self._n_inputs:
-            raise ValueError(f"n_features_in_={self.n_features_in_!r} with {self._n_inputs} inputs.")
+            if model.n_inputs != n_inputs or self._n_inputs != n_inputs:
+                raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
+            if not hasattr(model.noise, self._needs_of_noise):
+                raise ValueError(f"{type(model.noise).__name__} noise, which does not suit {type(self)}.")
         if "_models" in fitted and len(models) != self._n_models:
             raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")
+        if isinstance(models[0].noise, Ordered) and models[0].noise.n_categories != len(self.classes_):
+            raise ValueError(f"noise of other classes than the {len(self.classes_)} it says.")
         if "_units" in fitted and len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
         self._store(self._models if "_models" in fitted else self._model)

@@ -206,6 +206,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     }
 
     _fitted_parts = ("_models", "classes_")
+    _needs_of_noise = "class_log_prob"
 
     def __init__(
         self,

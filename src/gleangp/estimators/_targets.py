@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import polygamma
 
+from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.learning import shared_kernel
 from gleangp.linalg import deviation
@@ -45,8 +46,7 @@ class TargetUnits:
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
-        if self.mean.ndim != 1 or self.scale.shape != self.mean.shape:
-            raise ValueError(f"target units of shapes {self.mean.shape} and {self.scale.shape}.")
+        check_arrays(self, mean="M", scale="M >0")
 
     def with_task(self, y: FloatArray) -> TargetUnits:
         """Units with one more task: the shared ones, or the new task's own."""

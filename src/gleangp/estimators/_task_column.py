@@ -312,8 +312,19 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _check_state(self) -> None:
         """Raise if the fitted estimator is none (a damaged model file)."""
-        if "estimator_" in vars(self) and not isinstance(self.estimator_, BaseEstimator):
+        if "estimator_" not in vars(self):
+            return
+        if not isinstance(self.estimator_, BaseEstimator):
             raise ModelFileError(f"a TaskColumn of a {type(self.estimator_).__name__}.")
+        if type(self.estimator) is not type(self.estimator_) or not hasattr(self.estimator_, "predict"):
+            raise ModelFileError(f"a TaskColumn whose {type(self.estimator_).__name__} is another one.")
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        columns = range(-len(names), len(names)) if isinstance(self.task, int) else names
+        if len(names) != self.n_features_in_ or self.task not in columns:
+            raise ModelFileError(f"a TaskColumn without the column task={self.task!r}.")
+        n_columns = self.n_features_in_ - 1
+        if getattr(self.estimator_, "n_features_in_", n_columns) != n_columns:
+            raise ModelFileError(f"a TaskColumn of other columns than {self.n_features_in_}.")
 
     @reading
     def _check_and_call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:

@@ -30,6 +30,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
+from gleangp._state import check_columns, check_magnitude
 from gleangp.data.tables import (
     ColumnEncoding,
     check_headings,
@@ -39,7 +40,7 @@ from gleangp.data.tables import (
     learn_columns,
 )
 from gleangp.estimators._one_step import changing, reading
-from gleangp.exceptions import LabelError, NewTaskWarning, TaskError
+from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.learning import shared_kernel
 from gleangp.tasks import (
@@ -163,6 +164,9 @@ class TaskMixin:
             if self.task is not None:
                 X, tasks = take_task_column(X, self.task)
             X = self._as_numbers(X, learn=reset)
+        check_magnitude(X, "X", InputError)
+        if reset:
+            check_columns(X, InputError)
         return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
 
     def _as_numbers(self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1) -> np.ndarray:
@@ -189,6 +193,34 @@ class TaskMixin:
         if not all(isinstance(c, ColumnEncoding) for c in columns) or len(columns) != n_columns:
             raise ValueError(f"an encoding of {len(columns)} columns, not {n_columns}.")
         return count_features(columns)
+
+    def _check_fitted(self: Any, *parts: str) -> tuple[int, int]:
+        """Numbers of tasks and inputs of a fitted estimator that was read from a file.
+
+        Raises `ValueError` if one of its parts is missing, or names of tasks, columns or classes are none.
+        """
+        missing = {*parts, "tasks_", "n_features_in_"} - set(vars(self))
+        if missing:
+            raise ValueError(f"no {min(missing)}.")
+        if not isinstance(self.n_features_in_, int) or self.n_features_in_ < 1:
+            raise ValueError(f"n_features_in_={self.n_features_in_!r}.")
+        headings = getattr(self, "feature_names_in_", None)
+        if headings is not None and np.shape(headings) != (self.n_features_in_,):
+            raise ValueError(f"{np.size(headings)} names of {self.n_features_in_} columns.")
+        if isinstance(self.task, str) and (headings is None or self.task not in headings):
+            raise ValueError(f"no column {self.task!r}, which holds the task.")
+        if isinstance(self.task, int) and not -self.n_features_in_ <= self.task < self.n_features_in_:
+            raise ValueError(f"no column {self.task!r}, which holds the task.")
+        if self.task is not None and self.tasks_ is None:
+            raise ValueError("no tasks.")
+        if self.tasks_ is not None and encode_tasks(self.tasks_, len(self.tasks_))[0].tolist() != sorted(
+            self.tasks_.tolist()
+        ):
+            raise ValueError("names of tasks that are not different.")
+        classes = getattr(self, "classes_", None)
+        if classes is not None and (classes.ndim != 1 or len(np.unique(classes)) != len(classes) > 1):
+            raise ValueError("classes that are not different.")
+        return 1 if self.tasks_ is None else len(self.tasks_), self._count_inputs()
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
         """Add tasks without rows to this estimator, which is the copy that one prediction works on."""
@@ -232,6 +264,7 @@ class TaskMixin:
             return np.zeros((0, n_inputs)), names
         X = take_task_of_all(X, self.task, task, self.n_features_in_)
         X = self._as_numbers(X, ensure_min_samples=0)
+        check_magnitude(X, "X", InputError)
         if X.shape[1] != n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {n_inputs} features "

@@ -13,6 +13,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._targets import TargetMoments, TargetUnits, target_moments
 from gleangp.inference.block import Block, float64
 from gleangp.learning.task_store import LocalTasks, TaskStore
+from gleangp.models.local.data import canonical_order
 from gleangp.tasks import blocks_of_rows
 
 # Rows from which the spread of the features is told: more make no difference to where a search starts.
@@ -76,7 +77,7 @@ class LocalRows:
 
     def moments(self) -> TargetMoments:
         """Of the targets of every task."""
-        return target_moments([self.y[r] for r in self.block_rows])
+        return target_moments([np.sort(self.y[r]) for r in self.block_rows])
 
     def counts(self, n_classes: int) -> IntArray:
         """Rows of every class; rows without one do not count."""
@@ -84,15 +85,21 @@ class LocalRows:
 
     def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> LocalTasks:
         """What to learn from."""
+        every_row = [in_canonical_order(self.X, self.y, r) for r in self.block_rows]
         blocks = [
-            Block(self._at(r), code(self.y[r], t), noise if variance is None else type(noise)(variance[r]))
-            for t, r in enumerate(self.block_rows)
+            Block(
+                float64(self.X[r]),
+                code(self.y[r], t),
+                noise if variance is None else type(noise)(variance[r]),
+            )
+            for t, r in enumerate(every_row)
         ]
-        return LocalTasks(blocks, self.block_rows)
+        return LocalTasks(blocks, every_row)
 
-    def _at(self, rows: IntArray) -> FloatArray:
-        """Inputs of a task; not copied where it has all rows, which may be in a memory map."""
-        return self.X if len(rows) == len(self.X) else float64(self.X[rows])
+
+def in_canonical_order(X: FloatArray, y: np.ndarray, rows: IntArray) -> IntArray:
+    """Row numbers of a task, sorted by what is in the rows: results do not depend on their order."""
+    return rows[canonical_order(X[rows], y[rows], np.zeros(len(rows), dtype=np.intp))]
 
 
 def evenly_spaced(n_rows: int) -> slice:

@@ -59,9 +59,11 @@ def nearest_neighbours(X: FloatArray, n_neighbors: int, *, n_jobs: int | None = 
         )
     if n_neighbors < 1:
         raise GraphError(f"n_neighbors={n_neighbors}; every row needs at least one neighbour.")
+    exponent = np.frexp(np.max(np.abs(X)))[1]
+    X = np.ldexp(X, -exponent)  # so that squares of very small numbers are not zero
     search = NearestNeighbors(n_neighbors=n_neighbors, n_jobs=n_jobs).fit(X)
     row = search.kneighbors(return_distance=False)
-    distance = _distances(X, row)
+    distance = np.ldexp(_distances(X, row), exponent)
     order = np.lexsort((row, distance), axis=1)
     return Neighbours(
         np.take_along_axis(row, order, axis=1).astype(np.intp), np.take_along_axis(distance, order, axis=1)
@@ -77,12 +79,14 @@ def mean_nearest_distance(X: FloatArray, neighbours: Neighbours) -> float:
     nearest = np.where(neighbours.distance > 0.0, neighbours.distance, np.inf).min(axis=1)
     if not np.isfinite(nearest).all():
         distinct, copy_of = np.unique(X, axis=0, return_inverse=True)
-        if len(distinct) < 2:
+        nearest = np.zeros(len(X))
+        if len(distinct) > 1:
+            nearest = nearest_neighbours(distinct, 1).distance[copy_of.ravel(), 0]
+        if not nearest.any():
             raise GraphError(
                 f"all {len(X)} rows are the same point, so no distance sets the scale of a graph. "
                 "Leave the rows out, or choose points with another selector."
             )
-        nearest = nearest_neighbours(distinct, 1).distance[copy_of.ravel(), 0]
     return float(nearest.mean())
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gleangp._state import check_arrays
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
@@ -42,6 +43,10 @@ class DataDependentPosterior:
     X: FloatArray  # (n, p) all rows of the task
     weights: FloatArray  # (n,)
     reduction: FloatArray  # (n, n) P, by which the prior covariance is reduced
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, X="n p", weights="n derived", reduction="n n")
 
 
 AnyPosterior = TaskPosterior | DataDependentPosterior

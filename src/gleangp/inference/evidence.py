@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.prior import BlockPrior, BuiltStack
@@ -47,6 +48,11 @@ class Knowledge:
     mean: FloatArray  # (D,)
     inner: FloatArray  # (D, D) lower factor of P
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, mean="D derived", inner="D D derived")
+        check_factor("Knowledge.inner", self.inner)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupKnowledge:
@@ -55,6 +61,12 @@ class GroupKnowledge:
     mean: FloatArray  # (D,)
     cov: FloatArray  # (D, D)
     own_back: FloatArray  # (D - d, d) C_o^-1 A_oc: how the own variables fall as the common ones rise
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        sizes = check_arrays(self, mean="D derived", cov="D D", own_back="o d")
+        if sizes["o"] + sizes["d"] != sizes["D"]:
+            raise ValueError(f"{sizes['o']} own and {sizes['d']} common variables, not {sizes['D']}.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
@@ -64,8 +65,7 @@ class Sites:
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
-        if self.mean.ndim != 1 or self.precision.shape != self.mean.shape:
-            raise ValueError(f"sites of shapes {self.mean.shape} and {self.precision.shape}.")
+        check_arrays(self, mean="d derived", precision="d >=0 derived")
 
 
 class Look(NamedTuple):

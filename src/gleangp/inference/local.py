@@ -22,6 +22,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
+from gleangp._state import check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factors
 from gleangp.inference.prior import Basis, Term
@@ -78,6 +79,35 @@ class LocalPosterior:
     log_evidence: float
     jitter: float = 0.0
     n_tasks_learnt: int | None = None  # tasks of the fit; later ones were added. None: all
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        if not self.terms or not all(isinstance(term, Term) for term in self.terms):
+            raise ValueError("LocalPosterior has no terms.")
+        if not isinstance(self.common, Knowledge) or not isinstance(self.own, dict):
+            raise ValueError("LocalPosterior has no knowledge of its basis.")
+        n_tasks, shared = len(self.terms[0].own), sum(t.loadings.shape[1] for t in self.terms)
+        if any(len(t.own) != n_tasks for t in self.terms):
+            raise ValueError(f"LocalPosterior has terms of other tasks than {n_tasks}.")
+        sizes = check_arrays(
+            self, X="n p", codes="n", precision="n >=0 derived", site_mean="n", Z="d p", jitter=">=0"
+        )
+        check_codes("LocalPosterior.codes", self.codes, n_tasks)
+        n_common = len(self.common.mean)
+        if not self.together and n_common != shared * len(self.Z):
+            raise ValueError(f"LocalPosterior knows {n_common} variables of {shared} x {len(self.Z)}.")
+        for task, (Z, known) in self.own.items():
+            n_own = sum(t.own[task] > 0.0 for t in self.terms) * len(Z)
+            if not 0 <= task < n_tasks or Z.ndim != 2 or Z.shape[1] != sizes["p"]:
+                raise ValueError(f"LocalPosterior has a basis of task {task!r} of {n_tasks}.")
+            if not np.isfinite(Z).all() or known.own_back.shape != (n_own, n_common):
+                raise ValueError(f"LocalPosterior has a basis of task {task!r} of another size.")
+        for number, term in enumerate(self.terms):
+            check_kernel(f"kernel {number}", term.kernel, sizes["p"])
+        if not 0 <= self.n_learnt <= sizes["n"] or self.block_size < 0:
+            raise ValueError(f"LocalPosterior learnt from {self.n_learnt} of {sizes['n']} rows.")
+        if self.n_tasks_learnt is not None and not 1 <= self.n_tasks_learnt <= n_tasks:
+            raise ValueError(f"LocalPosterior learnt from {self.n_tasks_learnt} of {n_tasks} tasks.")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed at need."""

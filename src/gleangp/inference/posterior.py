@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
 from gleangp.kernels import has_white, kernel_columns, linearize, white_diag
@@ -48,11 +49,11 @@ class TaskPosterior:
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
-        d = len(self.weights)
-        shapes = [(d, *self.X.shape[1:]), (d,), (d, d), (d, d)]
-        found = [self.X, self.weights, self.chol, self.chol if self.inner is None else self.inner]
-        if self.X.ndim != 2 or [a.shape for a in found] != shapes:
-            raise ValueError(f"a posterior of shapes {[a.shape for a in found]}.")
+        sizes = check_arrays(self, X="d p", weights="d derived", chol="d d derived", jitter=">=0")
+        check_factor("TaskPosterior.chol", self.chol)
+        if self.inner is not None:
+            check_arrays(self, sizes, inner="d d derived")
+            check_factor("TaskPosterior.inner", self.inner)
 
 
 def prior_only(n_features: int) -> TaskPosterior:

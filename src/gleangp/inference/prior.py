@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels.evaluate import Evaluation, evaluate
 from gleangp.linalg import cholesky, solve_lower
@@ -41,6 +42,10 @@ class Term:
     kernel: Any
     loadings: FloatArray  # (M, R); R = 0: no function is shared
     own: FloatArray  # (M,) kappa >= 0
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, loadings="M R", own="M >=0")
 
     @property
     def within(self) -> FloatArray:

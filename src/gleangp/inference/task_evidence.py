@@ -127,7 +127,8 @@ def _factored(C: FloatArray) -> tuple[FloatArray, FloatArray]:
         raise NotPositiveDefiniteError("a covariance matrix has entries that are not finite.")
     try:
         chol = np.linalg.cholesky(C)
+        half = np.linalg.inv(chol)  # of C itself it fails where rounding alone let the factor be
     except np.linalg.LinAlgError as error:
         raise NotPositiveDefiniteError(f"a covariance matrix of a task: {error}.") from error
     log_det = 2.0 * np.log(np.diagonal(chol, axis1=1, axis2=2)).sum(axis=1)
-    return log_det, np.linalg.inv(C)
+    return log_det, half.swapaxes(1, 2) @ half

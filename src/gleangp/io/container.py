@@ -5,10 +5,14 @@ than the file. Sizes are compared with what is there before anything is allocate
 writer gives, and arrays are of plain numbers, booleans or text. The lists and objects of the JSON
 are counted before it is parsed, because each takes far more memory than text. The size of the file bounds
 their number (`most_nodes`).
+
+The manifest's key "sha256" is the hash of everything else, so that an edited file is told from a saved one.
+It protects against mistakes, not against forgers, who can write a hash too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -22,6 +26,7 @@ import numpy as np
 from gleangp.exceptions import ModelFileError
 
 _MANIFEST = "model.json"
+HASH = "sha256"
 _ARRAY_NAME = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy")
 _PLAIN_KINDS = "biufU"
 _LONGEST_AXIS = 2**31
@@ -34,14 +39,31 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # of every member: equal models give equal files
 
 def write_container(file: BinaryIO, manifest: dict[str, Any], arrays: list[np.ndarray]) -> None:
     """Write the zip; arrays are numbered from 0."""
+    parts = [_npy(array) for array in arrays]
+    text = _json({**manifest, HASH: content_hash(manifest, parts)})
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        text = json.dumps(manifest, allow_nan=False, separators=(",", ":"))
-        archive.writestr(zipfile.ZipInfo(_MANIFEST, _DATE), text.encode())
-        for number, array in enumerate(arrays):
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.asarray(array), version=(1, 0), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"arrays/{number}.npy", _DATE), buffer.getvalue())
-    _check_nodes(text.encode(), file.tell())
+        archive.writestr(zipfile.ZipInfo(_MANIFEST, _DATE), text)
+        for number, part in enumerate(parts):
+            archive.writestr(zipfile.ZipInfo(f"arrays/{number}.npy", _DATE), part)
+    _check_nodes(text, file.tell())
+
+
+def content_hash(manifest: dict[str, Any], arrays: list[bytes]) -> str:
+    """SHA-256 of the manifest without its hash, as JSON without spaces, and of the arrays' files in order."""
+    digest = hashlib.sha256(_json({key: value for key, value in manifest.items() if key != HASH}))
+    for part in arrays:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _json(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array), version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
 
 
 def most_nodes(size: int) -> int:
@@ -57,8 +79,8 @@ def _check_nodes(text: bytes, size: int) -> None:
         )
 
 
-def read_container(file: BinaryIO) -> tuple[Any, list[np.ndarray]]:
-    """The manifest and the arrays, in the order of their numbers."""
+def read_container(file: BinaryIO) -> tuple[Any, list[np.ndarray], str]:
+    """The manifest, the arrays in the order of their numbers, and the hash of what the file holds."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     with zipfile.ZipFile(file) as archive:
@@ -68,8 +90,9 @@ def read_container(file: BinaryIO) -> tuple[Any, list[np.ndarray]]:
         manifest = json.loads(text.decode(), parse_constant=_no_constant)
         if len(members) != sum(f"arrays/{number}.npy" in members for number in range(len(members))):
             raise ModelFileError("an array is missing: numbers have gaps.")
-        arrays = [_array(archive.read(members[f"arrays/{i}.npy"])) for i in range(len(members))]
-    return manifest, arrays
+        parts = [archive.read(members[f"arrays/{i}.npy"]) for i in range(len(members))]
+    found = content_hash(manifest, parts) if isinstance(manifest, dict) else ""
+    return manifest, [_array(part) for part in parts], found
 
 
 def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:

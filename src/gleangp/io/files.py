@@ -14,11 +14,12 @@ from gleangp._version import __version__
 from gleangp.exceptions import ModelFileError
 from gleangp.io.atomic import replacing
 from gleangp.io.classes import is_from_sklearn, is_known
-from gleangp.io.container import most_nodes, read_container, write_container
+from gleangp.io.container import HASH, most_nodes, read_container, write_container
 from gleangp.io.trees import Decoder, Encoder, check_extent
+from gleangp.io.trial import predict_one_row
 
 FORMAT = "gleangp-model"
-FORMAT_VERSION = 1  # raised when an older library could no longer read the file
+FORMAT_VERSION = 2  # raised when an older library could no longer read the file; 2 has a hash
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -97,12 +98,14 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is damaged, of a newer format, or no model file at all.
+        If the file is damaged or edited, of a newer format, or no model file at all.
 
     Notes
     -----
     Safe for files from others: nothing in the file is run, no array is larger than the file, and the number
-    of objects, also with shared ones counted each time, is bounded by the size of the file.
+    of objects, also with shared ones counted each time, is bounded by the size of the file. A hash of the
+    content tells an edited file from a saved one. Shapes that must agree and numbers that must be finite or
+    positive are checked, whatever the hash is.
 
     Examples
     --------
@@ -120,13 +123,17 @@ def load(path: str | os.PathLike[str] | BinaryIO) -> Any:
 
 def _load(file: BinaryIO, name: str) -> Any:
     try:
-        manifest, arrays = read_container(file)
+        manifest, arrays, found = read_container(file)
         _check_version(manifest)
+        if manifest.get(HASH, None if manifest["format_version"] > 1 else found) != found:
+            raise ModelFileError("its content is not what was saved: the file was edited or damaged.")
         check_extent(manifest.get("objects"), most_nodes(file.seek(0, os.SEEK_END)))
         model = Decoder(manifest.get("objects"), arrays).decode(manifest.get("model"))
         if not isinstance(model, BaseEstimator):
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator.")
         foreign = sorted({o["class"] for o in manifest["objects"] if is_from_sklearn(o["class"])})
+        if foreign:
+            predict_one_row(model)
     except Exception as error:  # whatever a damaged file can provoke is one kind of error to the user
         reason = str(error) or type(error).__name__
         raise ModelFileError(f"cannot read {name} as a model: {reason}") from error

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from gleangp._state import check_arrays
 from gleangp._typing import FloatArray
 from gleangp.linalg import cholesky, solve_cholesky
 
@@ -29,6 +30,10 @@ class Perceptron:
     hidden_offset: FloatArray  # (h,) b
     output: FloatArray  # (h, q) V
     output_offset: FloatArray  # (q,) c
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, hidden="k h", hidden_offset="h", output="h q", output_offset="q")
 
     def activations(self, inputs: FloatArray) -> FloatArray:
         """(n, h) outputs of the hidden units."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
 from gleangp.inference.task_rows import TaskRows
@@ -42,6 +43,22 @@ class FittedTask:
     nodes: tuple[tuple[Any, AnyPosterior], ...]
     log_evidence: float
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, theta="q", theta_cov="q q", alpha=">=0")
+        for kernel, posterior in self.nodes:
+            if not isinstance(posterior, AnyPosterior):
+                raise ValueError("FittedTask has a node without a posterior.")
+            check_kernel("a kernel of FittedTask", kernel, posterior.X.shape[1])
+        if not self.nodes or len({posterior.X.shape[1] for _, posterior in self.nodes}) != 1:
+            raise ValueError("FittedTask has no nodes, or nodes of different inputs.")
+        check_kernel("FittedTask.kernel", self.kernel, self.n_inputs)
+
+    @property
+    def n_inputs(self) -> int:
+        """Features of a row."""
+        return self.nodes[0][1].X.shape[1]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HierarchicalModel:
@@ -56,6 +73,17 @@ class HierarchicalModel:
     n_rounds: int
     converged: bool
     last_change: float
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        if not self.tasks or not all(isinstance(task, FittedTask) for task in self.tasks):
+            raise ValueError("HierarchicalModel has no tasks, or tasks that are none.")
+        if len({task.n_inputs for task in self.tasks}) != 1:
+            raise ValueError("HierarchicalModel has tasks of different inputs.")
+        check_kernel("HierarchicalModel.kernel", self.kernel, self.tasks[0].n_inputs)
+        check_arrays(self, {"q": self.kernel.n_dims}, prior_cov="q q", noise=">0")
+        if self.width is not None:
+            check_arrays(self, width=">0")
 
     @property
     def jitter(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from gleangp._state import check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.learning.back_constraint import Perceptron
 from gleangp.learning.latent_search import search_positions
@@ -67,6 +68,10 @@ class Blend:
     offset: float  # prior mean of the labels of every task
     scores: FloatArray  # (tasks, 2) log score of held-out labels with and without the space; NaN: unknown
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, offset="", scores="t two any")
+
     @property
     def start(self) -> Any:
         """The kernel from which tasks start."""
@@ -89,6 +94,31 @@ class LatentModel:
     converged: bool
     last_change: float  # of the objective, in nats per observed number
     blend: Blend | None = None  # None: labels are functions of the positions alone
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        maps = (self.observation_map, *self.label_maps)
+        if not isinstance(self.observations, Observations) or not all(isinstance(m, Mapping) for m in maps):
+            raise ValueError("LatentModel has no observations, or maps that are none.")
+        if not isinstance(self.perceptron, Perceptron | None) or not isinstance(self.blend, Blend | None):
+            raise ValueError("LatentModel has a back-constraint or a blend that is none.")
+        n_features, k = self.observations.components.shape
+        sizes = check_arrays(self, {"k": k}, positions="n q", scores="n k")
+        q, first = sizes["q"], self.observation_map
+        width = q if self.blend is None else q + n_features
+        if first.points.shape[1] != q or first.weights.shape[1] != k or sizes["n"] < 1:
+            raise ValueError(f"LatentModel has a map of {q} dimensions to {k} scores that is another one.")
+        if any(m.points.shape[1] != width for m in self.label_maps) or not self.label_maps:
+            raise ValueError(f"LatentModel has label maps of other inputs than {width}.")
+        if self.perceptron is not None and self.perceptron.hidden.shape[0] != k:
+            raise ValueError(f"LatentModel has a back-constraint of other inputs than {k} scores.")
+        if self.perceptron is not None and self.perceptron.output.shape[1] != q:
+            raise ValueError(f"LatentModel has a back-constraint to other positions than {q} dimensions.")
+        if self.blend is not None:
+            for kernel in (self.blend.kernel, self.blend.features_kernel):
+                check_kernel("a kernel of Blend", kernel, width)
+        if self.basis is not None:
+            check_codes("LatentModel.basis", self.basis, sizes["n"])
 
     @property
     def jitter(self) -> float:

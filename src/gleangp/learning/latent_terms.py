@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import DensePosterior, propagate_dense
@@ -48,6 +49,19 @@ class Mapping:
     factors: tuple[tuple[FloatArray, FloatArray | None], ...]  # (chol, inner) of each column, or one for all
     jitter: float  # added to the diagonal of what a factor factorises
     offset: float = 0.0  # prior mean of every column
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        sizes = check_arrays(self, points="d q", weights="d S derived", offset="", jitter=">=0")
+        d, n_factors = sizes["d"], len(self.factors)
+        if n_factors not in ((1, sizes["S"]) if d else (0, 1, sizes["S"])) or sizes["S"] == 0:
+            raise ValueError(f"Mapping has {n_factors} factors for {sizes['S']} columns.")
+        for chol, inner in self.factors:
+            for factor in (chol,) if inner is None else (chol, inner):
+                if np.shape(factor) != (d, d) or not np.isfinite(factor).all():
+                    raise ValueError(f"Mapping has a factor that is not finite and of size {d}.")
+                check_factor("a factor of Mapping", factor)
+        check_kernel("Mapping.kernel", self.kernel, sizes["q"])
 
     def predict(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (n, S); the variance has the kernel's white noise in it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
+from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray
 
 # A component with less than this share of the leading one's deviation is rounding error.
@@ -28,6 +29,10 @@ class Observations:
     leading: float  # standard deviation of the first score
     left_out: FloatArray  # (p,) variance of each feature outside the components
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0")
+
     @property
     def n_scores(self) -> int:
         """Number of components kept."""
@@ -35,7 +40,7 @@ class Observations:
 
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) what the map from the latent space has to explain."""
-        return (X - self.mean) @ self.components / self.scale
+        return np.clip((X - self.mean) @ self.components / self.scale, -LARGEST, LARGEST)
 
     def restore(self, scores: FloatArray) -> FloatArray:
         """(n, p) features of scores."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gleangp._state import check_arrays, check_codes, check_kernel, check_noise
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
@@ -125,8 +126,10 @@ class SparseModel:
             raise ValueError("a sparse model whose posteriors and sites are not one for each task.")
         if len({p.X.shape[1] for p in self.posteriors}) != 1:
             raise ValueError("a sparse model whose tasks have different numbers of features.")
-        if any(a.shape != (d,) for a in (self.active, self.active_task, self.gain)):
-            raise ValueError("a sparse model whose active points have no task or no gain.")
+        check_arrays(self, {"d": d}, active="d", active_task="d", gain="d any")
+        check_codes("SparseModel.active_task", self.active_task, n_tasks)
+        check_kernel("SparseModel.kernel", self.kernel, self.n_inputs)
+        check_noise("SparseModel.noise", self.noise)
         counts = np.bincount(self.active_task, minlength=n_tasks)
         if counts.tolist() != [len(s) for s in self.sites]:
             raise ValueError("a sparse model whose active points are not those of its sites.")

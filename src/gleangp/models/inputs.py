@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gleangp._state import LARGEST, check_arrays, check_codes
 from gleangp._typing import FloatArray, IntArray
 from gleangp.linalg import deviation
 
@@ -48,6 +49,23 @@ class InputMap:
     floor: FloatArray  # (p,) smaller values count as this; -inf without wild values
     ceiling: FloatArray  # (p,) larger values count as this
 
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        sizes = check_arrays(
+            self,
+            center="p",
+            scale="p >0",
+            warped="c",
+            low="c",
+            width="c >0",
+            reference="r c" if len(self.warped) else "r s",
+            floor="p any",
+            ceiling="p any",
+        )
+        check_codes("InputMap.warped", self.warped, sizes["p"])
+        if not (self.floor <= self.ceiling).all() or (len(self.warped) and not len(self.reference)):
+            raise ValueError("InputMap has limits that are none, or no rows to take its units from.")
+
     @property
     def n_parameters(self) -> int:
         """log a and log b of every warped column."""
@@ -61,7 +79,7 @@ class InputMap:
             v = self._v(X[:, self.warped], parameters)
             mean, spread = self._units(parameters)
             W[:, self.warped] = (v - mean) / spread
-        return W
+        return np.clip(W, -LARGEST, LARGEST)
 
     def linearize(self, X: FloatArray, parameters: FloatArray) -> Warped:
         """The training rows X (n, p), with the gradient of the parameters."""

@@ -46,14 +46,12 @@ class LogLink(Noise):
 
     def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
         """Mean of an observation of a new row: the mean of a log-normal distribution."""
-        with np.errstate(over="ignore"):
-            return np.exp(mean + self.offset + 0.5 * np.asarray(var))
+        return exp_bounded(mean + self.offset + 0.5 * np.asarray(var))
 
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
         """Variance of an observation of a new row, from the moments of a log-normal distribution."""
-        with np.errstate(over="ignore"):
-            centre, growth = self.predict_mean(mean, var), np.expm1(var)
-            return self.linear * centre + centre**2 * (growth + self.quadratic * (1.0 + growth))
+        centre, growth = self.predict_mean(mean, var), np.expm1(np.minimum(var, 60.0))  # finite together
+        return self.linear * centre + centre**2 * (growth + self.quadratic * (1.0 + growth))
 
 
 def check_exposure(exposure: Floats, n_rows: int) -> None:

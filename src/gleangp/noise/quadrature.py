@@ -247,7 +247,7 @@ def _mode(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> tuple
             good = (moved >= near[rows]) & (moved <= far[rows]) & ~slow
             t[rows] = np.where(good, moved, 0.5 * (near[rows] + far[rows]))
             last[rows] = np.abs(t[rows] - at)
-            done = (np.abs(step) <= 0.1 * scale[rows]) | (last[rows] <= _EPS * at)
+            done = (np.abs(step) <= 0.1 * scale[rows]) | (last[rows] <= _EPS * at) | ~np.isfinite(at)
             rows = rows[~done]
     return side * t, scale
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gleangp._state import check_arrays, check_codes, check_noise
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
@@ -38,6 +39,12 @@ class Draw:
     posterior: LocalPosterior
     warp: FloatArray  # parameters of the input map
     noise: FloatArray  # (M + 1,) noise variance of the tasks; last, of a new task; empty: not Gaussian
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        check_arrays(self, warp="w", noise="m >0")
+        if not isinstance(self.posterior, LocalPosterior) or np.abs(self.warp).max(initial=0.0) > 100.0:
+            raise ValueError("a draw without a posterior, or whose warping overflows.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,26 +100,21 @@ class LocalModel:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        n_inputs = self.n_inputs
+        if not all(isinstance(draw, Draw) for draw in (self.best, *self.draws)):
+            raise ValueError("LocalModel has draws that are none.")
+        n_tasks = self.n_tasks
         for draw in (self.best, *self.draws):
-            q = draw.posterior
-            n, n_tasks, d = len(q.X), self.n_tasks, len(q.common.mean)
-            if q.X.shape != (n, n_inputs) or any(len(a) != n for a in (q.codes, q.precision, q.site_mean)):
-                raise ValueError(f"rows that do not fit the {n_inputs} inputs and {n} sites.")
-            if any(len(t.own) != n_tasks or len(t.loadings) != n_tasks for t in q.terms):
-                raise ValueError(f"weights of other tasks than the {n_tasks} of the model.")
-            if n and not 0 <= q.codes.min() <= q.codes.max() < n_tasks:
-                raise ValueError(f"rows of other tasks than the {n_tasks} of the model.")
-            if q.common.inner.shape != (d, d) or len(draw.warp) != self.inputs.n_parameters:
-                raise ValueError(f"a basis or a warping of other size than {d}.")
-            if draw.noise.size and (len(draw.noise) != n_tasks + 1 or not (draw.noise > 0.0).all()):
-                raise ValueError(
-                    "noise variances that are not one positive number for each task and a new one."
-                )
-            if not (q.precision >= 0.0).all() or not 0 <= q.n_learnt <= n:
-                raise ValueError("sites with a negative precision, or more rows learnt from than there are.")
-        if any(len(a) != len(self.active) for a in (self.active_task, self.site_mean, self.site_precision)):
-            raise ValueError("active points without their sites.")
+            if draw.posterior.X.shape[1] != self.n_inputs or len(draw.posterior.terms[0].own) != n_tasks:
+                raise ValueError(f"a draw of other rows than {n_tasks} tasks with {self.n_inputs} inputs.")
+            if len(draw.warp) != self.inputs.n_parameters or draw.noise.size not in (0, n_tasks + 1):
+                raise ValueError("a warping or noise of another size than that of the model.")
+            if draw.noise.size != self.best.noise.size:
+                raise ValueError("draws with different kinds of noise.")
+        check_arrays(self, active="d", active_task="d", site_mean="d derived", site_precision="d >=0 derived")
+        check_codes("LocalModel.active_task", self.active_task, n_tasks)
+        check_noise("LocalModel.noise", self.noise)
+        if not all(isinstance(decision, Decision) for decision in self.decisions):
+            raise ValueError("LocalModel has decisions that are none.")
 
     def variance_shares(self, rng: np.random.Generator) -> dict[str, float]:
         """Shares of the variance of the training targets: common function, task, noise.

@@ -105,9 +105,10 @@ class CoupledModel:
             old.jitter,
         )
         variances = np.full(len(old.own) + 1, noise.variance) if isinstance(noise, Gaussian) else np.zeros(0)
-        return LocalModel(
+        draw = Draw(posterior, np.zeros(0), variances)
+        model = LocalModel(
             identity_map(old.Z.shape[1]),
-            Draw(posterior, np.zeros(0), variances),
+            draw,
             (),
             noise,
             np.arange(sum(len(old.own[t].X) for t in first)),
@@ -121,3 +122,6 @@ class CoupledModel:
             self.last_change,
             choice=self.choice,
         )
+        for part in (posterior.common, posterior, draw, model):  # as if they had been read
+            part._check_state()
+        return model

@@ -1,0 +1,148 @@
+"""How large numbers may be, in data and in fitted state; checks of state that was read from a file."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
+
+LARGEST = 1e100  # so that products of three numbers are finite
+_LARGEST_DERIVED = 1e150
+
+
+def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
+    """Raise an error if a number of the user's data is too large for products to be finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp._state import check_magnitude
+    >>> check_magnitude(np.array([1.0, -1e200]), "y", ValueError)
+    Traceback (most recent call last):
+    ValueError: y has the number -1e+200. Numbers from -1e+100 to 1e+100 are expected: use another unit.
+    """
+    if np.max(np.abs(values), initial=0.0) > LARGEST:
+        first = values.ravel()[np.argmax(np.abs(values.ravel()) > LARGEST)]
+        raise error(
+            f"{name} has the number {first:.6g}. Numbers from {-LARGEST:.0e} to {LARGEST:.0e} are expected: "
+            "use another unit."
+        )
+
+
+def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
+    """Raise an error if a column of inputs (n, p) is so small that its products are zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp._state import check_columns
+    >>> check_columns(np.array([[0.0, 1.0], [0.0, 1e-200]]), ValueError)
+    >>> check_columns(np.array([[1e-150], [1e-200]]), ValueError)
+    Traceback (most recent call last):
+    ValueError: column 0 of X has no number above 1e-150. Use another unit, with some above 1e-100.
+    """
+    largest = np.max(np.abs(X), axis=0, initial=0.0)
+    small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
+    if len(small):
+        raise error(
+            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with "
+            f"some above {1.0 / LARGEST:.0e}."
+        )
+
+
+def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: str) -> dict[str, int]:
+    """Raise `ValueError` unless the arrays of an object are as expected; returns the sizes of their axes.
+
+    Parameters
+    ----------
+    owner : object
+        Whose attributes they are.
+    sizes : dict, default=None
+        Name of an axis -> its size, where it is known.
+    **expected : str
+        Attribute -> its axes, separated by spaces; axes of one name have one size. After them ">0" or
+        ">=0", "derived" (computed from others: its square is finite) or "any" (NaN and infinity too).
+        No axes: a number.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from gleangp._state import check_arrays
+    >>> rows = SimpleNamespace(X=np.zeros((3, 2)), precision=np.ones(3))
+    >>> check_arrays(rows, X="n p", precision="n >0")
+    {'n': 3, 'p': 2}
+    >>> check_arrays(rows, X="n p", precision="p")
+    Traceback (most recent call last):
+    ValueError: SimpleNamespace.precision has the shape (3,), not (p=2).
+    """
+    sizes = dict(sizes or {})
+    for name, text in expected.items():
+        value, words = getattr(owner, name), text.split()
+        axes = [word for word in words if word.isidentifier() and word not in ("derived", "any")]
+        where, shape = f"{type(owner).__name__}.{name}", np.shape(value)
+        fits = len(axes) == len(shape)
+        fits = fits and all(sizes.setdefault(a, n) == n for a, n in zip(axes, shape, strict=True))
+        if not fits:
+            known = ", ".join(f"{a}={sizes[a]}" if a in sizes else a for a in axes)
+            raise ValueError(f"{where} has the shape {shape}, not ({known}).")
+        _check_numbers(where, np.asarray(value), words)
+    return sizes
+
+
+def _check_numbers(where: str, value: np.ndarray, words: list[str]) -> None:
+    if value.dtype.kind not in "fiu":
+        raise ValueError(f"{where} has the type {value.dtype}, not numbers.")
+    if value.dtype.kind == "f" and "any" not in words:
+        most = _LARGEST_DERIVED if "derived" in words else LARGEST
+        if not (np.abs(value) <= most).all():
+            raise ValueError(f"{where} has a number that is not finite, or larger than {most:.3g}.")
+    if (">0" in words and not (value > 0).all()) or (">=0" in words and not (value >= 0).all()):
+        raise ValueError(f"{where} has {np.min(value):.3g}, but it is {'>0' if '>0' in words else '>=0'}.")
+
+
+def check_factor(where: str, factor: np.ndarray) -> None:
+    """Raise `ValueError` if a triangular factor has a diagonal that is not positive."""
+    if not (np.diagonal(factor) > 1.0 / LARGEST).all():
+        raise ValueError(f"{where} is a triangular factor whose diagonal is not positive.")
+
+
+def check_kernel(where: str, kernel: Any, n_inputs: int) -> None:
+    """Raise `ValueError` unless a kernel has parameters that are not negative, and values at two rows."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"{where} is a {type(kernel).__name__}, not a kernel.")
+    for name, value in kernel.get_params().items():
+        last = name.split("__")[-1]
+        if isinstance(value, int | float | np.ndarray | np.number | list) and not last.endswith("_bounds"):
+            numbers = np.asarray(value, dtype=np.float64)
+            sign = numbers > 0.0 if last != "center" else True
+            size = np.abs(numbers) if last != "nu" else np.minimum(numbers, LARGEST)  # infinite: the RBF
+            right = (size == 0.0) | (sign & (size >= 1.0 / LARGEST) & (size <= LARGEST))
+            if numbers.ndim > 1 or not right.all():
+                raise ValueError(f"{where} has the parameter {name}={value!r}.")
+    rows = np.arange(2.0)[:, None] * np.ones(n_inputs)
+    with np.errstate(all="ignore"):
+        values = [kernel(rows), kernel(rows, rows), np.outer(kernel.diag(rows), np.ones(2))]
+        kernel.theta, kernel.bounds  # noqa: B018  # raise where bounds are not those of the parameters
+    if any(v.shape != (2, 2) or not np.isfinite(v).all() for v in values) or values[2].min() < 0.0:
+        raise ValueError(f"{where} has no finite values at rows of {n_inputs} inputs.")
+
+
+def check_noise(where: str, noise: Any) -> None:
+    """Raise `ValueError` unless a noise model has parameters within their limits."""
+    if not hasattr(noise, "transforms") or not is_dataclass(noise):
+        raise ValueError(f"{where} is a {type(noise).__name__}, not a noise model.")
+    for field in fields(noise):
+        scale = noise.transforms.get(field.name, "log")  # what is not learnt is positive, as exposure is
+        value = np.asarray(getattr(noise, field.name))
+        _check_numbers(f"{where}.{field.name}", value, [] if scale == "identity" else [">0"])
+        if scale == "logit" and (value > 1.0).any():
+            raise ValueError(f"{where}.{field.name} is a share, and it is {value.max():.3g}.")
+
+
+def check_codes(where: str, codes: np.ndarray, count: int) -> None:
+    """Raise `ValueError` unless codes are numbers from 0 to `count` - 1."""
+    if len(codes) and not 0 <= codes.min() <= codes.max() < count:
+        raise ValueError(f"{where} has {codes.min()} to {codes.max()}, of {count} that there are.")
