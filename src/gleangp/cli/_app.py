@@ -88,6 +88,21 @@ Folds = Annotated[
         "--folds", min=0, help="Folds of the held-out score (0: none). Left out: 5, or one for large tables."
     ),
 ]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        "--noise",
+        help="How the target varies: `gaussian` (default), `student` (outliers), `poisson`, "
+        "`negative_binomial` (counts), `binomial` (see --trials), `gamma` (positive); for classes `probit`, "
+        "`logit`, `robust` (wrong labels).",
+    ),
+]
+Exposure = Annotated[
+    str | None, typer.Option("--exposure", help="For counts: column with time, area or population.")
+]
+Trials = Annotated[
+    str | None, typer.Option("--trials", help="For --noise binomial: column with the number of trials.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that gleangp did not write.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -160,6 +175,9 @@ def fit(
         str | None,
         typer.Option("--id", help="Column that names the rows for --constraints. Left out: numbers from 0."),
     ] = None,
+    noise: Noise = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
     n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
     folds: Folds = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
@@ -200,6 +218,9 @@ def fit(
         row_id=row_id,
         keep_id=keep_id,
         text_encoding=encoding,
+        noise=noise,
+        exposure=exposure,
+        trials=trials,
     )
     fit_table(problem, output, FitOptions(model, n_active, folds, seed, jobs, report, as_json, verbose))
 
@@ -304,6 +325,9 @@ def compare(
     impute: Impute = False,
     classify: Classify = None,
     unlabeled: Unlabeled = None,
+    noise: Noise = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
     folds: Folds = None,
     seed: Seed = 0,
     encoding: Encoding = "utf-8",
@@ -328,6 +352,9 @@ def compare(
         unlabeled=unlabeled,
         keep_id=keep_id,
         text_encoding=encoding,
+        noise=noise,
+        exposure=exposure,
+        trials=trials,
     )
     compare_table(problem, folds=folds or None, seed=seed, as_json=as_json)
 

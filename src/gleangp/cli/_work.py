@@ -123,6 +123,7 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
         frame = with_target(frame, columns.target)
     X, tasks = columns.inputs(frame), columns.tasks(frame)
     y = target_of(frame, columns.target, classify=classify, unlabeled=unlabeled)
+    fields = columns.fields_of(frame)
     old = np.ones(len(X), dtype=bool) if tasks is None else np.isin(tasks, model.known_tasks)
     if old.any():
         if not known and tasks is not None:
@@ -130,11 +131,12 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
                 f"the model knows the task {str(tasks[old][0])!r} already. Leave its rows out, or absorb "
                 "them with `gleangp update`."
             )
-        _absorb(estimator, X[old], y[old], None if tasks is None else tasks[old])
+        given = {} if tasks is None else {"tasks": tasks[old]}
+        _absorb(estimator, X[old], y[old], {**given, **{name: f[old] for name, f in fields.items()}})
     names = [] if tasks is None else sorted(set(tasks[~old].tolist()))
     for name in names:
         rows = tasks == name
-        estimator.add_task(X[rows], y[rows], task=name)
+        estimator.add_task(X[rows], y[rows], task=name, **{field: f[rows] for field, f in fields.items()})
     summary = model.summary
     summary["rows_added"] = summary.get("rows_added", 0) + len(X)
     save(model, output)
@@ -144,7 +146,7 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
     print(", ".join(parts) + (count or f": {output}"))
 
 
-def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, tasks: np.ndarray | None) -> None:
+def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> None:
     if not hasattr(estimator, "partial_fit"):
         raise ValueError(
             f"a {type(estimator).__name__} cannot absorb rows of tasks that it knows. Fit it again with all "
@@ -153,4 +155,4 @@ def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, tasks: np.ndarray | No
     without = int(np.isnan(y).sum()) if y.dtype.kind == "f" else 0
     if without:
         note(f"{without} of {len(y)} rows have no target and are left out.")
-    estimator.partial_fit(X, y, **({} if tasks is None else {"tasks": tasks}))
+    estimator.partial_fit(X, y, **given)

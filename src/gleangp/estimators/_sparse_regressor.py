@@ -415,6 +415,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         return_std: bool = False,
         return_cov: bool = False,
         include_noise: bool = False,
+        exposure: Any = None,
+        trials: Any = None,
     ) -> Any:
         """Mean of the function at new rows, with its uncertainty if asked for.
 
@@ -432,6 +434,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         include_noise : bool, default=False
             Add the noise variance: the spread of new observations rather than of the function. See also
             `predict_interval`.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
 
         Returns
         -------
@@ -448,7 +452,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             if mean.ndim == 2:
                 cov = cov.reshape(*mean.T.shape, *mean.T.shape).transpose(1, 0, 3, 2)
             return mean, cov
-        latent = self._latent(X, tasks, with_var=return_std or not self._has_normal_noise)
+        with_var = return_std or not self._has_normal_noise
+        latent = self._latent(X, tasks, with_var=with_var, exposure=exposure, trials=trials)
         mean = self._by_row(self._observed_mean(latent), tasks)
         if not return_std:
             return mean
