@@ -297,6 +297,27 @@ def add_task(
 
 
 @app.command()
+def suggest(
+    model: ModelFile,
+    table: TableFile,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows to choose.")] = 10,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Table to write; - for standard output.")
+    ] = "-",
+    encoding: Encoding = "utf-8",
+    force: Force = False,
+) -> None:
+    """Choose the rows of a table whose labels would help most, and the tasks that need labels.
+
+    Example: `gleangp suggest pupils.glean candidates.csv -n 20 -o ask-these.csv`
+    """
+    check_outputs({"--output": output}, (model, table), force=force)
+    from gleangp.cli._work import suggest_rows
+
+    suggest_rows(model, table, output, n, encoding)
+
+
+@app.command()
 def inspect(model: ModelFile, verbose: Verbose = False, as_json: AsJson = False) -> None:
     """Say what is in a model file, also one that `gleangp.save` wrote.
 

@@ -18,6 +18,8 @@ from gleangp.cli._tables import columns_of, no_rows, read_chunks, read_table, ta
 from gleangp.cli._usage import UsageError, first_names, note, printable
 from gleangp.exceptions import NewTaskWarning, TaskError
 
+_MOST_IN_POOL = 3000  # rows whose joint covariance is looked at
+
 
 @dataclass(frozen=True)
 class PredictOptions:
@@ -109,6 +111,32 @@ def _with_kept(predicted: Any, chunk: Any, keep: tuple[str, ...], model: TableMo
         raise UsageError(f"--keep {twice[0]}: the predictions have a column of that name. Rename it.")
     key = [] if task is None else [task]
     return predicted[key].join(kept).join(predicted.drop(columns=key))
+
+
+def suggest_rows(model_path: Path, table: str, output: str, n: int, encoding: str) -> None:
+    """Write the rows of a pool whose labels would help most, the most useful first."""
+    model = load_table_model(model_path)
+    estimator, task = model.estimator, model.encoding.task
+    if not hasattr(estimator, "suggest"):
+        raise UsageError(f"a {type(estimator).__name__} cannot suggest rows. Use --model sparse or coupled.")
+    frame = read_table(table, () if task is None else (task,), encoding).reset_index(drop=True)
+    if len(frame) > _MOST_IN_POOL:
+        note(f"{_MOST_IN_POOL} of the {len(frame)} rows, drawn at random, are looked at.")
+        frame = frame.sample(_MOST_IN_POOL, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        X, tasks = model.encoding.inputs(frame, strict=False), model.encoding.tasks(frame)
+        chosen = estimator.suggest(X, n, **({} if tasks is None else {"tasks": tasks}))
+    for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+        note(message)
+    rows = frame.iloc[chosen]
+    with table_writer(output) as write:
+        write(rows.assign(row=rows.index + 1)[["row", *rows.columns.drop("row", errors="ignore")]])
+    if tasks is not None and len(chosen) > 1:
+        names, counts = np.unique(tasks[chosen], return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:5]
+        shown = ", ".join(f"{printable(str(names[k]))} ({counts[k]} of {len(chosen)} rows)" for k in order)
+        note(f"labels are needed most in {shown}.")
 
 
 def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encoding: str) -> None:
