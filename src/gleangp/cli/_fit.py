@@ -192,7 +192,7 @@ def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarra
 def _best_baseline(labeled: Problem, score: HeldOut, options: FitOptions) -> tuple[str, HeldOut]:
     """The simple model of least error on the rows that the model was measured on, and its name."""
     fold, _ = _folds_of(labeled, options.folds, options.seed)
-    n_used = len(np.unique(score.fold))  # fewer after Ctrl-C
+    n_used = int(score.fold.max()) + 1  # fewer after Ctrl-C; folds of small tables may be empty
     found: dict[str, HeldOut] = {}
     for name, model in simple_baselines(labeled).items():
         measured = held_out(model, labeled, fold, n_used)
