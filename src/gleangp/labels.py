@@ -236,8 +236,8 @@ def _target_column(y: Any, n_rows: int) -> np.ndarray:
     column = np.asarray(y)
     if column.ndim == 2 and column.shape[1] > 1:
         raise LabelError(
-            f"y has shape {column.shape}. One target per row is expected; to learn several outputs "
-            "as tasks use stack_outputs."
+            f"y has shape {column.shape}. One target per row is expected. SparseGPRegressor learns several "
+            "outputs; for other models make tasks of them with stack_outputs."
         )
     column = as_column(y, "y", LabelError)
     check_length(column, n_rows, "y", LabelError)

@@ -6,8 +6,10 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.exceptions import TaskError
+from gleangp.estimators._suggest import uncertainty_of_classes
+from gleangp.exceptions import NewTaskWarning, TaskError
 from gleangp.models.local.answers import choose_informative
+from gleangp.noise import Probit
 
 KERNEL = ConstantKernel(1.0) * RBF(1.0)
 FIXED = {"optimizer": None, "noise_variance": 0.1, "normalize_y": False}
@@ -72,7 +74,7 @@ def test_suggestions_do_not_repeat_each_other():
 
 
 def test_greedy_choice_is_the_best_single_row():
-    """The first row is the one whose label reduces the summed variance most, by the amount returned."""
+    """The first row is the one whose label reduces the summed variance most."""
     rng = np.random.default_rng(2)
     A = rng.normal(size=(6, 6))
     cov, noise = A @ A.T, rng.uniform(0.5, 1.0, 6)
@@ -80,9 +82,8 @@ def test_greedy_choice_is_the_best_single_row():
     for i in range(6):
         after = cov - np.outer(cov[:, i], cov[i]) / (cov[i, i] + noise[i])
         reductions.append(np.trace(cov) - np.trace(after))
-    chosen, gains = choose_informative(cov, noise, 2)
+    chosen = choose_informative(cov[None], noise[None], 2)
     assert chosen[0] == np.argmax(reductions)
-    assert_allclose(gains[0], max(reductions))
     assert len(set(chosen)) == 2
 
 
@@ -98,3 +99,36 @@ def test_what_cannot_be_answered_is_explained():
     with pytest.raises(ValueError, match="posterior='local'"):
         projected.leave_one_out()
     assert not hasattr(SparseGPClassifier(), "leave_one_out")
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rows_near_the_boundary_are_suggested_for_classes(n_classes):
+    """Rows far inside a class are certain; repeated rows are not suggested twice."""
+    X = np.linspace(0.0, n_classes, 20 * n_classes)[:, None]
+    X = X[np.abs(X[:, 0] - np.rint(X[:, 0])) > 0.2]
+    model = SparseGPClassifier(random_state=0).fit(X, np.floor(X[:, 0]).astype(int))
+    pool = np.array([[0.5], [1.0], [1.0], [n_classes - 0.5]])
+    first, second = model.suggest(pool, n=2)
+    assert first in (1, 2)
+    assert model.predict_proba(pool[[first]]).max() < model.predict_proba(pool[[0]]).max()
+    assert second in ((1, 2) if n_classes == 2 else (0, 1, 2, 3))
+
+
+def test_a_label_of_classes_has_the_noise_that_its_site_would_have():
+    """With the probability one half and no variance, a probit label has the precision 2 / pi."""
+    scaled, noise = uncertainty_of_classes(Probit(0.0), np.zeros(1), np.full((1, 1), 1e-12))
+    slope = 1.0 / np.sqrt(2.0 * np.pi)
+    assert_allclose(noise / slope**2, np.pi / 2.0, rtol=1e-6)
+    assert_allclose(scaled, 1e-12 * slope**2)
+
+
+def test_questions_about_new_tasks_leave_the_model_as_it_is():
+    """A task that was not seen is a new one each time it is asked about."""
+    X, y, tasks = siblings()
+    model = SparseGPRegressor(KERNEL, coupling="function", **FIXED).fit(X, y, tasks=tasks)
+    new = np.full(3, 77)
+    with pytest.warns(NewTaskWarning):
+        model.predict_interval(X[:3], tasks=new)
+    with pytest.warns(NewTaskWarning):
+        model.suggest(X[:3], tasks=new)
+    assert 77 not in model.tasks_

@@ -300,3 +300,18 @@ def test_inspect_uses_what_the_estimator_reports(monkeypatch):
     assert "common 60%, task 30%, noise 10%" in shown[False]
     assert "draws: 16. few rows" not in shown[False]
     assert "draws: 16. few rows" in shown[True]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_suggest_writes_the_rows_to_label_next(files, tmp_path, kind):
+    """The rows of the pool come in the order of the estimator's choice, with their place in the table."""
+    path = files[1 if kind == "numbers" else 2]
+    model = load(path)
+    pool = make_frame(40, seed=5).drop(columns=["y", "grade"])
+    pool.to_csv(tmp_path / "pool.csv", index=False)
+    _, said = call("suggest", path, tmp_path / "pool.csv", "-n", 4, "-o", tmp_path / "out.csv")
+    found = pd.read_csv(tmp_path / "out.csv", dtype={"key": str})
+    X, tasks = model.encoding.inputs(pool), model.encoding.tasks(pool)
+    assert (found["row"] - 1).tolist() == model.estimator.suggest(X, 4, tasks=tasks).tolist()
+    assert found["key"].astype(int).tolist() == (found["row"] - 1).tolist()
+    assert "labels are needed most in" in said

@@ -88,6 +88,21 @@ Folds = Annotated[
         "--folds", min=0, help="Folds of the held-out score (0: none). Left out: 5, or one for large tables."
     ),
 ]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        "--noise",
+        help="How the target varies: `gaussian` (default), `student` (outliers), `poisson`, "
+        "`negative_binomial` (counts), `binomial` (see --trials), `gamma` (positive); for classes `probit`, "
+        "`logit`, `robust` (wrong labels).",
+    ),
+]
+Exposure = Annotated[
+    str | None, typer.Option("--exposure", help="For counts: column with time, area or population.")
+]
+Trials = Annotated[
+    str | None, typer.Option("--trials", help="For --noise binomial: column with the number of trials.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that gleangp did not write.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -160,6 +175,9 @@ def fit(
         str | None,
         typer.Option("--id", help="Column that names the rows for --constraints. Left out: numbers from 0."),
     ] = None,
+    noise: Noise = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
     n_active: Annotated[int | None, typer.Option(min=1, help="Active points over all tasks.")] = None,
     folds: Folds = None,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report here.")] = None,
@@ -200,6 +218,9 @@ def fit(
         row_id=row_id,
         keep_id=keep_id,
         text_encoding=encoding,
+        noise=noise,
+        exposure=exposure,
+        trials=trials,
     )
     fit_table(problem, output, FitOptions(model, n_active, folds, seed, jobs, report, as_json, verbose))
 
@@ -276,6 +297,27 @@ def add_task(
 
 
 @app.command()
+def suggest(
+    model: ModelFile,
+    table: TableFile,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows to choose.")] = 10,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Table to write; - for standard output.")
+    ] = "-",
+    encoding: Encoding = "utf-8",
+    force: Force = False,
+) -> None:
+    """Choose the rows of a table whose labels would help most, and the tasks that need labels.
+
+    Example: `gleangp suggest pupils.glean candidates.csv -n 20 -o ask-these.csv`
+    """
+    check_outputs({"--output": output}, (model, table), force=force)
+    from gleangp.cli._work import suggest_rows
+
+    suggest_rows(model, table, output, n, encoding)
+
+
+@app.command()
 def inspect(model: ModelFile, verbose: Verbose = False, as_json: AsJson = False) -> None:
     """Say what is in a model file, also one that `gleangp.save` wrote.
 
@@ -304,6 +346,9 @@ def compare(
     impute: Impute = False,
     classify: Classify = None,
     unlabeled: Unlabeled = None,
+    noise: Noise = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
     folds: Folds = None,
     seed: Seed = 0,
     encoding: Encoding = "utf-8",
@@ -328,6 +373,9 @@ def compare(
         unlabeled=unlabeled,
         keep_id=keep_id,
         text_encoding=encoding,
+        noise=noise,
+        exposure=exposure,
+        trials=trials,
     )
     compare_table(problem, folds=folds or None, seed=seed, as_json=as_json)
 

@@ -9,10 +9,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from gleangp.cli._counts import looks_like_counts
 from gleangp.cli._fit import or_none, validate
-from gleangp.cli._models import our_models, rivals
+from gleangp.cli._models import COUNTS, our_models, rivals
 from gleangp.cli._problem import Problem
-from gleangp.cli._validation import HeldOut
+from gleangp.cli._validation import HeldOut, with_deviance
 
 _SAME = 0.01  # of the error: predictions that differ by less count as the same
 
@@ -25,6 +26,7 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
     ours = our_models(problem, seed=seed)
     models = {**{name: (model, labeled) for name, model in rivals(labeled, seed=seed).items()}, **ours}
     scores: dict[str, HeldOut] = {}
+    counts = labeled.noise in COUNTS or (labeled.noise is None and looks_like_counts(labeled.y))
     same: dict[str, str] = {}  # models that predict what an earlier one predicts
     for number, (name, (model, given)) in enumerate(models.items()):
         text = f"{number + 1} of {len(models)}: {name}"
@@ -39,10 +41,13 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
             same[name] = twin
     if not scores:
         raise ValueError("no row can be held out, because every task has one row only. Give tasks more rows.")
+    roots = {name: score.error for name, score in scores.items()}
+    if counts:
+        scores = {name: with_deviance(score, labeled.y) for name, score in scores.items()}
     best = min(scores, key=lambda name: scores[name].error)
     behind = {name: score.behind(scores[best]) for name, score in scores.items()}
     close = [name for name, (gap, spread) in behind.items() if not gap > spread]  # nan: not known
-    measure = "share of errors" if problem.classify else "RMSE"
+    measure = "share of errors" if problem.classify else "Poisson deviance" if counts else "RMSE"
     if as_json:
         rows = {
             name: {
@@ -51,6 +56,7 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
                 "behind": behind[name][0],
                 "behind_std_error": or_none(behind[name][1]),
                 "seconds": s.seconds,
+                **({"rmse": roots[name]} if counts else {}),
             }
             for name, s in scores.items()
         }
@@ -61,14 +67,16 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
     tasks = f"{problem.n_tasks} tasks" if problem.n_tasks > 1 else "one task"
     table = Table(title=f"{len(labeled.y)} rows, {tasks}: held-out {measure}")
     table.add_column("model", overflow="fold")
-    for column in ("error", "± s.e.", "behind", "± s.e.", "fit (s)"):
+    for column in ("error", "± s.e.", "behind", "± s.e.", *(["RMSE"] if counts else []), "fit (s)"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, score in scores.items():
         gap, spread = behind[name]
         paired = ("", "") if name == best else (f"{gap:.2g}", _number(spread))
         style = "bold" if name in close else None
         error = f"{score.error:.4g}"
-        table.add_row(name, error, _number(score.std_error), *paired, f"{score.seconds:.1f}", style=style)
+        more = [f"{roots[name]:.4g}"] if counts else []
+        seconds = f"{score.seconds:.1f}"
+        table.add_row(name, error, _number(score.std_error), *paired, *more, seconds, style=style)
     Console().print(table)
     for name, twin in same.items():
         print(f"Almost the same predictions as {_short(twin)}: {_short(name)}.")

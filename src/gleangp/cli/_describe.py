@@ -58,6 +58,8 @@ def describe(model: Any) -> dict[str, Any]:
         out["log_evidence"] = float(inner.log_evidence_)
     if is_classifier(inner):
         out["classes"] = [str(c) for c in inner.classes_]
+    elif getattr(inner, "noise", "gaussian") != "gaussian":
+        out["noise"] = _noise_words(inner.noise_)
     else:
         noise = out["summary"].get("noise_std") or _noise_std(inner, names)
         if noise is not None:
@@ -75,6 +77,13 @@ def what_is_shared(estimator: Any) -> list[str]:
     if not found:
         return [_SHARED.get(type(estimator).__name__, "")]
     return list(dict.fromkeys(f"{_SHARED.get(name, name)} ({reason})" for name, reason in found))
+
+
+def _noise_words(noise: Any) -> str:
+    """The kind of noise, and what was learnt of it."""
+    learnt = {key: value for key, value in noise.parameters.items() if key != "bias" and np.ndim(value) == 0}
+    name = "".join(f" {c.lower()}" if c.isupper() else c for c in type(noise).__name__).strip()
+    return ", ".join([name, *(f"{key.replace('_', ' ')} {value:.3g}" for key, value in learnt.items())])
 
 
 def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
@@ -123,6 +132,8 @@ def print_description(model: Any, console: Console, *, verbose: bool = False) ->
         line("tasks share" if number == 0 else "", text)
     if "variance_shares" in facts:
         line("variance", _shares_text(facts["variance_shares"]))
+    if "noise" in facts:
+        line("noise", facts["noise"])
     if "noise_std" in facts:
         line("noise", _noise_text(facts["noise_std"], facts["target"]))
     score = summary.get("held_out")

@@ -5,6 +5,7 @@ What becomes of the inputs is learnt by `gleangp.data.tables`. Missing inputs ar
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.data.tables import ColumnEncoding, as_numbers, encode_columns, learn_columns
-from gleangp.exceptions import InputError, LabelError, TaskError
+from gleangp.exceptions import InputError, InputWarning, LabelError, TaskError
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,33 @@ class TableEncoding:
     target: str
     task: str | None
     columns: tuple[ColumnEncoding, ...]
+    exposure: str | None = None
+    trials: str | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """ "exposure" or "trials" -> the column that holds it."""
+        both = {"exposure": self.exposure, "trials": self.trials}
+        return {field: column for field, column in both.items() if column is not None}
+
+    def fields_of(self, frame: Any, *, strict: bool = True) -> dict[str, FloatArray]:
+        """Exposure or trials of every row; without that column, and not `strict`, 1 with a warning."""
+        found = {}
+        for field, column in self.fields.items():
+            if column in frame.columns:
+                found[field] = as_numbers(frame[column], column)
+                bad = ~(found[field] > 0.0)
+                if bad.any():
+                    raise InputError(
+                        f"column {column!r} has {frame[column].iloc[bad.argmax()]!s} in row {bad.argmax()}, "
+                        f"where a positive number is expected: --{field}."
+                    )
+            elif strict:
+                raise InputError(f"the table has no column {column!r}, which holds the {field} of each row.")
+            else:
+                message = f"the table has no column {column!r}: rows are predicted for the {field} 1."
+                warnings.warn(message, InputWarning, stacklevel=2)
+        return found
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -56,22 +84,32 @@ class TableEncoding:
 
 
 def learn_encoding(
-    frame: Any, target: str, task: str | None, *, drop: list[str], impute: bool, row_id: str | None = None
+    frame: Any,
+    target: str,
+    task: str | None,
+    *,
+    drop: list[str],
+    impute: bool,
+    row_id: str | None = None,
+    exposure: str | None = None,
+    trials: str | None = None,
 ) -> TableEncoding:
     """Look at a table and decide what becomes of each column."""
-    named = {"--target": target, "--task": task, "--id": row_id, **{f"--drop {d}": d for d in drop}}
+    roles = {"--target": target, "--task": task, "--id": row_id, "--exposure": exposure, "--trials": trials}
+    named = {**roles, **{f"--drop {d}": d for d in drop}}
     for option, name in named.items():
         if name is not None and name not in frame.columns:
             raise ValueError(
                 f"{option} names the column {name!r}, but the table has: "
                 f"{', '.join(map(repr, map(str, frame.columns)))}."
             )
-    inputs = [c for c in frame.columns if c not in (target, task, row_id, *drop)]
+    inputs = [c for c in frame.columns if c not in (*roles.values(), *drop)]
     # A column without a heading that is different in every row counts the rows: R and pandas write it.
     inputs = [c for c in inputs if not (str(c).startswith("Unnamed: ") and frame[c].is_unique)]
     if not inputs:
         raise ValueError("the table has no input columns beside target and task.")
-    return TableEncoding(target, task, tuple(_learn_column(frame, c, impute) for c in inputs))
+    columns = tuple(_learn_column(frame, c, impute) for c in inputs)
+    return TableEncoding(target, task, columns, exposure, trials)
 
 
 def _learn_column(frame: Any, name: Any, impute: bool) -> ColumnEncoding:

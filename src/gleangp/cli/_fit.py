@@ -15,11 +15,13 @@ from rich.console import Console
 
 from gleangp import SparseGPClassifier, save
 from gleangp._version import __version__
+from gleangp.cli._counts import looks_like_counts
 from gleangp.cli._describe import describe, print_description
-from gleangp.cli._models import learns_from_unlabeled, named_model, simple_baselines
+from gleangp.cli._models import learns_from_unlabeled, named_model, simple_baselines, with_fields
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
 from gleangp.cli._table_model import TableModel, noise_variance
+from gleangp.cli._usage import note
 from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds, threads_for
 
 _FITTING = "learning ends here with the best found so far"
@@ -42,6 +44,11 @@ class FitOptions:
 def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
     """Fit, save, and say what was learnt."""
     console = Console(stderr=True)
+    if problem.noise is None and looks_like_counts(problem.y):
+        note(
+            f"the target {problem.encoding.target!r} has whole numbers from 0 on, and few different ones. If "
+            "they are counts, use --noise negative_binomial (and --exposure COLUMN for time or area)."
+        )
     candidates = _candidates(problem, options)
     start = time.perf_counter()
     n_folds = 0 if options.folds == 0 else choose_folds(int(problem.labeled.sum()), options.folds)[1]
@@ -64,12 +71,16 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
     seconds = time.perf_counter() - start
     simple = None if score is None else _best_baseline(problem.labeled_only(), score, options)
     summary = summarize(problem, score, seconds, stopped=stopped, baseline=simple)
-    if not problem.classify and "include_noise" in signature(model.predict).parameters:
+    if (
+        not problem.classify
+        and problem.noise in (None, "gaussian")
+        and "include_noise" in signature(model.predict).parameters
+    ):
         noise = noise_variance(model, problem.X, problem.tasks)
         summary["noise_std"] = [float(np.sqrt(extreme)) for extreme in (noise.min(), noise.max())]
     if len(scores) > 1:
         summary["unlabelled_rows"] = {name: s.error for name, s in scores.items()}
-    fitted = TableModel(model, problem.encoding, summary)
+    fitted = TableModel(model.estimator if problem.fields else model, problem.encoding, summary)
     save(fitted, output)
     if options.report is not None:
         _write_report(model, problem, score, options.report, console)
@@ -129,13 +140,13 @@ def _asked_model(problem: Problem, options: FitOptions) -> Any:
         more["categories"] = list(problem.order or ())
     if problem.constraints is not None and options.model != "hierarchical":
         raise ValueError("--constraints are for --model hierarchical. Leave them out, or choose that model.")
-    return named_model(options.model, problem.classify, seed=options.seed, **more)
+    model = named_model(options.model, problem.classify, seed=options.seed, noise=problem.noise, **more)
+    return with_fields(model, problem)
 
 
 def _write_report(model: Any, problem: Problem, score: HeldOut | None, path: Path, console: Console) -> None:
     from gleangp.report import write
 
-    encoding = problem.encoding
     with threads_for(problem), console.status("writing the report") if console.is_terminal else nullcontext():
         write(
             model,
@@ -143,9 +154,9 @@ def _write_report(model: Any, problem: Problem, score: HeldOut | None, path: Pat
             problem.y,
             problem.tasks,
             path,
-            feature_names=encoding.feature_names,
-            target_name=encoding.target,
-            columns=encoding.positions,
+            feature_names=problem.feature_names,
+            target_name=problem.encoding.target,
+            columns=problem.positions,
             held_out=score,
             source=problem.source,
             dropped=problem.dropped,
@@ -181,7 +192,7 @@ def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarra
 def _best_baseline(labeled: Problem, score: HeldOut, options: FitOptions) -> tuple[str, HeldOut]:
     """The simple model of least error on the rows that the model was measured on, and its name."""
     fold, _ = _folds_of(labeled, options.folds, options.seed)
-    n_used = len(np.unique(score.fold))  # fewer after Ctrl-C
+    n_used = int(score.fold.max()) + 1  # fewer after Ctrl-C; folds of small tables may be empty
     found: dict[str, HeldOut] = {}
     for name, model in simple_baselines(labeled).items():
         measured = held_out(model, labeled, fold, n_used)

@@ -42,10 +42,10 @@ class MixedModel(BaseEstimator):
         self.tasks_, codes = np.unique(tasks, return_inverse=True)
         self.center_, self.scale_ = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
         scaled = (X - self.center_) / self.scale_
-        varying = _varying_columns(scaled, y, codes, len(self.tasks_))
-        self.knots_ = self._choose_knots(scaled, varying)
+        varying = varying_columns(scaled, y, codes, len(self.tasks_))
+        self.knots_, B = fixed_part(scaled, varying, self.n_knots)
         self.slopes_ = varying[:_MOST_SLOPES]
-        B, Z = self._fixed(scaled), self._random(scaled)
+        Z = self._random(scaled)
         _, size, directions = np.linalg.svd(B, full_matrices=False)  # columns may depend on each other
         kept = size > _SMALL * size[0]
         self.basis_ = directions[kept].T / size[kept]
@@ -72,32 +72,40 @@ class MixedModel(BaseEstimator):
         at = np.minimum(np.searchsorted(self.tasks_, tasks), len(self.tasks_) - 1)
         known = self.tasks_[at] == np.asarray(tasks)
         own = np.where(known[:, None], self.task_coef_[at], 0.0)
-        mean = self._fixed(scaled) @ self.coef_ + np.sum(self._random(scaled) * own, axis=1)
+        mean = fixed_part(scaled, knots=self.knots_)[1] @ self.coef_ + np.sum(
+            self._random(scaled) * own, axis=1
+        )
         return mean * self.y_scale_ + self.y_center_
-
-    def _choose_knots(self, scaled: FloatArray, varying: np.ndarray) -> list[FloatArray]:
-        """Knots of every column, at quantiles; none where it stays linear."""
-        knots = [np.zeros(0)] * scaled.shape[1]
-        n_columns = 1 + scaled.shape[1]
-        for k in varying:
-            column = scaled[:, k]
-            places = np.unique(np.quantile(column, np.linspace(0.0, 1.0, max(self.n_knots, 2))))
-            n_columns += len(places) - 2
-            curved = 3 <= len(places) < len(np.unique(column))
-            if curved and len(scaled) >= _ROWS_PER_COLUMN * n_columns:
-                knots[k] = places
-        return knots
-
-    def _fixed(self, scaled: FloatArray) -> FloatArray:
-        parts = [np.ones((len(scaled), 1))]
-        for column, knots in zip(scaled.T, self.knots_, strict=True):
-            parts.append(column[:, None])
-            if len(knots):
-                parts.append(_curves(column, knots))
-        return np.hstack(parts)
 
     def _random(self, scaled: FloatArray) -> FloatArray:
         return np.column_stack([np.ones(len(scaled)), scaled[:, self.slopes_]])
+
+
+def fixed_part(
+    scaled: FloatArray, varying: Any = (), n_knots: int = 0, knots: list[FloatArray] | None = None
+) -> tuple[list[FloatArray], FloatArray]:
+    """Knots of every column, unless they are given, and the design of what all tasks share."""
+    knots = _choose_knots(scaled, varying, n_knots) if knots is None else knots
+    parts = [np.ones((len(scaled), 1))]
+    for column, places in zip(scaled.T, knots, strict=True):
+        parts.append(column[:, None])
+        if len(places):
+            parts.append(_curves(column, places))
+    return knots, np.hstack(parts)
+
+
+def _choose_knots(scaled: FloatArray, varying: np.ndarray, n_knots: int) -> list[FloatArray]:
+    """Knots of every column, at quantiles; none where it stays linear."""
+    knots = [np.zeros(0)] * scaled.shape[1]
+    n_columns = 1 + scaled.shape[1]
+    for k in varying:
+        column = scaled[:, k]
+        places = np.unique(np.quantile(column, np.linspace(0.0, 1.0, max(n_knots, 2))))
+        n_columns += len(places) - 2
+        curved = 3 <= len(places) < len(np.unique(column))
+        if curved and len(scaled) >= _ROWS_PER_COLUMN * n_columns:
+            knots[k] = places
+    return knots
 
 
 def _curves(x: FloatArray, knots: FloatArray) -> FloatArray:
@@ -107,7 +115,7 @@ def _curves(x: FloatArray, knots: FloatArray) -> FloatArray:
     return (ratios[:, :-1] - ratios[:, -1:]) / (knots[-1] - knots[0])
 
 
-def _varying_columns(scaled: FloatArray, y: FloatArray, codes: np.ndarray, n_tasks: int) -> np.ndarray:
+def varying_columns(scaled: FloatArray, y: FloatArray, codes: np.ndarray, n_tasks: int) -> np.ndarray:
     """Numeric columns that vary within tasks, by their correlation with the target there."""
     counts = np.bincount(codes, minlength=n_tasks)
 

@@ -20,6 +20,7 @@ from gleangp import (
     SparseGPOrdinal,
     SparseGPRegressor,
 )
+from gleangp.cli._counts import CountMixedModel, WithFields, looks_like_counts
 from gleangp.cli._mixed_model import MixedModel
 from gleangp.cli._problem import Problem
 
@@ -137,10 +138,16 @@ class WithTaskColumn(BaseEstimator):
 
 
 def sharing_model(
-    classify: bool, *, seed: int, n_active: int | None = None, n_jobs: int | None = None
+    problem: Problem, *, seed: int, noise: str | None = None, name: str = "sparse", **options: Any
 ) -> Any:
-    """gleangp's model of all tasks."""
-    return named_model("sparse", classify, seed=seed, n_active=n_active, n_jobs=n_jobs)
+    """gleangp's model of all tasks, with the noise that was asked for unless another is named."""
+    model = named_model(name, problem.classify, seed=seed, noise=noise or problem.noise, **options)
+    return with_fields(model, problem)
+
+
+def with_fields(estimator: Any, problem: Problem) -> Any:
+    """The estimator, given exposure and trials if the problem has them."""
+    return WithFields(estimator, problem.fields) if problem.fields else estimator
 
 
 def learns_from_unlabeled(name: str, classify: bool) -> bool:
@@ -169,6 +176,7 @@ def named_model(name: str, classify: bool, **options: Any) -> Any:
     return cls(**given)
 
 
+COUNTS = ("poisson", "negative_binomial")
 _MOST_CELLS = 5_000_000  # of the table of a linear model, with a column for each task
 _MOST_ROWS_OF_OWN_KERNELS = 2000  # up to which a comparison tries a kernel for every task
 
@@ -177,16 +185,20 @@ def our_models(problem: Problem, *, seed: int) -> dict[str, tuple[Any, Problem]]
     """gleangp's models for a problem, simplest first, and the rows that each is given."""
     classify, labeled = problem.classify, problem.labeled_only()
     with_tasks = problem.tasks is not None
-    first = "gleangp --model sparse" + (": tasks share what helps" if with_tasks else "")
-    found = {first: (sharing_model(classify, seed=seed), labeled)}
+    noise = "" if problem.noise is None else f" --noise {problem.noise}"
+    first = f"gleangp --model sparse{noise}" + (": tasks share what helps" if with_tasks else "")
+    found = {first: (sharing_model(problem, seed=seed), labeled)}
+    if problem.noise is None and looks_like_counts(labeled.y):
+        counts = sharing_model(problem, seed=seed, noise="negative_binomial")
+        found["gleangp --noise negative_binomial: counts"] = (counts, labeled)
     if with_tasks and problem.n_tasks > 1:
-        coupled = named_model("coupled", classify, seed=seed)
-        found["gleangp --model coupled: a common function"] = (coupled, labeled)
-        if not classify and len(labeled.y) <= _MOST_ROWS_OF_OWN_KERNELS:
+        coupled = sharing_model(problem, seed=seed, name="coupled")
+        found[f"gleangp --model coupled{noise}: a common function"] = (coupled, labeled)
+        if not classify and not noise and len(labeled.y) <= _MOST_ROWS_OF_OWN_KERNELS:
             own = named_model("hierarchical", False, seed=seed)
             found["gleangp --model hierarchical: own kernels"] = (own, problem)
     if classify and not problem.labeled.all():
-        null = sharing_model(True, seed=seed).set_params(unlabeled=problem.unlabeled)
+        null = sharing_model(problem, seed=seed).set_params(unlabeled=problem.unlabeled)
         found["gleangp --model sparse, unlabelled rows too"] = (null, problem)
     return found
 
@@ -198,12 +210,17 @@ def rivals(problem: Problem, *, seed: int) -> dict[str, Any]:
     found = simple_baselines(problem)
     if with_tasks and not classify:
         found["linear mixed model: splines, random slopes"] = MixedModel()
+    if not classify and (problem.noise in COUNTS or (problem.noise is None and looks_like_counts(problem.y))):
+        kind = "mixed model: splines, random intercept" if with_tasks else "regression: splines"
+        exposure = "exposure" in problem.fields
+        found[f"Poisson {kind}"] = CountMixedModel(False, exposure)
+        found[f"negative-binomial {kind}"] = CountMixedModel(True, exposure)
     # One of the 255 bins that the trees have at most is for missing values.
     category = {"categorical_features": [problem.X.shape[1]]} if with_tasks and problem.n_tasks < 255 else {}
     name = "boosted trees" + (", task as category" if category else ", task as input" if with_tasks else "")
     found[name] = WithTaskColumn(boosting(random_state=seed, **category), False)
     if with_tasks:
-        gp = sharing_model(classify, seed=seed)
+        gp = sharing_model(problem, seed=seed)
         found["GP of all rows, tasks ignored"] = Pooled(gp)
         found["GP for each task alone"] = PerTask(gp)
     return found

@@ -15,6 +15,7 @@ from gleangp.cli._usage import UsageError, first_names, note
 from gleangp.exceptions import LabelError
 
 _MOST_CLASSES = 50
+_NOISE_OF_CLASSES = ("probit", "logit", "robust")
 _ID_NAMES = {"id", "index", "row.names", "rownames"}
 
 
@@ -33,6 +34,24 @@ class Problem:
     constraints: Any = None  # Order or DifferenceOrder of row numbers
     source: str | None = None  # name of the file
     dropped: dict[str, str] = field(default_factory=dict)  # what was left out -> why
+    noise: str | None = None  # as asked for
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the last columns of X are: "exposure", "trials"."""
+        return tuple(self.encoding.fields)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Of the columns of X."""
+        return [*self.encoding.feature_names, *self.encoding.fields.values()]
+
+    @property
+    def positions(self) -> dict[str, list[int]]:
+        """Name of a column of the table -> positions in X."""
+        found = self.encoding.positions
+        n = len(self.encoding.feature_names)
+        return {**found, **{name: [n + k] for k, name in enumerate(self.encoding.fields.values())}}
 
     @property
     def n_tasks(self) -> int:
@@ -84,13 +103,33 @@ def read_problem(
     row_id: str | None = None,
     keep_id: bool = False,
     text_encoding: str = "utf-8",
+    noise: str | None = None,
+    exposure: str | None = None,
+    trials: str | None = None,
 ) -> Problem:
     """Read a table and decide what its columns are."""
+    for name, column, needed in (
+        ("exposure", exposure, ("poisson", "negative_binomial")),
+        ("trials", trials, ("binomial",)),
+    ):
+        if column is not None and noise not in needed:
+            raise UsageError(f"--{name} {column} is for counts: add --noise {' or --noise '.join(needed)}.")
+    if noise is not None and classify is None:
+        classify = noise in _NOISE_OF_CLASSES
     if target == task:
         raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
-    ids = [] if keep_id else _id_columns(frame, {target, task, row_id, *drop})
-    encoding = learn_encoding(frame, target, task, drop=[*drop, *ids], impute=impute, row_id=row_id)
+    ids = [] if keep_id else _id_columns(frame, {target, task, row_id, exposure, trials, *drop})
+    encoding = learn_encoding(
+        frame,
+        target,
+        task,
+        drop=[*drop, *ids],
+        impute=impute,
+        row_id=row_id,
+        exposure=exposure,
+        trials=trials,
+    )
     if classify is None:
         classify = ordinal or _has_classes(frame[target], unlabeled)
     if ordinal and not classify:
@@ -109,7 +148,7 @@ def read_problem(
         )
     problem = Problem(
         encoding,
-        encoding.inputs(frame),
+        np.column_stack([encoding.inputs(frame), *encoding.fields_of(frame).values()]),
         y,
         labeled,
         encoding.tasks(frame),
@@ -118,6 +157,7 @@ def read_problem(
         _order_of(classes, order, target) if ordinal else None,
         source="standard input" if path == "-" else Path(path).name,
         dropped=_dropped(frame, encoding, drop, row_id),
+        noise=noise,
     )
     if constraints is None:
         return problem
@@ -172,7 +212,7 @@ def with_target(frame: Any, target: str) -> Any:
 
 def _dropped(frame: Any, encoding: TableEncoding, drop: list[str], row_id: str | None) -> dict[str, str]:
     """Columns that are not used, and why."""
-    used = {encoding.target, encoding.task, *(c.name for c in encoding.columns)}
+    used = {encoding.target, encoding.task, *encoding.fields.values(), *(c.name for c in encoding.columns)}
     why: dict[Any, str] = {row_id: "names the rows", **dict.fromkeys(drop, "left out with --drop")}
     left = [str(c) for c in frame.columns if c not in used]
     return {f"column {name}": why.get(name, "counts the rows") for name in left}

@@ -73,6 +73,7 @@ class TableModel(BaseEstimator):
         if tasks is not None and strict:
             self._check_tasks(tasks)
         given = {} if tasks is None else {"tasks": tasks}
+        given.update(self.encoding.fields_of(frame, strict=strict))
         out: dict[Any, Any] = {} if tasks is None else {self.encoding.task: tasks}
         target = self.encoding.target
         if is_classifier(self.estimator):
@@ -83,11 +84,19 @@ class TableModel(BaseEstimator):
             mean, std = self.estimator.predict(X, return_std=True, **given)
             out.update({target: mean, f"{target}_std": std})
             if len(X) and "include_noise" in signature(self.estimator.predict).parameters:
-                std = np.sqrt(std**2 + noise_variance(self.estimator, X, tasks))
+                if self._has_normal_noise:
+                    std = np.sqrt(std**2 + noise_variance(self.estimator, X, tasks))
+                else:
+                    std = self.estimator.predict(X, return_std=True, include_noise=True, **given)[1]
                 out[f"{target}_std_new"] = std
             if interval is not None:
                 out[f"{target}_lower"], out[f"{target}_upper"] = self._interval(X, given, interval, mean, std)
         return pd.DataFrame(out, index=frame.index)
+
+    @property
+    def _has_normal_noise(self) -> bool:
+        """Whether the noise of a task is the same in all its rows."""
+        return getattr(self.estimator, "noise", "gaussian") == "gaussian"
 
     def unknown_tasks(self, frame: Any) -> list[str]:
         """Task of every row whose task the model does not know; an empty name for rows without one."""

@@ -173,7 +173,9 @@ def _csv_chunks(path: str, rows: int | None, text: tuple[str, ...], encoding: st
         raise ValueError(
             f"cannot read {path!r} as {encoding} text: {error}. Name its encoding, such as --encoding cp1252."
         ) from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+    except pd.errors.EmptyDataError:
+        raise no_rows(path) from None
+    except pd.errors.ParserError as error:
         raise ValueError(f"cannot read {path!r} as a table: {error}") from error
 
 

@@ -6,10 +6,11 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import xlogy
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
@@ -20,6 +21,7 @@ from gleangp.cli._progress import Watch
 from gleangp.report.held_out import HeldOutRows, join_spread, spread_of
 
 _ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
+_SMALLEST_MEAN = 1e-3  # of a count, in units of the mean
 _SMALL = 2000  # rows up to which every row is held out once
 
 
@@ -31,11 +33,22 @@ class HeldOut(HeldOutRows):
     numeric: bool
     seconds: float  # of fitting
     last: Any  # the model of the last fold
+    deviance: bool = False  # whether the loss is the Poisson deviance of counts
 
     def behind(self, other: HeldOut) -> tuple[float, float]:
         """How much larger the error is than another's on the same rows, and the paired standard error."""
-        ours, theirs = (_influence(h.loss, h.error, h.numeric) for h in (self, other))
+        root = self.numeric and not self.deviance
+        ours, theirs = (_influence(h.loss, h.error, root) for h in (self, other))
         return self.error - other.error, _spread_of_mean(ours - theirs)
+
+
+def with_deviance(score: HeldOut, y: np.ndarray) -> HeldOut:
+    """The score by the Poisson deviance, as counts are compared; predictions below zero count as small."""
+    y = y[score.rows]
+    mean = np.maximum(score.predicted.astype(float), _SMALLEST_MEAN * float(np.mean(y)))
+    loss = 2.0 * (xlogy(y, y / mean) - (y - mean))
+    error, std_error = float(np.mean(loss)), _spread_of_mean(loss)
+    return replace(score, loss=loss, error=error, std_error=std_error, deviance=True)
 
 
 def measured(

@@ -18,6 +18,8 @@ from gleangp.cli._tables import columns_of, no_rows, read_chunks, read_table, ta
 from gleangp.cli._usage import UsageError, first_names, note, printable
 from gleangp.exceptions import NewTaskWarning, TaskError
 
+_MOST_IN_POOL = 3000  # rows whose joint covariance is looked at
+
 
 @dataclass(frozen=True)
 class PredictOptions:
@@ -111,6 +113,32 @@ def _with_kept(predicted: Any, chunk: Any, keep: tuple[str, ...], model: TableMo
     return predicted[key].join(kept).join(predicted.drop(columns=key))
 
 
+def suggest_rows(model_path: Path, table: str, output: str, n: int, encoding: str) -> None:
+    """Write the rows of a pool whose labels would help most, the most useful first."""
+    model = load_table_model(model_path)
+    estimator, task = model.estimator, model.encoding.task
+    if not hasattr(estimator, "suggest"):
+        raise UsageError(f"a {type(estimator).__name__} cannot suggest rows. Use --model sparse or coupled.")
+    frame = read_table(table, () if task is None else (task,), encoding).reset_index(drop=True)
+    if len(frame) > _MOST_IN_POOL:
+        note(f"{_MOST_IN_POOL} of the {len(frame)} rows, drawn at random, are looked at.")
+        frame = frame.sample(_MOST_IN_POOL, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        X, tasks = model.encoding.inputs(frame, strict=False), model.encoding.tasks(frame)
+        chosen = estimator.suggest(X, n, **({} if tasks is None else {"tasks": tasks}))
+    for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+        note(message)
+    rows = frame.iloc[chosen]
+    with table_writer(output) as write:
+        write(rows.assign(row=rows.index + 1)[["row", *rows.columns.drop("row", errors="ignore")]])
+    if tasks is not None and len(chosen) > 1:
+        names, counts = np.unique(tasks[chosen], return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:5]
+        shown = ", ".join(f"{printable(str(names[k]))} ({counts[k]} of {len(chosen)} rows)" for k in order)
+        note(f"labels are needed most in {shown}.")
+
+
 def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encoding: str) -> None:
     """Absorb the rows of a table: new tasks are added, and rows of known ones too if `known` allows it."""
     model = load_table_model(model_path)
@@ -123,6 +151,7 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
         frame = with_target(frame, columns.target)
     X, tasks = columns.inputs(frame), columns.tasks(frame)
     y = target_of(frame, columns.target, classify=classify, unlabeled=unlabeled)
+    fields = columns.fields_of(frame)
     old = np.ones(len(X), dtype=bool) if tasks is None else np.isin(tasks, model.known_tasks)
     if old.any():
         if not known and tasks is not None:
@@ -130,11 +159,12 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
                 f"the model knows the task {str(tasks[old][0])!r} already. Leave its rows out, or absorb "
                 "them with `gleangp update`."
             )
-        _absorb(estimator, X[old], y[old], None if tasks is None else tasks[old])
+        given = {} if tasks is None else {"tasks": tasks[old]}
+        _absorb(estimator, X[old], y[old], {**given, **{name: f[old] for name, f in fields.items()}})
     names = [] if tasks is None else sorted(set(tasks[~old].tolist()))
     for name in names:
         rows = tasks == name
-        estimator.add_task(X[rows], y[rows], task=name)
+        estimator.add_task(X[rows], y[rows], task=name, **{field: f[rows] for field, f in fields.items()})
     summary = model.summary
     summary["rows_added"] = summary.get("rows_added", 0) + len(X)
     save(model, output)
@@ -144,7 +174,7 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
     print(", ".join(parts) + (count or f": {output}"))
 
 
-def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, tasks: np.ndarray | None) -> None:
+def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, given: dict[str, Any]) -> None:
     if not hasattr(estimator, "partial_fit"):
         raise ValueError(
             f"a {type(estimator).__name__} cannot absorb rows of tasks that it knows. Fit it again with all "
@@ -153,4 +183,4 @@ def _absorb(estimator: Any, X: np.ndarray, y: np.ndarray, tasks: np.ndarray | No
     without = int(np.isnan(y).sum()) if y.dtype.kind == "f" else 0
     if without:
         note(f"{without} of {len(y)} rows have no target and are left out.")
-    estimator.partial_fit(X, y, **({} if tasks is None else {"tasks": tasks}))
+    estimator.partial_fit(X, y, **given)

@@ -75,7 +75,9 @@ def fit_local_rows(
         [*candidates[0].search.names, *(f"noise__{name}" for name in likelihood.names)]
     )
     sizes = data.sizes[data.sizes > 0]
-    several = 2 < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task
+    # Outputs of the same rows may be mirror images of each other, two of them also.
+    least = 1 if getattr(estimator, "_n_outputs", 0) else 2
+    several = least < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task
     if (
         coupling == "auto"
         and several

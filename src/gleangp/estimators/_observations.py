@@ -10,12 +10,13 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
+from gleangp.estimators._one_step import reading
+from gleangp.estimators._outputs import OutputsMixin
 from gleangp.estimators._random import generator_from
+from gleangp.estimators._suggest import SuggestMixin
 from gleangp.exceptions import TaskError
-from gleangp.labels import check_regression_target
 from gleangp.models.local.answers import (
     TaskTransfer,
-    choose_informative,
     leave_one_out,
     transfer_report,
 )
@@ -33,7 +34,7 @@ class Latent(NamedTuple):
     noise: Any  # the noise model of these rows
 
 
-class ObservationMixin:
+class ObservationMixin(OutputsMixin, SuggestMixin):
     """For regressors with `_model`, `_units` and `noise_`."""
 
     # What the estimator has.
@@ -41,7 +42,7 @@ class ObservationMixin:
     tasks_: Any
     _units: Any
     noise_: Any
-    predict: Any
+    _joint: Any
     _resolve: Any
     _row_fields: Any
     _noise_to_add: Any
@@ -65,7 +66,7 @@ class ObservationMixin:
         Returns
         -------
         ndarray of shape (n, 2)
-            Lower and upper ends.
+            Lower and upper ends; of several outputs (n, q, 2).
 
         Examples
         --------
@@ -84,6 +85,7 @@ class ObservationMixin:
         tail = 0.5 * (1.0 - coverage)
         return self.predict_quantiles(X, [tail, 1.0 - tail], tasks=tasks, exposure=exposure, trials=trials)
 
+    @reading
     def predict_quantiles(
         self, X: Any, quantiles: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
     ) -> FloatArray:
@@ -103,7 +105,7 @@ class ObservationMixin:
         Returns
         -------
         ndarray of shape (n, k)
-            One column for each quantile.
+            One column for each quantile; of several outputs (n, q, k).
 
         Examples
         --------
@@ -120,10 +122,13 @@ class ObservationMixin:
         latent = self._latent(X, tasks, exposure=exposure, trials=trials)
         if self._has_normal_noise:
             std = self._observed_std(latent, include_noise=True)
-            return self._observed_mean(latent)[:, None] + std[:, None] * ndtri(levels)
+            found = self._observed_mean(latent)[:, None] + std[:, None] * ndtri(levels)
+            return self._by_row(found, tasks)
         columns = [latent.noise.predict_quantile(latent.mean, latent.var, level) for level in levels]
-        return np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
+        found = np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
+        return self._by_row(found, tasks)
 
+    @reading
     def log_density(
         self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
     ) -> float:
@@ -133,8 +138,8 @@ class ObservationMixin:
         ----------
         X : frame or array-like of shape (n, p)
             Inputs.
-        y : array-like of shape (n,)
-            Observations; rows where it is NaN do not count.
+        y : array-like of shape (n,) or (n, q)
+            Observations; rows or cells where it is NaN do not count.
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         exposure, trials : array-like of shape (n,), default=None
@@ -155,7 +160,7 @@ class ObservationMixin:
         True
         """
         latent = self._latent(X, tasks, exposure=exposure, trials=trials)
-        y, labeled = check_regression_target(y, len(latent.mean))
+        y, labeled = self._check_targets(y, len(latent.mean), tasks)
         if self._has_normal_noise:
             std = self._observed_std(latent, include_noise=True)
             error = (y - self._observed_mean(latent)) / std
@@ -166,6 +171,7 @@ class ObservationMixin:
             values = values - np.log(self._units.scale[latent.codes])
         return float(np.mean(values[labeled]))
 
+    @reading
     def sample_y(
         self,
         X: Any,
@@ -191,7 +197,7 @@ class ObservationMixin:
 
         Returns
         -------
-        ndarray of shape (n, n_samples)
+        ndarray of shape (n, n_samples), or (n, q, n_samples) of several outputs
 
         Examples
         --------
@@ -205,16 +211,18 @@ class ObservationMixin:
         check_is_fitted(self)
         rng = generator_from(random_state)
         if self._has_normal_noise:
-            mean, cov = self.predict(X, tasks=tasks, return_cov=True, include_noise=observations)
+            mean, cov = self._joint(X, tasks, include_noise=observations)
             # NumPy's check of the covariance is absolute; rounding is relative to the units of the target.
-            return rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
+            drawn = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
+            return self._by_row(drawn, tasks)
         X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
         with threads_for(np.bincount(codes)):
             mean, cov = self._model.predict_cov(X, codes)
         f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
         noise = self.noise_
         drawn = noise.sample(f, rng) if observations else noise.mean_given(f)
-        return drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
+        drawn = drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
+        return self._by_row(drawn, tasks)
 
     def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
         """Predictions of the training targets, each from all other rows, in closed form.
@@ -224,7 +232,7 @@ class ObservationMixin:
 
         Returns
         -------
-        mean, std : ndarray of shape (n,)
+        mean, std : ndarray of shape (n,), or (n, q) of several outputs
             Of every target of `fit`, noise included.
 
         Examples
@@ -239,7 +247,7 @@ class ObservationMixin:
         """
         model = self._local_gaussian("leave_one_out")
         rows = model.row_numbers
-        n_rows = int(rows.max(initial=-1)) + 1
+        n_rows = getattr(self, "_n_rows", int(rows.max(initial=-1)) + 1)  # older files do not have it
         means, variances = [], []
         for draw in model.all_draws:
             mean, var = leave_one_out(draw.posterior)
@@ -250,6 +258,8 @@ class ObservationMixin:
         mean, std = np.full(n_rows, np.nan), np.full(n_rows, np.nan)
         mean[rows] = self._units.from_standard(np.mean(means, axis=0), codes)
         std[rows] = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0)) * scale
+        if n_outputs := getattr(self, "_n_outputs", 0):
+            return mean.reshape(n_outputs, -1).T, std.reshape(n_outputs, -1).T
         return mean, std
 
     def transfer_report(self) -> list[TaskTransfer]:
@@ -276,44 +286,11 @@ class ObservationMixin:
             raise TaskError("transfer_report is about several tasks, and the model was fitted without tasks.")
         return transfer_report(model.best.posterior, self.tasks_.tolist())
 
-    def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
-        """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
-
-        Rows are chosen one after the other, each given those before it, so that they do not repeat each
-        other.
-
-        Parameters
-        ----------
-        X_pool : frame or array-like of shape (m, p)
-            Rows that could be labelled; at most a few thousand.
-        n : int, default=1
-            How many to choose.
-        tasks : array-like of shape (m,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Positions in `X_pool`, the most useful first.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 1, 20)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(9 * X[:, 0]))
-        >>> model.suggest([[0.5], [3.0], [0.2]], n=1).tolist()  # far from all rows
-        [1]
-        """
+    def _uncertainty(self, X: FloatArray, codes: np.ndarray) -> tuple[FloatArray, FloatArray]:
+        """Covariance of rows (1, m, m) and variance of their noise (1, m), in standard units."""
         model = self._local_gaussian("suggest")
-        if n < 1:
-            raise ValueError(f"n={n}; at least one row is to be chosen.")
-        X, _, codes = self._resolve(X_pool, tasks, reset=False)
-        with threads_for(np.bincount(codes)):
-            _, cov = self._model.predict_cov(X, codes)
-        scale = self._units.scale[codes]
         noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
-        return choose_informative(cov * np.outer(scale, scale), noise * scale**2, n)[0]
+        return model.predict_cov(X, codes)[1][None], noise[None]
 
     def _local_gaussian(self, what: str) -> Any:
         """The fitted model, if it is one of blocks and a basis with Gaussian noise."""

@@ -28,6 +28,7 @@ from gleangp.estimators._defaults import (
 )
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
+from gleangp.estimators._suggest import SuggestMixin, uncertainty_of_classes
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
 from gleangp.exceptions import LabelError
@@ -50,7 +51,7 @@ from gleangp.tasks import blocks_of_rows
 _SOFT_STEP = 0.01
 
 
-class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
+class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseEstimator):
     """Gaussian-process classification with few active points, for one task or many that share a kernel.
 
     Parameters
@@ -546,6 +547,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         X, _, codes = self._resolve(X, tasks, reset=False)
         with threads_for(np.bincount(codes)):
             return [(model, *model.predict(X, codes)) for model in self._models]
+
+    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the probabilities of rows (k, m, m) and noise of their labels (k, m)."""
+        parts = [uncertainty_of_classes(m.noise, *m.predict_cov(X, codes)) for m in self._models]
+        covs, noises = zip(*parts, strict=True)
+        return np.array(covs), np.array(noises)
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""

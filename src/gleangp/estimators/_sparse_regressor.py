@@ -15,11 +15,12 @@ from gleangp._typing import FloatArray
 from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._observations import ObservationMixin
+from gleangp.estimators._outputs import count_outputs, every_output, names_of_outputs
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._targets import natural_units, standard_units, total_units
+from gleangp.estimators._targets import natural_units, own_units, standard_units, total_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import LocalRows, StandardTargets, TrainingRows
-from gleangp.exceptions import LabelError
+from gleangp.exceptions import LabelError, TaskError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
@@ -109,7 +110,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     noise_ : gleangp.noise.Gaussian
         The fitted noise, in units of the standardised target; with a known variance per row, all of them.
     tasks_ : ndarray or None
-        Names of the tasks.
+        Names of the tasks; of several outputs, the headings or numbers of the columns of `y`.
     coupling_ : Choice
         Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
     decisions_ : list of Decision
@@ -248,8 +249,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         ----------
         X : frame or array-like of shape (n, p)
             Inputs, with the task column if `task` names one.
-        y : array-like of shape (n,)
-            Targets; NaN where there is none.
+        y : array-like of shape (n,) or (n, q)
+            Targets; NaN where there is none. Several columns are q outputs of every row, learnt as coupled
+            tasks, each in its own units.
         tasks : array-like of shape (n,), default=None
             Task of each row. None, and no task column: one task.
         sample_weight : array-like of shape (n,), default=None
@@ -265,8 +267,17 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         self
         """
         given = X, y, tasks
+        self._n_outputs = count_outputs(y)
         X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
-        y, labeled = check_regression_target(y, len(X))
+        if self._n_outputs:
+            if self.tasks_ is not None:
+                raise TaskError(
+                    f"y has shape {np.shape(y)}, and there are tasks too. Give one target per row with "
+                    "tasks, or several outputs without. To have both, name a task for each pair."
+                )
+            self.tasks_ = names_of_outputs(y, len(X))
+            X, codes = every_output(X, len(self.tasks_))
+        y, labeled = self._check_targets(y, len(X), None)
         n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
         fields = self._row_fields(len(X), sample_weight, exposure, trials)
         if "sample_weight" in fields:
@@ -282,6 +293,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         """Learn from rows whose targets are numbers; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
         fields = fields or {}
+        self._n_rows = rows.n_rows
         if self._is_local(rows, invariances=bool(invariances)):
             self._fit_local(rows, given, fields)
             return
@@ -311,7 +323,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         if model is not None:
             model.at(kept).check_target(rows.y[kept])
         scaled = self.normalize_y and real
-        self._units = total_units(rows.moments()) if scaled else natural_units(rows.n_tasks)
+        if scaled and self._n_outputs:  # each in its own units
+            self._units = own_units([rows.y[r] for r in rows.block_rows])
+        else:
+            self._units = total_units(rows.moments()) if scaled else natural_units(rows.n_tasks)
         y = self._units.to_standard(rows.y, rows.codes)
         likelihood: Any
         if model is None:
@@ -369,7 +384,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         for name, values in zip(("sample_weight", "exposure", "trials"), given, strict=True):
             if values is None:
                 continue
-            array = np.asarray(values, dtype=np.float64)
+            array = self._of_cells(np.asarray(values, dtype=np.float64), n_rows)
             may_be_zero = name == "sample_weight"
             allowed = np.isfinite(array) & ((array >= 0.0) if may_be_zero else (array > 0.0))
             if array.shape != (n_rows,) or not allowed.all() or not array.any():
@@ -400,6 +415,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         return_std: bool = False,
         return_cov: bool = False,
         include_noise: bool = False,
+        exposure: Any = None,
+        trials: Any = None,
     ) -> Any:
         """Mean of the function at new rows, with its uncertainty if asked for.
 
@@ -417,28 +434,40 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         include_noise : bool, default=False
             Add the noise variance: the spread of new observations rather than of the function. See also
             `predict_interval`.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,), or covariance of shape (n, n)
+        mean : ndarray of shape (n,), or (n, q) of several outputs
+        std : ndarray of the same shape, or covariance of shape (n, n) or (n, q, n, q)
             Only if asked for.
         """
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
         if return_cov:
-            X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
-            scale = self._units.scale[codes]
-            with threads_for(np.bincount(codes)):
-                mean, cov = self._model.predict_cov(X, codes)
-            cov = np.array(cov)
-            cov.flat[:: len(cov) + 1] += self._noise_to_add(X, codes, include_noise)
-            return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
-        latent = self._latent(X, tasks, with_var=return_std or not self._has_normal_noise)
+            mean, cov = self._joint(X, tasks, include_noise)
+            mean = self._by_row(mean, tasks)
+            if mean.ndim == 2:
+                cov = cov.reshape(*mean.T.shape, *mean.T.shape).transpose(1, 0, 3, 2)
+            return mean, cov
+        with_var = return_std or not self._has_normal_noise
+        latent = self._latent(X, tasks, with_var=with_var, exposure=exposure, trials=trials)
+        mean = self._by_row(self._observed_mean(latent), tasks)
         if not return_std:
-            return self._observed_mean(latent)
-        return self._observed_mean(latent), self._observed_std(latent, include_noise)
+            return mean
+        return mean, self._by_row(self._observed_std(latent, include_noise), tasks)
+
+    def _joint(self, X: Any, tasks: Any, include_noise: bool) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of all rows (of all outputs), in the units of y."""
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
+        scale = self._units.scale[codes]
+        with threads_for(np.bincount(codes)):
+            mean, cov = self._model.predict_cov(X, codes)
+        cov = np.array(cov)
+        cov.flat[:: len(cov) + 1] += self._noise_to_add(X, codes, include_noise)
+        return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
         """Learn one more task from few rows, under the kernel and noise that the others taught.
@@ -492,8 +521,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         ----------
         X : frame or array-like of shape (n, p)
             New rows.
-        y : array-like of shape (n,)
-            Their targets; rows where it is NaN are left out.
+        y : array-like of shape (n,) or (n, q)
+            Their targets; rows or cells where it is NaN are left out.
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         exposure, trials : array-like of shape (n,), default=None
@@ -506,7 +535,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks, exposure=exposure, trials=trials)
         X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
-        y, labeled = check_regression_target(y, len(X))
+        y, labeled = self._check_targets(y, len(X), tasks)
         standard = self._units.to_standard(y, codes)
         rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
         filled = {t: r for t, r in enumerate(rows) if len(r)}
@@ -525,6 +554,11 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         if not hasattr(self._model, "variance_shares"):
             raise AttributeError(f"variance_shares_ is for posterior='local', not {self.posterior!r}.")
         return self._model.variance_shares(generator_from(0))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
         X, names = self._rows_of_new_task(X, task)
@@ -553,7 +587,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     def _known_variance(self, n_rows: int) -> FloatArray | None:
         if self.noise_variance is None or np.ndim(self.noise_variance) == 0:
             return None
-        variance = np.asarray(self.noise_variance, dtype=np.float64)
+        variance = self._of_cells(np.asarray(self.noise_variance, dtype=np.float64), n_rows)
         if variance.shape != (n_rows,) or not (variance > 0).all():
             raise LabelError(
                 f"noise_variance has shape {variance.shape} and least value {variance.min():.3g}; "

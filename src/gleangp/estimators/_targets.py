@@ -80,7 +80,7 @@ def total_units(moments: TargetMoments) -> TargetUnits:
 
 def own_units(parts: list[FloatArray]) -> TargetUnits:
     """Every task's own mean and standard deviation, from its targets."""
-    mean = np.array([np.mean(part) for part in parts])
+    mean = np.array([np.mean(part) if len(part) else 0.0 for part in parts])
     scale = np.array([_spread(part) for part in parts])
     return TargetUnits(mean, scale, shared=False)
 

@@ -40,6 +40,7 @@ from gleangp.data.tables import (
     learn_columns,
 )
 from gleangp.estimators._one_step import changing, reading
+from gleangp.estimators._outputs import every_output
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
 from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.learning import shared_kernel
@@ -73,6 +74,7 @@ class TaskMixin:
     tasks_: np.ndarray | None
     columns_: tuple[ColumnEncoding, ...] | None
     n_features_in_: int
+    _check_targets: Any  # of regressors that take several outputs
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         for name, method in list(vars(cls).items()):
@@ -140,6 +142,9 @@ class TaskMixin:
         X, tasks = self._read_inputs(X, tasks, reset=reset, dtype=np.float32 if keep else np.float64)
         if reset:
             return X, *_encoded(tasks, len(X))
+        if tasks is None and self.tasks_ is not None and getattr(self, "_n_outputs", 0) > 0:
+            X, codes = every_output(X, len(self.tasks_))
+            return X, self.tasks_, codes
         self._check_same_kind(tasks)
         if self.tasks_ is None:
             return X, None, np.zeros(len(X), dtype=np.intp)
@@ -283,8 +288,8 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         ----------
         X : frame or array-like of shape (n, p)
             Inputs.
-        y : array-like of shape (n,)
-            Targets; rows where it is NaN do not count.
+        y : array-like of shape (n,) or (n, q)
+            Targets; rows or cells where it is NaN do not count.
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         sample_weight : array-like of shape (n,), default=None
@@ -293,12 +298,21 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         Returns
         -------
         float
-            R^2 of `predict(X, tasks)`.
+            R^2 of `predict(X, tasks)`; of several outputs, the mean of theirs.
         """
         predicted = self.predict(X, tasks=tasks)
-        y, labeled = check_regression_target(y, len(predicted))
-        weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
-        return r2_score(y[labeled], predicted[labeled], sample_weight=weight)
+        if predicted.ndim == 2:
+            n, q = predicted.shape
+            Y = self._check_targets(y, n * q, tasks)[0].reshape(q, n)
+            pairs = [(known, f) for known, f in zip(Y, predicted.T, strict=True) if not np.isnan(known).all()]
+        else:
+            pairs = [(check_regression_target(y, len(predicted))[0], predicted)]
+        scores = []
+        for known, f in pairs:
+            labeled = ~np.isnan(known)
+            weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
+            scores.append(r2_score(known[labeled], f[labeled], sample_weight=weight))
+        return float(np.mean(scores))
 
 
 class TaskClassifierMixin(TaskMixin, ClassifierMixin):

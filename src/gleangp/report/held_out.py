@@ -216,6 +216,8 @@ def _fresh(model: Any) -> Any:
     """The model for its kind of target with its defaults, as a baseline."""
     if isinstance(model, SparseGPOrdinal):
         return SparseGPOrdinal(random_state=0)
+    if getattr(model, "noise", "gaussian") not in ("gaussian", "probit"):
+        return clone(model)
     return (SparseGPClassifier if is_classifier(model) else SparseGPRegressor)(random_state=0)
 
 

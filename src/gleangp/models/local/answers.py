@@ -114,21 +114,22 @@ def _influence(posterior: LocalPosterior) -> FloatArray:
     return influence
 
 
-def choose_informative(cov: FloatArray, noise: FloatArray, count: int) -> tuple[IntArray, FloatArray]:
-    """Rows whose labels, not known yet, would reduce the variance of all rows most, and by how much.
+def choose_informative(cov: FloatArray, noise: FloatArray, count: int) -> IntArray:
+    """Rows whose labels, not known yet, would reduce the variance of all rows most, the most useful first.
 
-    Greedy: a label of row i with noise variance s_i reduces the sum of the variances by
-    sum_j cov_ij^2 / (cov_ii + s_i), and the covariance is updated before the next choice, so that rows do not
-    repeat each other.
+    `cov` (k, m, m) and `noise` (k, m) are of k functions, all of which a label of a row informs. Greedy: a
+    label of row i with noise variance s_i reduces the sum of the variances by
+    sum_j cov_ij^2 / (cov_ii + s_i), and the covariance is updated before the next choice, so that rows do
+    not repeat each other.
     """
-    cov, gains = np.array(cov), []
+    cov = np.array(cov)
     chosen: list[int] = []
-    for _ in range(min(count, len(cov))):
-        gain = np.einsum("ij,ij->i", cov, cov) / (np.diagonal(cov) + noise)
+    for _ in range(min(count, cov.shape[1])):
+        total = np.maximum(np.diagonal(cov, axis1=1, axis2=2) + noise, np.finfo(float).tiny)
+        gain = np.sum(np.einsum("kij,kij->ki", cov, cov) / total, axis=0)
         gain[chosen] = -np.inf
         best = int(np.argmax(gain))
-        column = cov[:, best] / np.sqrt(cov[best, best] + noise[best])
-        cov -= np.outer(column, column)
+        column = cov[:, :, best] / np.sqrt(total[:, best, None])
+        cov -= column[:, :, None] * column[:, None, :]
         chosen.append(best)
-        gains.append(float(gain[best]))
-    return np.array(chosen, dtype=np.intp), np.array(gains)
+    return np.array(chosen, dtype=np.intp)

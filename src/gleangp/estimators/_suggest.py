@@ -1,0 +1,81 @@
+"""Which rows to label next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gleangp._typing import FloatArray
+from gleangp.estimators._one_step import reading
+from gleangp.models.local.answers import choose_informative
+from gleangp.parallel import threads_for
+
+
+class SuggestMixin:
+    """For an estimator that knows how uncertain rows are together (`_uncertainty`)."""
+
+    _resolve: Any
+    _uncertainty: Any
+    tasks_: Any
+
+    @reading
+    def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
+        """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
+
+        Rows are chosen one after the other, each given those before it, so that they do not repeat each
+        other. The tasks of the first rows are those that need labels most.
+
+        Parameters
+        ----------
+        X_pool : frame or array-like of shape (m, p)
+            Rows that could be labelled; at most a few thousand.
+        n : int, default=1
+            How many to choose.
+        tasks : array-like of shape (m,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Positions in `X_pool`, the most useful first. If the model has several outputs, shape (n, 2): the
+            position, and the number of the output to measure.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 1, 20)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(9 * X[:, 0]))
+        >>> model.suggest([[0.5], [3.0], [0.2]], n=1).tolist()  # far from all rows
+        [1]
+        """
+        check_is_fitted(self)
+        if n < 1:
+            raise ValueError(f"n={n}; at least one row is to be chosen.")
+        X, _, codes = self._resolve(X_pool, tasks, reset=False, joint=True)
+        with threads_for(np.bincount(codes)):
+            cov, noise = self._uncertainty(X, codes)
+        chosen = choose_informative(cov, noise, n)
+        if tasks is None and getattr(self, "_n_outputs", 0) > 0:
+            n_rows = len(X) // len(self.tasks_)
+            return np.column_stack([chosen % n_rows, chosen // n_rows])
+        return chosen
+
+
+def uncertainty_of_classes(noise: Any, mean: FloatArray, cov: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Covariance of the probabilities of +1 (m, m), and the noise of a label on that scale (m,).
+
+    A label that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
+    predictive probabilities: that of a measurement with the noise variance 1 / nu - v. Probabilities move
+    with the latent function by dp / df, to first order.
+    """
+    var = np.diagonal(cov)
+    _, probability = (np.exp(log_p) for log_p in noise.class_log_prob(mean, var))
+    (log_q, _, nu_minus), (log_p, slope, nu_plus) = (noise.log_partition(y, mean, var) for y in (-1.0, 1.0))
+    share = 1.0 / (np.exp(log_p) + np.exp(log_q))  # a label may also be missing
+    nu = (1.0 - probability) * nu_minus + probability * nu_plus
+    slope = np.abs(slope) * np.exp(log_p) * share
+    own = np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
+    return cov * np.outer(slope, slope), own * slope**2

@@ -1,0 +1,172 @@
+"""Tables as they come: every one passes fit, predict, report and compare, or fails with one clear line."""
+
+import gzip
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("typer")
+
+from tests.unit.test_cli_predict import call, refused  # noqa: E402
+
+
+def base(n=24, n_tasks=2, seed=0):
+    """Two tasks of one number; the target is a line in it with an offset for each task."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"t": np.resize([f"g{k}" for k in range(n_tasks)], n), "x": rng.uniform(0, 3, n)})
+    offsets = rng.standard_normal(n_tasks)
+    frame["y"] = 2 * frame["x"] + offsets[np.resize(np.arange(n_tasks), n)] + 0.1 * rng.standard_normal(n)
+    return frame
+
+
+@dataclass
+class Foreign:
+    """A table, how it is written, and what happens."""
+
+    frame: object = None
+    suffix: str = ".csv"
+    options: tuple = ()
+    write: object = None  # (frame, path); None: by the suffix
+    error: str | None = None  # what the one line of an error has in it
+    said: str | None = None  # what a line beside the result has in it
+    code: int = 1
+    names: dict = field(default_factory=lambda: {"target": "y", "task": "t"})
+
+    def arguments(self):
+        """Options of fit and compare."""
+        task = [] if self.names["task"] is None else ["--task", self.names["task"]]
+        return ["--target", self.names["target"], *task, *self.options]
+
+    def file(self, folder):
+        """Write it."""
+        path = folder / f"table{self.suffix}"
+        if self.write is not None:
+            self.write(self.frame, path)
+        elif self.suffix == ".parquet":
+            self.frame.to_parquet(path, index=False)
+        elif self.suffix == ".xlsx":
+            self.frame.to_excel(path, index=False)
+        else:
+            self.frame.to_csv(path, index=False)
+        return path
+
+
+def text(content):
+    """Writes this text, whatever the frame is."""
+    return lambda frame, path: path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def with_gaps():
+    """One number in six is missing."""
+    frame = base()
+    frame.loc[::6, "x"] = np.nan
+    return frame
+
+
+def many_tasks_of_one_row():
+    """As many tasks as rows."""
+    return base().assign(t=[f"g{k}" for k in range(24)])
+
+
+def large(n):
+    """Rows of one function, without tasks."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (n, 2)).round(4)
+    return pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)})
+
+
+def semicolons(frame, path):
+    """As a German spreadsheet writes it."""
+    frame.to_csv(path, index=False, sep=";", decimal=",")
+
+
+def unicode(frame, path):
+    """Names with accents and other scripts, in another encoding than UTF-8."""
+    frame.rename(columns={"x": "größe"}).to_csv(path, index=False, encoding="cp1252")
+
+
+def zipped(frame, path):
+    """CSV that is compressed."""
+    path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+
+
+DAYS = pd.date_range("2024-03-01", periods=24).strftime("%Y-%m-%d")
+NO_TASK = {"target": "y", "task": None}
+TABLES = {
+    "missing": Foreign(with_gaps(), error="column 'x' has 4 missing values. Fill them with --impute"),
+    "missing, filled": Foreign(with_gaps(), options=("--impute",)),
+    "dates": Foreign(base().assign(day=DAYS)),
+    "unicode": Foreign(base(), write=unicode, options=("--encoding", "cp1252")),
+    "unicode, not said": Foreign(base(), write=unicode, error="--encoding"),
+    "semicolons": Foreign(base(), write=semicolons),
+    "BOM": Foreign(base(), write=lambda f, p: f.to_csv(p, index=False, encoding="utf-8-sig")),
+    "gz": Foreign(base(), suffix=".csv.gz", write=zipped),
+    "parquet": Foreign(base(), suffix=".parquet"),
+    "xlsx": Foreign(base(), suffix=".xlsx"),
+    "duplicated header": Foreign(
+        base(), write=lambda f, p: f.assign(z=f["y"] ** 2).to_csv(p, index=False, header=["t", "x", "y", "x"])
+    ),
+    "three rows": Foreign(base(3, 2), options=("--folds", "5")),
+    "id column": Foreign(base().assign(rownames=range(1, 25)), said="left out 'rownames'"),
+    "constant": Foreign(base().assign(c=7.0)),
+    "constant target": Foreign(base().assign(y=7.0)),
+    "booleans": Foreign(base().assign(b=np.resize(["yes", "no"], 24), c=np.resize([True, False, False], 24))),
+    "huge integers": Foreign(base().assign(big=2**60 + 2**40 * np.resize([3, 1, 2, 7], 24))),
+    "<0.1": Foreign(base().assign(d=np.resize(["<0.1", "0.4", "1.2"], 24)), error="column 'd' has '<0.1'"),
+    "empty": Foreign(write=text(""), error="no rows", code=2),
+    "header only": Foreign(write=text("t,x,y\n"), error="no rows", code=2),
+    "one row per task": Foreign(many_tasks_of_one_row()),
+    "5000 x 3": Foreign(large(5000), names=NO_TASK),
+    "300 000 rows": Foreign(large(300_000), suffix=".parquet", names=NO_TASK),
+}
+HOPELESS = ("constant target", "one row per task", "three rows")
+LARGE = ("5000 x 3", "300 000 rows")
+EACH = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in TABLES]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_fit_report_and_predict(name, tmp_path, monkeypatch, capsys):
+    """A model, a report and predictions of every row; or one line that says what is wrong."""
+    table = TABLES[name]
+    path, model, page = table.file(tmp_path), tmp_path / "m.glean", tmp_path / "r.html"
+    fit = ["fit", path, *table.arguments(), "-o", model]
+    if table.error is not None:
+        assert table.error in refused(monkeypatch, capsys, table.code, *fit)
+        assert not model.exists()
+        return
+    folds = ["--folds", 0] if name == LARGE[1] else []
+    folds = ["--folds", 2] if len(table.frame) < 1000 and "--folds" not in table.options else folds
+    report = [] if name == LARGE[1] else ["--report", page]
+    printed, said = call(*fit, *folds, *report, "--json")
+    assert table.said is None or table.said in said
+    facts = json.loads(printed)
+    assert facts["summary"]["rows"] == len(table.frame)
+    assert not report or page.read_text().startswith("<!doctype html>")
+    encoding = table.options if "--encoding" in table.options else ()
+    call("predict", model, path, "-o", tmp_path / "p.csv", *encoding)
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert len(found) == len(table.frame)
+    assert np.isfinite(found[["y", "y_std", "y_std_new"]]).all().all()
+    if "held_out" in facts["summary"] and name not in HOPELESS:
+        assert facts["summary"]["held_out"]["r2"] > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in LARGE])
+def test_compare(name, tmp_path, monkeypatch, capsys):
+    """Errors of all models; or the same line as of fit."""
+    table = TABLES[name]
+    path = table.file(tmp_path)
+    given = ["compare", path, *table.arguments(), "--folds", 2, "--json"]
+    if table.error is not None:
+        assert table.error in refused(monkeypatch, capsys, table.code, *given)
+        return
+    if name == "one row per task":
+        assert "every task has one row only" in refused(monkeypatch, capsys, 1, *given)
+        return
+    found = json.loads(call(*given)[0])
+    assert found["best"] in found["not_worse"]
+    assert any(model.startswith("gleangp") for model in {**found["models"], **found["same"]})
