@@ -17,7 +17,6 @@ WORDS, CELL, CODE = 120, 160, 88
 PAGES_TO_COME = {
     "docs/benchmarks.md",
     "docs/methods/coupling.md",
-    "docs/methods/shared_latent.md",
 }
 MODULES_TO_COME = re.compile(r"gleangp\.estimators\._(sparse|tasks_mixin)")
 

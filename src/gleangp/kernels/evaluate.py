@@ -122,9 +122,19 @@ def _(kernel, A, B):
     left, right = _rule(kernel.k1, A, B), _rule(kernel.k2, A, B)
 
     def vjp(G):
-        return _joined(left.vjp(G * right.value), right.vjp(G * left.value))
+        return _joined(_scaled_vjp(left, right.value, G), _scaled_vjp(right, left.value, G))
 
     return Evaluation(left.value * right.value, vjp)
+
+
+def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray) -> Gradients:
+    """Of K times a factor; where one of them is a number, no array is made for it."""
+    if np.ndim(K.value) == 0 and np.shape(G) == np.shape(factor):
+        return K.vjp(np.asarray(np.vdot(G, factor)))
+    if np.ndim(factor) == 0:
+        theta, dA, dB = K.vjp(G)
+        return factor * theta, factor * dA, None if dB is None else factor * dB
+    return K.vjp(G * factor)
 
 
 @rule_for(_rule, ConstantKernel)
@@ -246,8 +256,13 @@ def _matern_32(d2):
 def _matern_52(d2):
     r = np.sqrt(5.0 * d2)
     decay = np.exp(-r)
-    slope = (1.0 + r) * decay
-    return slope + (r * r / 3.0) * decay, lambda: (-5.0 / 6.0) * slope
+    slope = 1.0 + r
+    slope *= decay
+    r *= r
+    r *= decay
+    r /= 3.0
+    r += slope
+    return r, lambda: (-5.0 / 6.0) * slope
 
 
 def _stationary(kernel, A, B, shape) -> Evaluation:
@@ -255,7 +270,8 @@ def _stationary(kernel, A, B, shape) -> Evaluation:
     length = np.asarray(kernel.length_scale, dtype=np.float64)
     a, b = A / length, None if B is None else B / length
     c = a if b is None else b
-    d2 = np.einsum("...ip,...ip->...i", c, c)[..., None, :] - 2.0 * (a @ _turned(c))
+    d2 = (-2.0 * a) @ _turned(c)
+    d2 += np.einsum("...ip,...ip->...i", c, c)[..., None, :]
     d2 += np.einsum("...ip,...ip->...i", a, a)[..., :, None]
     np.maximum(d2, 0.0, out=d2)
     if b is None:

@@ -124,11 +124,8 @@ def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> Learnt:
     if len(found) > 1:
         best = _with_decision(best, [f.smoothness for f in found], values)
     for stage in later:
-        everything = best.n_rows == len(data)
-        if everything and best.optimum.converged:
-            break
         best = _go_on(search, best, data, stage, rng)
-        if everything:
+        if best.n_rows == len(data):
             break
     return best
 
