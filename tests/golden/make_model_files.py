@@ -92,3 +92,5 @@ if __name__ == "__main__":
     several = gleangp.SparseGPRegressor(kernels, n_active=8, posterior="projected", random_state=0)
     keep("older_sklearn_v1", several.fit(X, y, tasks=tasks), new, new_tasks)
     keep_table("table_v1")
+    few = gleangp.SparseGPRegressor(n_active=10, posterior="active", random_state=0)  # the first with a hash
+    keep("active_regressor_v2", few.fit(X, y, tasks=tasks), new, new_tasks)

@@ -36,7 +36,7 @@ def predict_one_row(model: Any) -> None:
         raise ValueError("it does not predict a number for one row.")
 
 
-def _row(cells: list[Any], names: list[str] | None) -> Any:
+def _row(cells: list[Any], names: list[Any] | None) -> Any:
     if names is None:
         row = np.empty((1, len(cells)), dtype=object)
         row[0] = cells
