@@ -246,7 +246,9 @@ def learnt(facts: Facts) -> str:
         size, unit = number(facts.noise_std), escape(facts.target)
         noise = f"<li>Noise: a standard deviation of {size} in units of {unit}.</li>"
     kept = f"{facts.n_active} of {facts.rows} rows are active points."
-    units = "the latent function" if facts.classify else "standardised targets"
+    units = {"labels": "the latent function", "counts": "the logarithm of the mean"}.get(
+        facts.measure, "standardised targets"
+    )
     return (
         f"<ul>{words}{noise}<li>{kept}</li><li>Log evidence: {facts.log_evidence:.2f}.</li></ul>"
         f"<p class='soft'>Kernel, in units of {units}: <code>{escape(facts.kernel)}</code></p>"
