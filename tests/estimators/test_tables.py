@@ -22,6 +22,7 @@ from gleangp import (
     load,
     save,
 )
+from gleangp.data.tables import learn_columns
 from gleangp.exceptions import InputError, InputWarning
 
 N = 60
@@ -224,3 +225,34 @@ def test_damaged_file(tmp_path):
     save(model, tmp_path / "m.glean")
     with pytest.raises(ValueError, match="an encoding of 3 columns, not 4"):
         load(tmp_path / "m.glean")
+
+
+def dated(kind, n=150, seed=0):
+    """Rows of some years whose target repeats with the year, with the week, or not at all."""
+    rng = np.random.default_rng(seed)
+    days = np.sort(rng.choice(120 if kind == "week" else 4 * 365, n))
+    waves = {"year": np.sin(2 * np.pi * days / 365.25), "week": 1.5 * (days % 7 > 4), "none": days / 1000.0}
+    frame = pd.DataFrame({"day": pd.Timestamp("2020-01-01") + pd.to_timedelta(days, unit="D")})
+    frame["x"] = rng.uniform(-1, 1, n)
+    truth = waves[kind] + frame["x"].to_numpy()
+    return frame, truth + 0.3 * rng.normal(size=n), truth
+
+
+@pytest.mark.parametrize("kind", ["year", "week", "none"])
+def test_dates_get_the_part_that_repeats(kind, tmp_path):
+    """Sine and cosine of the year or week where the target repeats, and later dates are predicted by them."""
+    frame, y, truth = dated(kind)
+    model = SparseGPRegressor(random_state=0).fit(frame[:110], y[:110])
+    assert model.columns_[0].periods == (() if kind == "none" else (kind,))
+    error = np.sqrt(np.mean((model.predict(frame[110:]) - truth[110:]) ** 2))
+    assert error < 0.3
+    save(model, tmp_path / "m.glean")
+    assert_allclose(load(tmp_path / "m.glean").predict(frame), model.predict(frame))
+
+
+def test_dates_that_cannot_repeat_stay_days():
+    """Less than two periods, few dates, constant targets."""
+    frame, y, _ = dated("year")
+    for rows, values in ((frame[:40], y[:40]), (frame[::15], y[::15]), (frame, np.zeros(150))):
+        assert learn_columns(rows, values)[0].periods == ()
+    assert learn_columns(frame)[0].periods == ()

@@ -136,7 +136,7 @@ def test_curves_are_the_model_at_the_medians(data, facts):
     grid = np.column_stack([curve.x, np.full(len(curve.x), middle)])
     mean, std = model.predict(grid, tasks=["b"] * len(grid), return_std=True, include_noise=True)
     np.testing.assert_allclose(curve.mean, mean)
-    np.testing.assert_allclose(curve.std, std)
+    np.testing.assert_allclose(np.diff(curve.band, axis=1)[:, 0], 2 * 1.96 * std)
     assert curve.others == f"nothing = {middle:.3g}"
     moved = np.column_stack([X[rows, 0], np.full(rows.sum(), middle)])
     change = model.predict(moved, tasks=tasks[rows]) - model.predict(X[rows], tasks=tasks[rows])
@@ -181,10 +181,10 @@ def test_paired_differences():
     found = []
     for _ in range(400):
         common = rng.standard_normal(200)
-        found.append(increase(common**2, (common + 0.2 * rng.standard_normal(200)) ** 2, False))
+        found.append(increase(common**2, (common + 0.2 * rng.standard_normal(200)) ** 2, "numbers"))
     differences, std_errors = np.transpose(found)
     assert np.mean(std_errors) == pytest.approx(np.std(differences), rel=0.15)
-    assert increase(np.zeros(4), np.array([1.0, 0, 1, 0]), True)[0] == 0.5
+    assert increase(np.zeros(4), np.array([1.0, 0, 1, 0]), "labels")[0] == 0.5
 
 
 def test_what_is_unusual():

@@ -16,6 +16,7 @@ from gleangp import SparseGPClassifier, SparseGPRegressor  # noqa: E402
 from gleangp.cli._encoding import learn_encoding  # noqa: E402
 from gleangp.cli._table_model import TableModel  # noqa: E402
 from gleangp.serve import make_server, server  # noqa: E402
+from gleangp.serve.answers import Answers  # noqa: E402
 from gleangp.serve.server import is_own_name  # noqa: E402
 
 EVIL = "<script>window.harmed = true</script>"
@@ -246,3 +247,21 @@ def test_on_a_phone(open_url, url, scheme):
     assert page.evaluate(
         "[...document.querySelectorAll('input,select')].every(i => i.labels.length || i.ariaLabel)"
     )
+
+
+def test_columns_that_are_constant_within_a_task_and_counts():
+    """Distances are in units of all tasks; the band of counts does not go below zero."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": np.repeat(["a", "b"], 15), "weight": np.repeat([79.6, 61.3], 15)})
+    frame["time"], frame["days"] = np.tile(np.arange(15) / 7.0, 2), rng.uniform(1, 3, 30)
+    frame["seen"] = rng.poisson(0.5 * frame["days"]).astype(float)
+    encoding = learn_encoding(frame, "seen", "who", drop=[], impute=False, exposure="days")
+    model = SparseGPRegressor(noise="poisson", random_state=0)
+    model.fit(encoding.inputs(frame), frame["seen"], encoding.tasks(frame), **encoding.fields_of(frame))
+    answers = Answers(TableModel(model, encoding, {}))
+    found = answers.curve({"who": "a", "weight": 79.6, "time": 0.0}, "time")
+    assert found["nearest"][0]["distance"] < 1e-6
+    assert found["nearest"][0]["time"] == 0.0
+    assert max(row["distance"] for row in found["nearest"]) < 5.0
+    assert min(found["low"]) >= 0.0
+    assert found["words"].startswith("seen for days = 1: ")

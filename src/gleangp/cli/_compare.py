@@ -41,7 +41,6 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
             same[name] = twin
     if not scores:
         raise ValueError("no row can be held out, because every task has one row only. Give tasks more rows.")
-    roots = {name: score.error for name, score in scores.items()}
     if counts:
         scores = {name: with_deviance(score, labeled.y) for name, score in scores.items()}
     best = min(scores, key=lambda name: scores[name].error)
@@ -56,7 +55,7 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
                 "behind": behind[name][0],
                 "behind_std_error": or_none(behind[name][1]),
                 "seconds": s.seconds,
-                **({"rmse": roots[name]} if counts else {}),
+                **({"rmse": _root(s, labeled)} if counts else {}),
             }
             for name, s in scores.items()
         }
@@ -74,7 +73,7 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
         paired = ("", "") if name == best else (f"{gap:.2g}", _number(spread))
         style = "bold" if name in close else None
         error = f"{score.error:.4g}"
-        more = [f"{roots[name]:.4g}"] if counts else []
+        more = [f"{_root(score, labeled):.4g}"] if counts else []
         seconds = f"{score.seconds:.1f}"
         table.add_row(name, error, _number(score.std_error), *paired, *more, seconds, style=style)
     Console().print(table)
@@ -89,7 +88,14 @@ def _predict_the_same(a: HeldOut, b: HeldOut) -> bool:
         apart = float(np.sqrt(np.mean((a.predicted - b.predicted) ** 2)))
     else:
         apart = float(np.mean(a.predicted != b.predicted))
+    if a.deviance:  # beside the deviation of Poisson counts
+        return apart <= _SAME * float(np.sqrt(np.maximum(a.predicted, 0.0).mean()))
     return apart <= _SAME * max(a.error, b.error)
+
+
+def _root(score: HeldOut, labeled: Problem) -> float:
+    """RMSE, which counts have beside their deviance."""
+    return float(np.sqrt(np.mean((labeled.y[score.rows] - score.predicted) ** 2)))
 
 
 def _short(name: str) -> str:

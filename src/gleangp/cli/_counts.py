@@ -42,6 +42,16 @@ class WithFields(RegressorMixin, BaseEstimator):
             X, tasks=tasks, return_std=return_std, include_noise=include_noise, **given
         )
 
+    def predict_interval(self, X: Any, coverage: float = 0.95, tasks: Any = None) -> FloatArray:
+        """Intervals for the exposure or the trials of every row."""
+        X, given = self._split(X)
+        return self.estimator.predict_interval(X, coverage, tasks=tasks, **given)
+
+    def predict_cdf(self, X: Any, y: Any, tasks: Any = None) -> FloatArray:
+        """Probability of at most y, for the exposure or the trials of every row."""
+        X, given = self._split(X)
+        return self.estimator.predict_cdf(X, y, tasks=tasks, **given)
+
     def _split(self, X: Any) -> tuple[FloatArray, dict[str, FloatArray]]:
         n = X.shape[1] - len(self.fields)
         return X[:, :n], dict(zip(self.fields, X[:, n:].T, strict=True))

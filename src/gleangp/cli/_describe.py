@@ -182,6 +182,9 @@ def _held_out_text(score: dict[str, Any] | None) -> str:
     if score is None:
         return "not measured"
     spread = score.get("std_error")
+    if "deviance" in score:
+        error = f"Poisson deviance {score['deviance']:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
+        return f"{error}, RMSE {score['rmse']:.4g} ({score['rows']} rows)"
     if "rmse" in score:
         error = f"RMSE {score['rmse']:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
         return f"{error}, R² {score['r2']:.3f} ({score['rows']} rows)"

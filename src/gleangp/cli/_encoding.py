@@ -108,13 +108,15 @@ def learn_encoding(
     inputs = [c for c in inputs if not (str(c).startswith("Unnamed: ") and frame[c].is_unique)]
     if not inputs:
         raise ValueError("the table has no input columns beside target and task.")
-    columns = tuple(_learn_column(frame, c, impute) for c in inputs)
+    values = frame[target]
+    numbers = values.astype(float) if values.dtype.kind in "iuf" else None
+    columns = tuple(_learn_column(frame, c, impute, numbers) for c in inputs)
     return TableEncoding(target, task, columns, exposure, trials)
 
 
-def _learn_column(frame: Any, name: Any, impute: bool) -> ColumnEncoding:
+def _learn_column(frame: Any, name: Any, impute: bool, target: Any) -> ColumnEncoding:
     try:
-        (column,) = learn_columns(frame[[name]])
+        (column,) = learn_columns(frame[[name]], target)
     except InputError as error:
         raise InputError(f"{error} To leave it out: --drop {name}.") from None
     if column.n_missing and not impute:

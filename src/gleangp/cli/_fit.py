@@ -17,12 +17,20 @@ from gleangp import SparseGPClassifier, save
 from gleangp._version import __version__
 from gleangp.cli._counts import looks_like_counts
 from gleangp.cli._describe import describe, print_description
-from gleangp.cli._models import learns_from_unlabeled, named_model, simple_baselines, with_fields
+from gleangp.cli._models import COUNTS, learns_from_unlabeled, named_model, simple_baselines, with_fields
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
 from gleangp.cli._table_model import TableModel, noise_variance
 from gleangp.cli._usage import note
-from gleangp.cli._validation import HeldOut, choose_folds, fit_quietly, held_out, task_folds, threads_for
+from gleangp.cli._validation import (
+    HeldOut,
+    choose_folds,
+    fit_quietly,
+    held_out,
+    task_folds,
+    threads_for,
+    with_deviance,
+)
 
 _FITTING = "learning ends here with the best found so far"
 
@@ -176,7 +184,8 @@ def validate(
 
     Rows without a target are never held out: they are there to learn from.
     """
-    return held_out(model, problem, *_folds_of(problem, folds, seed), watch, for_report=for_report)
+    score = held_out(model, problem, *_folds_of(problem, folds, seed), watch, for_report=for_report)
+    return with_deviance(score, problem.y) if problem.noise in COUNTS and score is not None else score
 
 
 def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarray, int]:
@@ -197,7 +206,7 @@ def _best_baseline(labeled: Problem, score: HeldOut, options: FitOptions) -> tup
     for name, model in simple_baselines(labeled).items():
         measured = held_out(model, labeled, fold, n_used)
         assert measured is not None  # nobody can cut it short
-        found[name] = measured
+        found[name] = with_deviance(measured, labeled.y) if score.deviance else measured
     best = min(found, key=lambda name: found[name].error)
     return best, found[best]
 
@@ -230,8 +239,11 @@ def summarize(
         share = float(np.max(np.unique(held, return_counts=True)[1]) / len(held))
         summary["held_out"] = {"error": score.error, "error_of_most_frequent": 1.0 - share, "rows": len(held)}
     else:
-        r2 = 1.0 - score.error**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
-        summary["held_out"] = {"rmse": score.error, "r2": r2, "rows": len(held)}
+        rmse = float(np.sqrt(np.mean((held - score.predicted) ** 2)))
+        r2 = 1.0 - rmse**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
+        summary["held_out"] = {"rmse": rmse, "r2": r2, "rows": len(held)}
+        if score.deviance:
+            summary["held_out"]["deviance"] = score.error
     summary["held_out"]["std_error"] = or_none(score.std_error)
     if baseline is not None:
         name, simple = baseline

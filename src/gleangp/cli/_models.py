@@ -197,10 +197,25 @@ def our_models(problem: Problem, *, seed: int) -> dict[str, tuple[Any, Problem]]
         if not classify and not noise and len(labeled.y) <= _MOST_ROWS_OF_OWN_KERNELS:
             own = named_model("hierarchical", False, seed=seed)
             found["gleangp --model hierarchical: own kernels"] = (own, problem)
+    order = numbers_in_order(labeled.y) if classify else None
+    if order is not None:
+        found["gleangp --model ordinal: ordered categories"] = (
+            named_model("ordinal", True, seed=seed, categories=order),
+            labeled,
+        )
     if classify and not problem.labeled.all():
         null = sharing_model(problem, seed=seed).set_params(unlabeled=problem.unlabeled)
         found["gleangp --model sparse, unlabelled rows too"] = (null, problem)
     return found
+
+
+def numbers_in_order(y: np.ndarray) -> list[str] | None:
+    """Three or more classes that are numbers, by size; None of other classes."""
+    classes = np.unique(y).tolist()
+    try:
+        return sorted(classes, key=float) if len(classes) > 2 else None
+    except ValueError:
+        return None
 
 
 def rivals(problem: Problem, *, seed: int) -> dict[str, Any]:
@@ -230,9 +245,12 @@ def simple_baselines(problem: Problem) -> dict[str, Any]:
     """The average, and a linear model with an offset for each task unless that takes too much memory."""
     with_tasks = problem.tasks is not None
     average = "most frequent class" if problem.classify else "mean"
-    found: dict[str, Any] = {
-        f"{average} of the task" if with_tasks else average: TaskAverage(problem.classify)
-    }
+    found: dict[str, Any] = {average: Pooled(TaskAverage(problem.classify))}
+    if with_tasks:
+        found = {
+            f"{average} of all rows": found[average],
+            f"{average} of the task": TaskAverage(problem.classify),
+        }
     if len(problem.y) * (problem.X.shape[1] + problem.n_tasks) <= _MOST_CELLS:
         linear = LogisticRegression(max_iter=2000) if problem.classify else RidgeCV(np.logspace(-3, 3, 13))
         found["linear model" + (" + task offset" if with_tasks else "")] = WithTaskColumn(linear, True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
@@ -18,10 +17,9 @@ from threadpoolctl import threadpool_limits
 from gleangp._typing import IntArray
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
-from gleangp.report.held_out import HeldOutRows, join_spread, spread_of
+from gleangp.report.held_out import HeldOutRows, join_spread, losses, spread_of
 
 _ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
-_SMALLEST_MEAN = 1e-3  # of a count, in units of the mean
 _SMALL = 2000  # rows up to which every row is held out once
 
 
@@ -44,9 +42,7 @@ class HeldOut(HeldOutRows):
 
 def with_deviance(score: HeldOut, y: np.ndarray) -> HeldOut:
     """The score by the Poisson deviance, as counts are compared; predictions below zero count as small."""
-    y = y[score.rows]
-    mean = np.maximum(score.predicted.astype(float), _SMALLEST_MEAN * float(np.mean(y)))
-    loss = 2.0 * (xlogy(y, y / mean) - (y - mean))
+    loss = losses(y[score.rows], score.predicted, "counts")
     error, std_error = float(np.mean(loss)), _spread_of_mean(loss)
     return replace(score, loss=loss, error=error, std_error=std_error, deviance=True)
 

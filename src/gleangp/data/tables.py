@@ -1,13 +1,13 @@
 """Frames in, arrays out: what each column of a table becomes, learnt in `fit` and kept with the model.
 
-========  ==============================================
+========  ====================================================================================
 kind      becomes
-========  ==============================================
+========  ====================================================================================
 number    itself
 boolean   0 and 1
-date      days since the first date of `fit`
+date      days since the first date of `fit`; sine and cosine of the year or week where the target repeats
 category  an indicator (0 or 1) for every category
-========  ==============================================
+========  ====================================================================================
 
 A missing cell becomes the mean of its column. A column that had some in `fit` has one more indicator, which
 is 1 where a cell is missing. If a category is missing, or was not seen in `fit`, all its indicators are 0.
@@ -48,6 +48,10 @@ _BOOLEAN_WORDS = {"true", "yes", "false", "no"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _BOUND = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*")
 _KINDS = {"b": "boolean", "i": "number", "u": "number", "f": "number", "M": "date"}
+_PERIODS = {"year": 365.2425, "week": 7.0}  # days
+_LEAST_PERIODS = 2  # that dates must span, so that something can repeat
+_LEAST_PHASES = 4  # different days of a year or week
+_LEAST_DATES = 20
 _DAY = np.timedelta64(1, "D")
 _CORRECT = "Correct this cell, or leave it empty if the value is not known."
 
@@ -70,6 +74,8 @@ class ColumnEncoding:
         The first date.
     n_missing : int
         Number of missing cells in `fit`.
+    periods : tuple of str
+        "year" or "week", of a date whose target repeats: sine and cosine of the time of the year or week.
 
     Examples
     --------
@@ -85,13 +91,15 @@ class ColumnEncoding:
     fill: float | None = None
     first: str | None = None
     n_missing: int = 0
+    periods: tuple[str, ...] = ()
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the columns of numbers that it becomes."""
         if self.kind == "category":
             return [f"{self.name}={c or '(missing)'}" for c in self.categories]
-        return [self.name, *([f"{self.name}=(missing)"] if self.n_missing else [])]
+        waves = [f"{self.name}: {wave} of the {p}" for p in self.periods for wave in ("sine", "cosine")]
+        return [self.name, *waves, *([f"{self.name}=(missing)"] if self.n_missing else [])]
 
     def __str__(self) -> str:
         becomes = ", ".join(self.feature_names)
@@ -108,6 +116,8 @@ class ColumnEncoding:
             raise ValueError(f"the column {self.name!r} has {self.fill} for missing cells.")
         if self.kind == "date":
             _date(self.first)
+        if any(p not in _PERIODS for p in self.periods) or (self.periods and self.kind != "date"):
+            raise ValueError(f"the column {self.name!r} repeats by {self.periods}.")
 
 
 def is_table(X: Any) -> bool:
@@ -160,13 +170,17 @@ def check_headings(X: Any) -> None:
                 raise InputError(f"X has {count} columns with the heading {heading!r}. Rename one.")
 
 
-def learn_columns(frame: Any) -> tuple[ColumnEncoding, ...]:
+def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
     """Decide what every column becomes.
 
     Parameters
     ----------
     frame : pandas or polars DataFrame of shape (n, p)
         Inputs, without the task column. At least one row.
+    target : array-like of shape (n,), default=None
+        Numbers that are predicted, NaN where there is none. If they repeat with the year or the week, a date
+        becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to one
+        without.
 
     Returns
     -------
@@ -192,7 +206,13 @@ def learn_columns(frame: Any) -> tuple[ColumnEncoding, ...]:
            [4., 0., 1., 0.]])
     """
     names = map(str, frame.columns)
-    return tuple(_learn(name, cells) for name, cells in zip(names, _cells(frame), strict=True))
+    columns = [_learn(name, cells) for name, cells in zip(names, _cells(frame), strict=True)]
+    if target is None:
+        return tuple(columns)
+    pairs = zip(columns, _cells(frame), strict=True)
+    return tuple(
+        replace(c, periods=_periods(c, cells, target)) if c.kind == "date" else c for c, cells in pairs
+    )
 
 
 def count_features(columns: Sequence[ColumnEncoding]) -> int:
@@ -361,6 +381,36 @@ def _learn(name: str, cells: Any) -> ColumnEncoding:
     return replace(column, fill=float(mean))
 
 
+def _waves(days: FloatArray, period: str) -> FloatArray:
+    """Sine and cosine (n, 2) of the time of the year or week."""
+    phase = 2.0 * np.pi * days[:, None] / _PERIODS[period]
+    return np.hstack([np.sin(phase), np.cos(phase)])
+
+
+def _periods(column: ColumnEncoding, cells: Any, target: Any) -> tuple[str, ...]:
+    """With which periods the target repeats along a date, beyond a quadratic trend."""
+    values, gone, _ = _read(cells)
+    y = np.asarray(target, dtype=np.float64)
+    days, known = _numbers(column, values, gone)[0], ~gone & np.isfinite(y)
+    days, y = days[known], y[known]
+    span = np.ptp(days) if len(days) else 0.0
+    if span == 0.0 or np.ptp(y) == 0.0:
+        return ()
+    y = (y - y.mean()) / np.ptp(y)
+    trend = np.vander(2.0 * days / span - 1.0, 3)
+    found: tuple[str, ...] = ()
+    for period, length in _PERIODS.items():
+        several = span >= _LEAST_PERIODS * length and len(np.unique(np.round(days % length))) >= _LEAST_PHASES
+        if not several or len(y) < _LEAST_DATES:
+            continue
+        wider = np.hstack([trend, _waves(days, period)])
+        rest, less = (float(np.sum((y - A @ np.linalg.lstsq(A, y)[0]) ** 2)) for A in (trend, wider))
+        tiny = np.finfo(float).tiny
+        if len(y) * np.log(max(rest, tiny) / max(less, tiny)) > 2.0 * np.log(len(y)):
+            found, trend = (*found, period), wider
+    return found
+
+
 def _kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
     """The kind of a column of Python objects, which should all be of one."""
     counts: Counter[str] = Counter()
@@ -446,7 +496,8 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
     if column.kind == "category":
         return block
     block[gone | unseen] = column.fill
-    return np.column_stack([block, gone]) if column.n_missing else block[:, None]
+    parts = [block, *(wave for p in column.periods for wave in _waves(block, p).T)]
+    return np.column_stack([*parts, gone] if column.n_missing else parts)
 
 
 def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tuple[FloatArray, np.ndarray]:

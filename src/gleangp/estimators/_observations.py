@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
@@ -127,6 +127,44 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
         columns = [latent.noise.predict_quantile(latent.mean, latent.var, level) for level in levels]
         found = np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
         return self._by_row(found, tasks)
+
+    @reading
+    def predict_cdf(
+        self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
+    ) -> FloatArray:
+        """Probability that a new observation of a row is at most y, noise included.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        y : array-like of shape (n,) or (n, q)
+            One value for each row; the probability of NaN is NaN.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+        exposure, trials : array-like of shape (n,), default=None
+            Of the rows, for counts; None: 1.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, q)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gleangp import SparseGPRegressor
+        >>> X = np.linspace(0, 6, 50)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> model.predict_cdf([[1.0], [1.0]], [0.0, 2.0]).round(3).tolist()
+        [0.0, 1.0]
+        """
+        latent = self._latent(X, tasks, exposure=exposure, trials=trials)
+        y, _ = self._check_targets(y, len(latent.mean), tasks)
+        if self._has_normal_noise:
+            std = self._observed_std(latent, include_noise=True)
+            return self._by_row(ndtr((y - self._observed_mean(latent)) / std), tasks)
+        standard = self._units.to_standard(y, latent.codes)
+        return self._by_row(latent.noise.predict_cdf(standard, latent.mean, latent.var), tasks)
 
     @reading
     def log_density(

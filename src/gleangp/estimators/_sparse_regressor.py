@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import HasMethods, Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
+from gleangp.data.tables import is_table
 from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._observations import ObservationMixin
@@ -268,7 +270,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         """
         given = X, y, tasks
         self._n_outputs = count_outputs(y)
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
+        target = None if self._n_outputs or not is_table(X) else partial(_numbers, y, len(X))
+        keep = self._keeps_float32()
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=keep, target=target)
         if self._n_outputs:
             if self.tasks_ is not None:
                 raise TaskError(
@@ -640,3 +644,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         self.n_rounds_ = model.n_rounds
         self.selection_objective_ = model.selection_objective
         self._store_coupling([model])
+
+
+def _numbers(y: Any, n_rows: int) -> FloatArray:
+    return check_regression_target(y, n_rows)[0]

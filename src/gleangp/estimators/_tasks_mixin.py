@@ -102,6 +102,7 @@ class TaskMixin:
         keep_float32: bool = False,
         learn: bool = False,
         joint: bool = False,
+        target: Any = None,
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Inputs, names of the tasks, and code of the task of each row.
 
@@ -123,6 +124,8 @@ class TaskMixin:
         joint : bool, default=False
             Give every new task a code of its own, for a joint covariance. By default all new tasks have
             one code: as long as rows are predicted one by one, new tasks are all the same.
+        target : callable, default=None
+            Returns the numbers to learn (n,), from which dates may get a yearly or weekly part.
 
         Returns
         -------
@@ -139,7 +142,8 @@ class TaskMixin:
                 "Give one; for tasks= leave the parameter task=None."
             )
         keep = keep_float32 and tasks is None and _is_large_float32(X)
-        X, tasks = self._read_inputs(X, tasks, reset=reset, dtype=np.float32 if keep else np.float64)
+        dtype = np.float32 if keep else np.float64
+        X, tasks = self._read_inputs(X, tasks, reset=reset, dtype=dtype, target=target)
         if reset:
             return X, *_encoded(tasks, len(X))
         if tasks is None and self.tasks_ is not None and getattr(self, "_n_outputs", 0) > 0:
@@ -155,7 +159,7 @@ class TaskMixin:
         return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
 
     def _read_inputs(
-        self, X: Any, tasks: Any = None, *, reset: bool, dtype: Any = np.float64
+        self, X: Any, tasks: Any = None, *, reset: bool, dtype: Any = np.float64, target: Any = None
     ) -> tuple[np.ndarray, Any]:
         """Inputs as numbers without the task column, and the tasks: that column, if there is one."""
         check_headings(X)
@@ -168,19 +172,21 @@ class TaskMixin:
             validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
             if self.task is not None:
                 X, tasks = take_task_column(X, self.task)
-            X = self._as_numbers(X, learn=reset)
+            X = self._as_numbers(X, learn=reset, target=target)
         check_magnitude(X, "X", InputError)
         if reset:
             check_columns(X, InputError)
         return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
 
-    def _as_numbers(self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1) -> np.ndarray:
+    def _as_numbers(
+        self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1, target: Any = None
+    ) -> np.ndarray:
         """Inputs without the task column as numbers; `fit` learns what the columns of a table become."""
         least: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
         if learn:
             if is_table(X):
                 check_array(np.zeros(X.shape), **least)  # there are rows and columns
-            self.columns_ = learn_columns(X) if is_table(X) else None
+            self.columns_ = learn_columns(X, target and target()) if is_table(X) else None
         columns = getattr(self, "columns_", None)
         if columns is not None:
             if not is_table(X):

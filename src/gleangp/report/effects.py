@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray
-from gleangp.report.held_out import HeldOutRows, at_rows, increase, losses
+from gleangp.report.held_out import HeldOutRows, at_rows, increase, losses, measure_of
 
 _GRID = 25  # values of an input at which its effect is measured
 _MOST_LEVELS = 12  # different values up to which all of them are shown
@@ -117,7 +117,7 @@ def _importances(
     columns: Mapping[str, Sequence[int]],
 ) -> dict[str, tuple[float, float]]:
     """Growth of the held-out error if a column is permuted, by the models that had not seen the rows."""
-    classify = bool(held.models) and is_classifier(next(iter(held.models.values())))
+    measure = measure_of(next(iter(held.models.values()))) if held.models else "numbers"
     rng = np.random.default_rng(0)
     base: list[FloatArray] = []
     permuted: dict[str, list[FloatArray]] = {name: [] for name in columns}
@@ -125,15 +125,15 @@ def _importances(
         part = np.flatnonzero(held.fold == number)
         part = np.sort(rng.permutation(part)[:_MOST_PERMUTED])
         rows = held.rows[part]
-        base.append(losses(y[rows], held.predicted[part], classify))
+        base.append(losses(y[rows], held.predicted[part], measure))
         orders = [rng.permutation(len(rows)) for _ in range(_REPEATS)]
         for name, at in columns.items():
             again = np.tile(X[rows], (_REPEATS, 1))
             again[:, list(at)] = np.concatenate([X[rows][order][:, list(at)] for order in orders])
             predicted = model.predict(again, **at_rows(tasks, np.tile(rows, _REPEATS)))
-            loss = losses(np.tile(y[rows], _REPEATS), predicted, classify)
+            loss = losses(np.tile(y[rows], _REPEATS), predicted, measure)
             permuted[name].append(loss.reshape(_REPEATS, -1).mean(axis=0))
     if not base:
         return dict.fromkeys(columns, (float("nan"), float("nan")))
     whole = np.concatenate(base)
-    return {name: increase(whole, np.concatenate(parts), classify) for name, parts in permuted.items()}
+    return {name: increase(whole, np.concatenate(parts), measure) for name, parts in permuted.items()}

@@ -14,7 +14,16 @@ from sklearn.base import is_classifier
 from gleangp._typing import FloatArray, IntArray
 from gleangp.labels import split_unlabeled
 from gleangp.report.effects import InputEffect, Response, effects, response_of
-from gleangp.report.held_out import HeldOutRows, Rival, error_of, hold_out, losses, rivals
+from gleangp.report.held_out import (
+    HeldOutRows,
+    Rival,
+    error_of,
+    hold_out,
+    losses,
+    measure_of,
+    normal_scores,
+    rivals,
+)
 from gleangp.report.single_tasks import Curve, Distances, OddRow, curves, distances, noise_std, odd_rows
 from gleangp.report.words import words_of
 
@@ -29,7 +38,7 @@ class TaskFacts:
     rows: int
     active: int
     held_out: int
-    error: float  # held out: root mean square, or share of wrong labels; nan if no row was held out
+    error: float  # held out: as of all rows; nan if no row was held out
     error_alone: float  # of a model of this task's rows alone; nan where none was fitted
 
 
@@ -76,6 +85,7 @@ class Facts:
     dropped: dict[str, str]
     kernel: str
     kernel_words: list[str]
+    measure: str  # of errors: "labels", "counts" or "numbers"
     noise_std: float | None
     log_evidence: float
     n_active: int
@@ -125,6 +135,7 @@ def gather(
     held = hold_out(model, X, y, tasks, labeled) if held_out is None else held_out
     if classify and held.spread is not None and held.spread.shape[1:] != (len(model.classes_),):
         held = replace(held, spread=None)  # a class that the folds do not have
+    scores = None if classify else normal_scores(held, X, y, tasks)
     others, alone = rivals(model, X, y, tasks, labeled, held)
     response = response_of(model, target_name, y[labeled])
     found = effects(model, X, y, tasks, held, response, columns, features)
@@ -149,14 +160,15 @@ def gather(
         n_active=int(active.sum()),
         held=held,
         rivals=others,
-        calibration=_calibration(model, y, held),
-        tasks=_task_facts(y, names, codes, active, held, alone, classify),
+        measure=measure_of(model),
+        calibration=_calibration(model, y, held, scores),
+        tasks=_task_facts(y, names, codes, active, held, alone, measure_of(model)),
         response=response,
         inputs=found,
         curve_input=along,
         curves=drawn,
         distances=distances(model, X, names, response),
-        odd=odd_rows(model, y, held),
+        odd=odd_rows(model, y, held, scores),
         transfer=_transfer(model),
     )
 
@@ -168,9 +180,9 @@ def _task_facts(
     active: IntArray,
     held: HeldOutRows,
     alone: FloatArray,
-    classify: bool,
+    measure: str,
 ) -> list[TaskFacts]:
-    loss = losses(y[held.rows], held.predicted, classify)
+    loss = losses(y[held.rows], held.predicted, measure)
     of_task = codes[held.rows]
     sizes = np.bincount(codes)
     out = []
@@ -179,18 +191,20 @@ def _task_facts(
         own = alone[at]
         own = own if np.isfinite(own).all() else own[:0]
         name = "all rows" if names is None else str(names[code])
-        errors = error_of(loss[at], classify), error_of(own, classify)
+        errors = error_of(loss[at], measure), error_of(own, measure)
         out.append(TaskFacts(name, int(size), int(active[code]), int(at.sum()), *errors))
     return out
 
 
-def _calibration(model: Any, y: np.ndarray, held: HeldOutRows) -> Calibration | None:
+def _calibration(
+    model: Any, y: np.ndarray, held: HeldOutRows, scores: FloatArray | None
+) -> Calibration | None:
     """Shares of central intervals, or of the predicted classes, with a band of two standard deviations."""
     if held.spread is None or len(held.rows) == 0:
         return None
     truth = y[held.rows]
-    if not is_classifier(model):
-        needed = np.abs(2.0 * ndtr((truth - held.predicted) / held.spread) - 1.0)
+    if scores is not None:
+        needed = np.abs(2.0 * ndtr(scores) - 1.0)
         stated, observed = LEVELS, np.mean(needed[:, None] <= LEVELS, axis=0)
         counts: Any = len(truth)
     else:

@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, xlogy
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,6 +17,7 @@ from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
 from gleangp._typing import FloatArray, IntArray
 from gleangp.model_selection import TaskKFold
 
+_SMALLEST_MEAN = 1e-3  # of a count: predictions below zero are as small
 _SMALL = 2000  # rows up to which every row is held out once
 _MOST_OWN_MODELS = 20  # tasks for which a model of their own is fitted
 _MOST_POOLED_ROWS = 2000  # from which the model without tasks learns, drawn at random
@@ -32,7 +34,7 @@ class HeldOutRows:
     fold: IntArray  # (m,) fold of each of them
     predicted: np.ndarray  # (m,)
     spread: FloatArray | None  # (m,) standard deviation of a new target, or (m, c) class probabilities
-    error: float  # root mean square, or share of wrong labels
+    error: float  # root mean square, mean deviance of counts, or share of wrong labels
     std_error: float  # of it, over folds (nan for one)
     models: dict[int, Any]  # fold -> its model, where it was kept
 
@@ -58,27 +60,62 @@ class Rival:
         return self.error - self.ours > 2 * self.std_error
 
 
-def losses(y: np.ndarray, predicted: np.ndarray, classify: bool) -> FloatArray:
-    """Squared error, or 1 for a wrong label, of every row."""
-    if classify:
+def measure_of(model: Any) -> str:
+    """What errors of a model are: "labels", "counts" or "numbers"."""
+    if is_classifier(model):
+        return "labels"
+    return "counts" if getattr(model, "noise", None) in ("poisson", "negative_binomial") else "numbers"
+
+
+def losses(y: np.ndarray, predicted: np.ndarray, measure: str) -> FloatArray:
+    """Squared error, Poisson deviance, or 1 for a wrong label, of every row."""
+    if measure == "labels":
         return (np.asarray(y) != np.asarray(predicted)).astype(float)
-    return (np.asarray(y, dtype=float) - np.asarray(predicted, dtype=float)) ** 2
+    y, predicted = np.asarray(y, dtype=float), np.asarray(predicted, dtype=float)
+    if measure == "numbers":
+        return (y - predicted) ** 2
+    mean = np.maximum(predicted, _SMALLEST_MEAN)
+    return 2.0 * (xlogy(y, y / mean) - (y - mean))
 
 
-def error_of(loss: FloatArray, classify: bool) -> float:
-    """Root mean square, or share of wrong labels; nan of no rows."""
+def error_of(loss: FloatArray, measure: str) -> float:
+    """Root mean square, mean deviance, or share of wrong labels; nan of no rows."""
     if len(loss) == 0:
         return float("nan")
-    return float(np.mean(loss) if classify else np.sqrt(np.mean(loss)))
+    return float(np.sqrt(np.mean(loss)) if measure == "numbers" else np.mean(loss))
 
 
-def increase(loss: FloatArray, other: FloatArray, classify: bool) -> tuple[float, float]:
+def increase(loss: FloatArray, other: FloatArray, measure: str) -> tuple[float, float]:
     """By how much the error of `other` is larger, and its standard error from the paired differences."""
-    ours, theirs = error_of(loss, classify), error_of(other, classify)
+    ours, theirs = error_of(loss, measure), error_of(other, measure)
     d = other - loss
     se = float(np.std(d, ddof=1) / np.sqrt(len(d))) if len(d) > 1 else float("nan")
     # a² - b² = (a - b)(a + b): from mean squares to root mean squares.
-    return theirs - ours, se if classify or ours + theirs == 0 else se / (ours + theirs)
+    return theirs - ours, se if measure != "numbers" or ours + theirs == 0 else se / (ours + theirs)
+
+
+def normal_scores(
+    held: HeldOutRows, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None
+) -> FloatArray | None:
+    """Standard deviations (m,) from the prediction; for counts, normal scores of their probabilities.
+
+    The probability of a count is taken in its middle: half of its own is below it.
+    """
+    if held.spread is None:
+        return None
+    truth = np.asarray(y[held.rows], dtype=float)
+    scores = (truth - held.predicted) / held.spread
+    for number, model in held.models.items():
+        if getattr(model, "noise", "gaussian") == "gaussian":
+            continue
+        part = held.fold == number
+        at, given = X[held.rows[part]], at_rows(tasks, held.rows[part])
+        probability = model.predict_cdf(at, truth[part], **given)
+        if model.noise_.support == "count":
+            below = model.predict_cdf(at, truth[part] - 1.0, **given)
+            probability = 0.5 * (probability + np.where(truth[part] > 0.0, below, 0.0))
+        scores[part] = ndtri(np.clip(probability, 1e-12, 1.0 - 1e-12))
+    return scores
 
 
 def spread_of(model: Any, X: FloatArray, given: dict[str, Any]) -> FloatArray | None:
@@ -105,7 +142,7 @@ def hold_out(
     at = np.flatnonzero(labeled)
     groups = np.zeros(len(at), dtype=int) if tasks is None else tasks[at]
     splitter = TaskKFold(min(5, len(at)), shuffle=True, random_state=seed)
-    classify = is_classifier(model)
+    classify, measure = is_classifier(model), measure_of(model)
     rows, folds, predicted, spread, models = [], [], [], [], {}
     for number, (_, test) in enumerate(splitter.split(groups, groups=groups)):
         test = at[test]
@@ -127,14 +164,14 @@ def hold_out(
             break
     if not rows:
         return HeldOutRows(np.zeros(0, int), np.zeros(0, int), y[:0], None, np.nan, np.nan, {})
-    errors = [error_of(losses(y[r], p, classify), classify) for r, p in zip(rows, predicted, strict=True)]
+    errors = [error_of(losses(y[r], p, measure), measure) for r, p in zip(rows, predicted, strict=True)]
     joined, values = np.concatenate(rows), np.concatenate(predicted)
     return HeldOutRows(
         joined,
         np.concatenate(folds),
         values,
         join_spread(spread),
-        error_of(losses(y[joined], values, classify), classify),
+        error_of(losses(y[joined], values, measure), measure),
         float(np.std(errors, ddof=1) / np.sqrt(len(errors))) if len(errors) > 1 else float("nan"),
         models,
     )
@@ -159,9 +196,9 @@ def rivals(
     model: Any, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None, labeled: np.ndarray, held: HeldOutRows
 ) -> tuple[list[Rival], FloatArray]:
     """Average, model without tasks, models of single tasks; and the errors (m,) of the last, or nan."""
-    classify = is_classifier(model)
+    classify, measure = is_classifier(model), measure_of(model)
     truth = y[held.rows]
-    ours = losses(truth, held.predicted, classify)
+    ours = losses(truth, held.predicted, measure)
     average, pooled, alone = (np.full(len(held.rows), np.nan) for _ in range(3))
     names = np.zeros(len(X), dtype=int) if tasks is None else tasks
     own = set(np.unique(names).tolist()[:_MOST_OWN_MODELS]) if tasks is not None else set()
@@ -170,14 +207,14 @@ def rivals(
         for name, there, rows in _by_task(names, train, test):
             values = y[rows] if len(rows) else y[train]
             at = np.flatnonzero(part)[there]
-            average[at] = losses(truth[at], np.full(len(at), _average(values, classify)), classify)
+            average[at] = losses(truth[at], np.full(len(at), _average(values, classify)), measure)
             if name in own and len(np.unique(values)) > 1:
                 single = fit_quietly(_fresh(model), X[rows], y[rows], {})
-                alone[at] = losses(truth[at], single.predict(X[test[there]]), classify)
+                alone[at] = losses(truth[at], single.predict(X[test[there]]), measure)
         if tasks is not None and len(np.unique(names)) > 1:
             some = np.random.default_rng(0).permutation(train)[:_MOST_POOLED_ROWS]
             one = fit_quietly(_fresh(model), X[some], y[some], {})
-            pooled[part] = losses(truth[part], one.predict(X[test]), classify)
+            pooled[part] = losses(truth[part], one.predict(X[test]), measure)
     several = len(np.unique(names)) > 1
     of_task = " of the task" if several else ""
     found = {
@@ -189,8 +226,8 @@ def rivals(
     for name, theirs in found.items():
         kept = np.isfinite(theirs)
         if kept.any():
-            _, se = increase(ours[kept], theirs[kept], classify)
-            errors = error_of(theirs[kept], classify), error_of(ours[kept], classify)
+            _, se = increase(ours[kept], theirs[kept], measure)
+            errors = error_of(theirs[kept], measure), error_of(ours[kept], measure)
             out.append(Rival(name, int(kept.sum()), *errors, se))
     return out, alone
 

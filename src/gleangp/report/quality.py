@@ -13,6 +13,12 @@ from gleangp.report.facts import Facts
 from gleangp.report.pieces import error_text, figure, figures, table
 from gleangp.report.single_tasks import MOST_ODD
 
+CARDS = {"labels": "share of errors", "counts": "Poisson deviance", "numbers": "RMSE"}
+MEASURES = {
+    "labels": "share of wrong labels",
+    "counts": "mean Poisson deviance",
+    "numbers": "root mean square",
+}
 _MOST_SPECKS = 1000  # points of a scatter
 
 
@@ -24,7 +30,7 @@ def overview(facts: Facts) -> str:
     ]
     if facts.many_tasks:
         cards.append((str(len(facts.tasks)), "tasks"))
-    cards.append((error_text(held.error, c), f"held-out {'share of errors' if c else 'RMSE'}"))
+    cards.append((error_text(held.error, c), f"held-out {CARDS[facts.measure]}"))
     simple = min(facts.rivals, key=lambda r: r.error - r.ours, default=None)
     if simple is not None:
         cards.append((error_text(simple.error, c), f"best simpler model: {simple.name}"))
@@ -62,7 +68,7 @@ def quality(facts: Facts) -> str:
         shown = [(v, error_text(v, c)) for v in (r.error, r.ours, r.error - r.ours, r.std_error)]
         lines.append([r.name, *shown, r.rows, verdict])
     caption = "Simpler models on the same held-out rows (difference: from the paired rows)"
-    measure = "share of wrong labels" if c else "root mean square"
+    measure = MEASURES[facts.measure]
     spread = (
         "" if np.isnan(held.std_error) else f" ± {error_text(held.std_error, c)} (standard error over folds)"
     )

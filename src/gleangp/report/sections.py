@@ -67,8 +67,7 @@ def tasks(facts: Facts) -> str:
 
 def _curve(facts: Facts, curve: Curve) -> str:
     task = facts.tasks[curve.task]
-    std = np.zeros(len(curve.x)) if curve.std is None else curve.std
-    low, high = curve.mean - 1.96 * std, curve.mean + 1.96 * std
+    low, high = (curve.mean, curve.mean) if curve.band is None else curve.band.T
     y = (-0.05, 1.05) if facts.classify else span(low, high, curve.data_y)
     title = f"{task.name}: {facts.response.label} from {number(curve.mean[0])} to {number(curve.mean[-1])}"
     chart = Chart(
@@ -78,7 +77,7 @@ def _curve(facts: Facts, curve: Curve) -> str:
         y_label=facts.response.label,
         title=title,
     )
-    if curve.std is not None:
+    if curve.band is not None:
         chart.band(curve.x, low, high)
     chart.line(curve.x, curve.mean).specks(curve.data_x, curve.data_y)
     error = f"held-out error {error_text(task.error, facts.classify)}, {task.rows} rows"
@@ -247,7 +246,9 @@ def learnt(facts: Facts) -> str:
         size, unit = number(facts.noise_std), escape(facts.target)
         noise = f"<li>Noise: a standard deviation of {size} in units of {unit}.</li>"
     kept = f"{facts.n_active} of {facts.rows} rows are active points."
-    units = "the latent function" if facts.classify else "standardised targets"
+    units = {"labels": "the latent function", "counts": "the logarithm of the mean"}.get(
+        facts.measure, "standardised targets"
+    )
     return (
         f"<ul>{words}{noise}<li>{kept}</li><li>Log evidence: {facts.log_evidence:.2f}.</li></ul>"
         f"<p class='soft'>Kernel, in units of {units}: <code>{escape(facts.kernel)}</code></p>"

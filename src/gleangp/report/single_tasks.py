@@ -28,7 +28,7 @@ class Curve:
     others: str  # values of the other inputs
     x: FloatArray  # (g,)
     mean: FloatArray  # (g,)
-    std: FloatArray | None  # (g,) of a new target; None of probabilities
+    band: FloatArray | None  # (g, 2) where 95 % of new targets lie; None of probabilities
     data_x: FloatArray  # (k,)
     data_y: FloatArray  # (k,) targets less what the other inputs change, or 1 where the class is there
 
@@ -98,10 +98,10 @@ def curves(
     points = np.concatenate(grids)
     given = {} if names is None else {"tasks": np.repeat(names[:n_tasks], n_grid)}
     mean = response(model, points, given).reshape(n_tasks, n_grid)
-    std = None
+    band = None
     if response.at is None:
-        found = spread_of(model, points, given)
-        std = None if found is None else found.reshape(n_tasks, n_grid)
+        found = _band(model, points, given, mean.ravel())
+        band = None if found is None else found.reshape(n_tasks, n_grid, 2)
     data = _data(model, X, y, names, codes, picked, flat, response)
     return [
         Curve(
@@ -109,12 +109,20 @@ def curves(
             _other_values(grids[code][0], along, columns, levels),
             grids[code][:, feature],
             mean[code],
-            None if std is None else std[code],
+            None if band is None else band[code],
             X[picked[code], feature],
             data[code],
         )
         for code in range(n_tasks)
     ]
+
+
+def _band(model: Any, X: FloatArray, given: dict[str, Any], mean: FloatArray) -> FloatArray | None:
+    """Where 95 % of new targets lie (n, 2)."""
+    if getattr(model, "noise", "gaussian") != "gaussian":
+        return model.predict_interval(X, **given)
+    std = spread_of(model, X, given)
+    return None if std is None else np.column_stack([mean - 1.96 * std, mean + 1.96 * std])
 
 
 def _data(
@@ -172,7 +180,7 @@ def distances(model: Any, X: FloatArray, names: np.ndarray | None, response: Res
     return Distances(difference.mean(axis=1), distance, distance > middle + 3 * max(spread, 0.1 * middle))
 
 
-def odd_rows(model: Any, y: np.ndarray, held: HeldOutRows) -> list[OddRow]:
+def odd_rows(model: Any, y: np.ndarray, held: HeldOutRows, scores: FloatArray | None) -> list[OddRow]:
     """Held-out rows beyond three standard deviations, or of a label with a probability below 5 %."""
     if held.spread is None:
         return []
@@ -183,7 +191,7 @@ def odd_rows(model: Any, y: np.ndarray, held: HeldOutRows) -> list[OddRow]:
         order = np.argsort(score, kind="stable")
         order = order[score[order] < 0.05]
     else:
-        score = (truth - held.predicted) / held.spread
+        score = np.asarray(scores)
         order = np.argsort(-np.abs(score), kind="stable")
         order = order[np.abs(score[order]) > 3]
     return [OddRow(int(held.rows[i]), truth[i], held.predicted[i], float(score[i])) for i in order]
@@ -193,6 +201,8 @@ def noise_std(model: Any, X: FloatArray, names: np.ndarray | None, codes: IntArr
     """Standard deviation of the noise in units of the target, over some rows; None where it is not known."""
     if is_classifier(model) or "include_noise" not in signature(model.predict).parameters:
         return None
+    if getattr(model, "noise", "gaussian") != "gaussian":
+        return None  # it depends on the mean
     some = np.random.default_rng(0).permutation(len(X))[:200]
     given = {} if names is None else {"tasks": names[codes[some]]}
     function = model.predict(X[some], return_std=True, **given)[1]

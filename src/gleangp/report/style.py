@@ -40,8 +40,9 @@ th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right}td{w
 .words,th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8em}
 thead th{overflow-wrap:normal!important}th button{all:unset;cursor:pointer;font-weight:600}
 :is(button,input,select,a,.wide):focus-visible{outline:2px solid var(--blue)}
-th button::after{content:" \\2195";color:var(--soft)}th[aria-sort=ascending] button::after{content:" \\2191"}
-th[aria-sort=descending] button::after{content:" \\2193"}tr:hover td{background:var(--panel)}
+th button::after{content:"\\00a0\\2195";color:var(--soft)}
+th[aria-sort=ascending] button::after{content:"\\00a0\\2191"}
+th[aria-sort=descending] button::after{content:"\\00a0\\2193"}tr:hover td{background:var(--panel)}
 .plain{font:inherit;font-size:.9rem;color:var(--ink);background:var(--panel);border:1px solid var(--line);
 border-radius:6px;padding:5px 12px;margin:6px 0;cursor:pointer}
 .tools{display:flex;flex-wrap:wrap;gap:10px 20px;align-items:end;margin:12px 0}

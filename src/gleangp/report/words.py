@@ -25,11 +25,12 @@ def _is_linear(kernel: Kernel) -> bool:
 
 def words_of(model: Any, kernel: Kernel, features: list[str]) -> list[str]:
     """Sentences about the kernel of a model, and which part of it tasks have in common."""
-    if getattr(getattr(model, "coupling_", None), "name", "") != "function" or not isinstance(kernel, Sum):
+    terms = getattr(getattr(model, "_model", None), "terms", ())
+    if getattr(getattr(model, "coupling_", None), "name", "") != "function" or not terms:
         return in_words(kernel, features)
-    common = [f"Common to all tasks: {s[0].lower()}{s[1:]}" for s in in_words(kernel.k1, features)]
-    own = [f"Own of every task: {s[0].lower()}{s[1:]}" for s in in_words(kernel.k2, features)]
-    return common + own
+    whose = ["Common to all tasks" if term.loadings.any() else "Own of every task" for term in terms]
+    pairs = zip(whose, terms, strict=True)
+    return [f"{who}: {s[0].lower()}{s[1:]}" for who, t in pairs for s in in_words(t.kernel, features)]
 
 
 def in_words(kernel: Kernel, features: list[str]) -> list[str]:

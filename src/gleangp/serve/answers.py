@@ -20,6 +20,8 @@ from gleangp.report.charts import Chart, span
 
 _GRID = 60
 _NEAREST = 5
+_COVERAGE = 0.95
+_ROUNDING = 1e-9  # of the largest value: what is left of a constant after inputs were transformed and back
 
 
 class Answers:
@@ -35,6 +37,10 @@ class Answers:
         self.model = model
         self._positions = model.encoding.positions
         self._kept = [kept_points(model.estimator, code) for code in range(max(1, len(model.known_tasks)))]
+        rows = [kept for kept in self._kept if kept is not None and len(kept)]
+        # Of all tasks: a column may be constant within one, but for rounding.
+        spread, size = (f(np.concatenate(rows), axis=0) for f in (np.std, _largest)) if rows else (0.0, 0.0)
+        self._spread = np.where(spread > _ROUNDING * size, spread, 1.0)
 
     def describe(self) -> dict[str, Any]:
         """Target, tasks, and inputs with their kinds and ranges."""
@@ -67,7 +73,13 @@ class Answers:
             raise ValueError(
                 '"rows" should be a list of objects, one for each row, with the columns of the table.'
             )
-        return self.model.predict(pd.DataFrame(rows), strict=True).to_dict("records")
+        return self._predict(pd.DataFrame(rows)).to_dict("records")
+
+    def _predict(self, frame: Any, interval: float | None = None) -> Any:
+        """Predictions of a frame, for an exposure of 1 where it has none."""
+        missing = [c for c in self.model.encoding.fields.values() if c not in frame.columns]
+        interval = None if is_classifier(self.model.estimator) else interval
+        return self.model.predict(frame.assign(**dict.fromkeys(missing, 1.0)), strict=True, interval=interval)
 
     def table(self, text: bytes) -> bytes:
         """A CSV table -> its rows with their predictions, as CSV."""
@@ -81,7 +93,7 @@ class Answers:
             for chunk in read_chunks(str(path), text=() if task is None else (task,)):
                 n_rows += len(chunk)
                 if len(chunk):
-                    found = self.model.predict(chunk, strict=True).rename(
+                    found = self._predict(chunk).rename(
                         columns=lambda c: c if c == task else f"predicted {c}"
                     )
                     write(chunk.join(found.drop(columns=[] if task is None else [task])))
@@ -97,7 +109,7 @@ class Answers:
                 f'"along" is {along!r}, which is no input. Inputs: {", ".join(self._positions)}.'
             )
         frame = pd.DataFrame([row])
-        here = self.model.predict(frame, strict=True).to_dict("records")[0]
+        here = self._predict(frame, _COVERAGE).to_dict("records")[0]
         code = self._code(row)
         kept = self._kept[code]
         out: dict[str, Any] = {
@@ -108,12 +120,12 @@ class Answers:
         if column.kind == "category":
             x: list[Any] = list(column.categories)
             many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
-            return {**out, "x": x, **self._columns(self.model.predict(many, strict=True), here), "svg": ""}
+            return {**out, "x": x, **self._columns(self._predict(many, _COVERAGE), here), "svg": ""}
         value = float(self.model.encoding.inputs(frame)[0, self._positions[along][0]])
         low, high = self._range(column, value)
         x = np.linspace(low, high, _GRID).tolist() if column.kind == "number" else [0.0, 1.0]
         many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
-        found = self._columns(self.model.predict(many, strict=True), here)
+        found = self._columns(self._predict(many, _COVERAGE), here)
         ticks = np.zeros(0) if kept is None else kept[:, self._positions[along][0]]
         return {**out, "x": x, **found, "svg": self._draw(along, x, found, value, ticks)}
 
@@ -132,8 +144,7 @@ class Answers:
         if is_classifier(self.model.estimator):
             label = here[target]
             return {"label": f"probability of {label}", "mean": found[f"p({label})"].tolist()}
-        std = found.get(f"{target}_std_new", found[f"{target}_std"])
-        low, high = found[target] - 1.96 * std, found[target] + 1.96 * std
+        low, high = found[f"{target}_lower"], found[f"{target}_upper"]
         return {"label": target, "mean": found[target].tolist(), "low": low.tolist(), "high": high.tolist()}
 
     def _words(self, here: dict[str, Any]) -> str:
@@ -142,9 +153,9 @@ class Answers:
         if is_classifier(self.model.estimator):
             shares = ", ".join(f"{c} {here[f'p({c})']:.1%}" for c in self.model.estimator.classes_)
             return f"{target}: {here[target]} ({shares})"
-        std = here.get(f"{target}_std_new", here[f"{target}_std"])
-        low, high = here[target] - 1.96 * std, here[target] + 1.96 * std
-        return f"{target}: {here[target]:.4g} (95 % of new values: {low:.4g} to {high:.4g})"
+        low, high = here[f"{target}_lower"], here[f"{target}_upper"]
+        unit = "".join(f" for {column} = 1" for column in self.model.encoding.fields.values())
+        return f"{target}{unit}: {here[target]:.4g} (95 % of new values: {low:.4g} to {high:.4g})"
 
     def _draw(
         self, along: str, x: list[float], found: dict[str, Any], value: float, ticks: FloatArray
@@ -164,8 +175,7 @@ class Answers:
         """The rows of the task that the model keeps, nearest first, in units of their spread."""
         if kept is None or len(kept) == 0:
             return []
-        spread = kept.std(axis=0)
-        difference = (kept - self.model.encoding.inputs(frame)) / np.where(spread > 0, spread, 1.0)
+        difference = (kept - self.model.encoding.inputs(frame)) / self._spread
         distance = np.sqrt(np.mean(difference**2, axis=1))
         return [
             {
@@ -179,4 +189,11 @@ class Answers:
         values = row[self._positions[column.name]]
         if column.kind == "category":
             return column.categories[int(values.argmax())]
-        return bool(values[0]) if column.kind == "boolean" else float(values[0])
+        if column.kind == "boolean":
+            return bool(round(values[0]))
+        digits = 9 - int(np.floor(np.log10(self._spread[self._positions[column.name][0]])))
+        return round(float(values[0]), digits)
+
+
+def _largest(values: FloatArray, axis: int) -> FloatArray:
+    return np.abs(values).max(axis=axis)
