@@ -53,7 +53,7 @@ class BlocksOnCluster:
     ) -> Iterator[tuple[int, IntArray, Any]]:
         """As `BlockPrior.map`."""
         more = [send(self._client, given) if given else given for given in by_group]
-        futures = []
+        futures: list[Any] = []
         for part in self._parts:
             arrays = [values[part.rows] for values in by_row]
             of_groups = [more[g] for g in dict.fromkeys(g for g, _ in part.stacks)]
