@@ -73,26 +73,23 @@ class BlocksOnCluster:
 
     def _send_part(self, prior: BlockPrior, stacks: list[tuple[int, Stack]]) -> Part:
         """Stacks whose rows are numbered among themselves, and the inputs of these rows."""
-        n, groups, found = len(prior.layout), [], []
-        start = 0
-        for g, members in groupby(stacks, key=itemgetter(0)):
-            local = []
-            for _, stack in members:
-                real = stack.rows < n
-                found.append(stack.rows[real])
-                rows = start + np.cumsum(real).reshape(real.shape) - 1
-                start += len(found[-1])
-                local.append((rows, real, stack))
-            groups.append((prior.layout.groups[g], local))
-        rows = np.concatenate([*found, [n]])
-        layout = Layout(
-            prior.layout.codes[rows[:-1]],
-            [
-                replace(group, stacks=[replace(s, rows=np.where(real, at, start)) for at, real, s in local])
-                for group, local in groups
-            ],
-        )
-        return Part(stacks, rows, send(self._client, (prior.X[rows[:-1]], layout)))
+        n = len(prior.layout)
+        rows = [stack.rows[stack.rows < n] for _, stack in stacks]
+        starts = np.cumsum([0, *map(len, rows)])
+
+        def renumbered(stack: Stack, start: int) -> Stack:
+            real = stack.rows < n
+            places = start + np.cumsum(real).reshape(real.shape) - 1
+            return replace(stack, rows=np.where(real, places, starts[-1]))
+
+        local = [(g, renumbered(stack, start)) for (g, stack), start in zip(stacks, starts[:-1], strict=True)]
+        groups = [
+            replace(prior.layout.groups[g], stacks=[stack for _, stack in members])
+            for g, members in groupby(local, key=itemgetter(0))
+        ]
+        every = np.concatenate(rows)
+        layout = Layout(prior.layout.codes[every], groups)
+        return Part(stacks, np.append(every, n), send(self._client, (prior.X[every], layout)))
 
 
 @in_worker
