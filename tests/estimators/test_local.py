@@ -262,3 +262,21 @@ def test_tasks_without_noise_are_interpolated(coupling):
     mean, std = model.predict([[1.05], [2.05]], tasks=[0, 2], return_std=True)
     assert_allclose(mean, np.sin([1.05, 2.05]) + [0.0, 0.2], atol=0.01)
     assert (std < 0.02).all()
+
+
+def test_new_rows_of_large_tasks_inform_what_they_share():
+    """Tasks with a basis of their own follow the common variables; no covariance of both is kept for each."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(-2, 2, (1800, 2)), np.repeat([0, 1], 900)
+    y = np.sin(2 * X[:, 0]) + 0.3 * tasks * X[:, 1] + 0.1 * rng.normal(size=1800)
+    model = SparseGPRegressor(coupling="function", n_active=30, optimizer=None, random_state=0)
+    model.fit(X[::2], y[::2], tasks=tasks[::2]).partial_fit(X[1::2], y[1::2], tasks=tasks[1::2])
+    posterior = model._model.best.posterior
+    assert set(posterior.own) == {0, 1}
+    for task, (_, own) in posterior.own.items():
+        mean, cov = posterior.knowledge(task)
+        assert_allclose(mean[:30], posterior.common.mean)
+        assert_allclose(np.linalg.inv(cov)[30:, 30:], own.factor @ own.factor.T, rtol=1e-6, atol=1e-8)
+        assert own.back.size + own.factor.size < cov.size
+    error = model.predict(X, tasks=tasks) - y
+    assert np.sqrt(np.mean(error**2)) < 0.15

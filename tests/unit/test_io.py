@@ -546,8 +546,8 @@ def zip_of(members, **options):
     """A zip with these members."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        for name, content in members:
-            archive.writestr(name, content, **options)
+        for name, content, *how in members:
+            archive.writestr(name, content, *how, **options)
     return out.getvalue()
 
 
@@ -564,7 +564,11 @@ CONTAINERS = {
     "empty": (zip_of([]), r"no member 'model.json'"),
     "bomb": (
         zip_of([("model.json", b" " * 10_000_000)], compress_type=zipfile.ZIP_DEFLATED),
-        r"compressed; model files are not",
+        r"'model.json' is compressed",
+    ),
+    "bomb of numbers": (
+        zip_of([("model.json", b"{}"), ("arrays/0.npy", b"\0" * 10_000_000, zipfile.ZIP_DEFLATED)]),
+        r"more than 20 times its size",
     ),
     "gap": (zip_of([("model.json", b"{}"), ("arrays/1.npy", b"")]), r"numbers have gaps"),
     "not JSON": (zip_of([("model.json", b"{")]), r"cannot read"),
@@ -608,6 +612,26 @@ def test_bad_containers(name):
     data, message = CONTAINERS[name]
     with pytest.raises(ModelFileError, match=message):
         load_bytes(data)
+
+
+def test_file_of_many_rows(tmp_path):
+    """At most rows x (features + 2) numbers, and what the basis takes; equal numbers take no place."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3))
+    model = SparseGPRegressor(n_active=20, optimizer=None, random_state=0).fit(X, np.sin(X[:, 0]))
+    data = save_bytes(model, tmp_path)
+    basis = 2000 * 3 + 20 * 20 + 20 * 3  # with rows from which the units of inputs are computed
+    assert len(data) < 8 * (5000 * (3 + 2) + basis) + 5000
+    np.testing.assert_array_equal(load_bytes(data).predict(X[:50]), model.predict(X[:50]))
+
+
+def test_arrays_that_would_unpack_to_too_much_are_stored(tmp_path):
+    """The writer keeps to the limit of the reader."""
+    X = np.repeat([[0.0], [1.0]], 20_000, axis=0)
+    model = SparseGPRegressor(n_active=2, optimizer=None, random_state=0).fit(X, X[:, 0])
+    data = save_bytes(model, tmp_path)
+    assert len(data) > 40_000 * 8
+    np.testing.assert_array_equal(load_bytes(data).predict(X[:2]), model.predict(X[:2]))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

@@ -49,17 +49,21 @@ class BlocksOnCluster:
         ]
 
     def __call__(
-        self, function: Callable[..., Any], by_row: Sequence[FloatArray], by_group: Sequence[tuple]
+        self,
+        function: Callable[..., Any],
+        by_row: Sequence[FloatArray],
+        shared: tuple[Any, ...],
+        by_group: Sequence[Any],
     ) -> Iterator[tuple[int, IntArray, Any]]:
         """As `BlockPrior.map`."""
-        more = [send(self._client, given) if given else given for given in by_group]
-        futures = []
+        of_all = send(self._client, (function, shared))
+        of_group = [None if given is None else send(self._client, given) for given in by_group]
+        futures: list[Any] = []
         for part in self._parts:
             arrays = [values[part.rows] for values in by_row]
-            of_groups = [more[g] for g in dict.fromkeys(g for g, _ in part.stacks)]
-            futures.append(
-                submit(self._client, _map_part, self._model, part.content, function, arrays, of_groups)
-            )
+            of_groups = [of_group[g] for g in dict.fromkeys(g for g, _ in part.stacks)]
+            given = self._model, part.content, of_all, arrays, of_groups
+            futures.append(submit(self._client, _map_part, *given))
         for start in range(0, len(futures), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             for part, results in zip(self._parts[some], gather(self._client, futures[some]), strict=True):
@@ -69,37 +73,34 @@ class BlocksOnCluster:
 
     def _send_part(self, prior: BlockPrior, stacks: list[tuple[int, Stack]]) -> Part:
         """Stacks whose rows are numbered among themselves, and the inputs of these rows."""
-        n, groups, found = len(prior.layout), [], []
-        start = 0
-        for g, members in groupby(stacks, key=itemgetter(0)):
-            local = []
-            for _, stack in members:
-                real = stack.rows < n
-                found.append(stack.rows[real])
-                rows = start + np.cumsum(real).reshape(real.shape) - 1
-                start += len(found[-1])
-                local.append((rows, real, stack))
-            groups.append((prior.layout.groups[g], local))
-        rows = np.concatenate([*found, [n]])
-        layout = Layout(
-            prior.layout.codes[rows[:-1]],
-            [
-                replace(group, stacks=[replace(s, rows=np.where(real, at, start)) for at, real, s in local])
-                for group, local in groups
-            ],
-        )
-        return Part(stacks, rows, send(self._client, (prior.X[rows[:-1]], layout)))
+        n = len(prior.layout)
+        rows = [stack.rows[stack.rows < n] for _, stack in stacks]
+        starts = np.cumsum([0, *map(len, rows)])
+
+        def renumbered(stack: Stack, start: int) -> Stack:
+            real = stack.rows < n
+            places = start + np.cumsum(real).reshape(real.shape) - 1
+            return replace(stack, rows=np.where(real, places, starts[-1]))
+
+        local = [(g, renumbered(stack, start)) for (g, stack), start in zip(stacks, starts[:-1], strict=True)]
+        groups = [
+            replace(prior.layout.groups[g], stacks=[stack for _, stack in members])
+            for g, members in groupby(local, key=itemgetter(0))
+        ]
+        every = np.concatenate(rows)
+        layout = Layout(prior.layout.codes[every], groups)
+        return Part(stacks, np.append(every, n), send(self._client, (prior.X[every], layout)))
 
 
 @in_worker
 def _map_part(
     model: tuple[list[Term], FloatArray],
     content: tuple[FloatArray, Layout],
-    function: Callable[..., Any],
+    of_all: tuple[Callable[..., Any], tuple[Any, ...]],
     by_row: list[FloatArray],
-    by_group: list[tuple],
+    by_group: list[Any],
 ) -> list[Any]:
     """The function of every stack of a part."""
-    (terms, Z), (X, layout) = model, content
+    (terms, Z), (X, layout), (function, shared) = model, content, of_all
     prior = BlockPrior(terms, X, layout, Z)
-    return [result for _, _, result in prior.map(function, by_row, by_group)]
+    return [result for _, _, result in prior.map(function, by_row, shared, by_group)]

@@ -163,7 +163,7 @@ def _take(frame: Any, columns: list[Any]) -> Any:
 
 def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:
     """The task column of the estimator, if it can be fitted here."""
-    if not isinstance(estimator, TaskMixin):
+    if not issubclass(type(estimator), TaskMixin):
         raise TypeError(
             f"gleangp.dask.fit was given {type(estimator).__name__}, and expects an estimator of gleangp's. "
             "Other estimators fit on data in memory."

@@ -56,11 +56,23 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupKnowledge:
-    """Of the basis variables of a group, the common ones first."""
+    """Of the own basis variables v of a group, given the common ones: v | u ~ N(offset - back u, C_o^-1)."""
 
-    mean: FloatArray  # (D,)
-    cov: FloatArray  # (D, D)
-    own_back: FloatArray  # (D - d, d) C_o^-1 A_oc: how the own variables fall as the common ones rise
+    offset: FloatArray  # (q,)
+    back: FloatArray  # (q, d) C_o^-1 A_oc
+    factor: FloatArray  # (q, q) lower factor of C_o
+
+    def mean(self, common: FloatArray) -> FloatArray:
+        """(D,) of the common and the own variables, from that of the common ones."""
+        return np.concatenate([common, self.offset - self.back @ common])
+
+    def cov(self, common: FloatArray) -> FloatArray:
+        """(D, D) the same for the covariance."""
+        if len(self.factor) == 0:
+            return common
+        cross = -self.back @ common
+        own = inverse_from_cholesky(self.factor) - cross @ self.back.T
+        return np.block([[common, cross.T], [cross, own]])
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -74,6 +86,7 @@ class Conditioned:
     """Posterior given Gaussian sites."""
 
     common: Knowledge
+    common_cov: FloatArray  # (d, d) P^-1
     groups: list[GroupKnowledge]
     log_det: float  # log |I + K S|
     misfit: float  # m^T C^-1 m
@@ -107,8 +120,8 @@ def condition(
         before, prior_mean = known.inner @ known.inner.T, known.mean
         log_det = -log_determinant(known.inner)
     P, rhs, square, jitter = before.copy(), before @ prior_mean, 0.0, 0.0
-    eliminated, nothing_more = [], [()] * len(prior.layout.groups)
-    for g, sums in groupby(prior.map(_absorb, (root, scaled), nothing_more), key=itemgetter(0)):
+    groups = []
+    for g, sums in groupby(prior.map(_absorb, (root, scaled)), key=itemgetter(0)):
         D = d + prior.n_own(g)
         A, b = np.zeros((D, D)), np.zeros(D)
         for _, _, (of_A, of_b, of_square, of_log_det, added) in sums:
@@ -125,26 +138,26 @@ def condition(
             square -= float(e @ e)
         P += A[:d, :d] - E.T @ E
         rhs += b[:d] - E.T @ e
-        eliminated.append((chol, E, e))
+        back, offset = (solve_lower(chol, part, transposed=True) for part in (E, e)) if D > d else (E, e)
+        groups.append(GroupKnowledge(offset, back, chol))
     inner = cholesky(P)[0]
     mean = solve_cholesky(inner, rhs)
     log_det += log_determinant(inner)
     # m^T C^-1 m, and the distance of u from what was known: errors of the mean enter squared.
     misfit = square + float(prior_mean @ before @ prior_mean - mean @ rhs)
     P_inv = inverse_from_cholesky(inner) if d else np.zeros((0, 0))
-    groups = [_group_knowledge(mean, P_inv, *parts) for parts in eliminated]
     of_rows = np.zeros((3, n + 1))
     if rows:
-        real, known_u = np.arange(n + 1) < n, [(k.mean, k.cov if also else None, also) for k in groups]
-        for _, at, found in prior.map(_row_moments, (root, scaled, real), known_u):
+        by_row, shared = (root, scaled, np.arange(n + 1) < n), (mean, P_inv if also else None, also)
+        for _, at, found in prior.map(_row_moments, by_row, shared, groups):
             for values, some in zip(of_rows, found, strict=True):
                 values[at] = some
     common = Knowledge(mean, inner)
-    return Conditioned(common, groups, log_det, misfit, *of_rows[:, :n], root, jitter)
+    return Conditioned(common, P_inv, groups, log_det, misfit, *of_rows[:, :n], root, jitter)
 
 
 def _absorb(
-    built: BuiltStack, r: FloatArray, scaled: FloatArray
+    built: BuiltStack, of_group: None, r: FloatArray, scaled: FloatArray
 ) -> tuple[FloatArray, FloatArray, float, float, float]:
     """What a stack adds to sums: V^T V, V^T z, z^T z with z = L^-1 R m, log |I + R H R|; and its jitter."""
     half, V, log_det, jitter = _factors(built, r)
@@ -153,24 +166,15 @@ def _absorb(
     return flat.T @ flat, z.ravel() @ flat, float(np.vdot(z, z)), log_det, jitter
 
 
-def _row_moments(built: BuiltStack, r, scaled, real, mean, cov, also) -> tuple[FloatArray, FloatArray, Any]:
+def _row_moments(
+    built: BuiltStack, own: GroupKnowledge, r, scaled, real, mean, cov, also
+) -> tuple[FloatArray, FloatArray, Any]:
     """alpha and posterior mean of the rows of a stack, and what else is asked for."""
     half, V = _factors(built, r)[:2]
+    mean = own.mean(mean)
     alpha = r * _times(half.transpose(0, 2, 1), _times(half, scaled) - V @ mean)
-    more = 0.0 if also is None else also(built, r, real, cov)
+    more = 0.0 if also is None else also(built, r, real, own.cov(cov))
     return alpha, built.F @ mean + _times(built.H, alpha), more
-
-
-def _group_knowledge(mean, P_inv, chol, E, e) -> GroupKnowledge:
-    """Mean and covariance of the common and own variables, from the elimination of the own ones."""
-    if len(chol) == 0:
-        return GroupKnowledge(mean, P_inv, np.zeros((0, len(mean))))
-    own_mean = solve_lower(chol, e - E @ mean, transposed=True)
-    back = solve_lower(chol, E, transposed=True)  # C_o^-1 A_oc
-    cross = -back @ P_inv
-    own = inverse_from_cholesky(chol) - cross @ back.T
-    cov = np.block([[P_inv, cross.T], [cross, own]])
-    return GroupKnowledge(np.concatenate([mean, own_mean]), cov, back)
 
 
 def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
@@ -224,19 +228,20 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
     loadings, own = [np.zeros_like(t.loadings) for t in terms], [np.zeros_like(t.own) for t in terms]
     alpha, variance, dX = np.append(q.alpha, 0.0), np.zeros(n + 1), np.zeros((n + 1, prior.X.shape[1]))
     inside: dict[int, list] = {}  # basis -> [basis, dE/dPhi Phi^T, dE/dZ so far, term]
-    for g, knowledge in enumerate(q.groups):
+    for g, own_knowledge in enumerate(q.groups):
+        mean, cov = own_knowledge.mean(q.common.mean), own_knowledge.cov(q.common_cov)
         for built in prior.stacks(g):
             stack = built.stack
             r = q.root[stack.rows]
             half, V = _factors(built, r)[:2]
             a, A = alpha[stack.rows], r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
-            shared = A @ knowledge.cov
+            shared = A @ cov
             G = a[:, :, None] * a[:, None, :] - inverse_of(half, r)
             if A.shape[2]:
                 G += shared @ A.transpose(0, 2, 1)
             G *= 0.5
             variance[stack.rows] = np.einsum("bii->bi", G)
-            dF = a[:, :, None] * knowledge.mean - shared - 2.0 * (G @ built.F)
+            dF = a[:, :, None] * mean - shared - 2.0 * (G @ built.F)
             d_rows = np.zeros((*stack.rows.shape, prior.X.shape[1]))
             for k, covariance in enumerate(built.covariances):
                 of_theta, d_input = covariance.gradients(G, loadings[k], own[k])

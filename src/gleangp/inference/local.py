@@ -147,6 +147,10 @@ class LocalPosterior:
         return self.common.mean, cov
 
     @cached_property
+    def _last_known(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        return {}
+
+    @cached_property
     def _trees(self) -> dict[int, Callable[[FloatArray], IntArray]]:
         return {}
 
@@ -156,10 +160,16 @@ class LocalPosterior:
 
     def knowledge(self, task: int) -> tuple[FloatArray, FloatArray]:
         """Mean and covariance of the basis variables that rows of a task depend on."""
-        if task in self.own:
-            known = self.own[task][1]
-            return known.mean, known.cov
-        return self._common_knowledge
+        mean, cov = self._common_knowledge
+        if task not in self.own:
+            return mean, cov
+        known = self._last_known.get(task)
+        if known is None:
+            own = self.own[task][1]
+            known = own.mean(mean), own.cov(cov)
+            self._last_known.clear()  # of one task at a time: a covariance is large
+            self._last_known[task] = known
+        return known
 
     def features(self, X: FloatArray, task: int) -> FloatArray:
         """F (n, D) of rows of one task."""
@@ -250,7 +260,7 @@ class LocalPosterior:
     def _of_common(self, task: int) -> FloatArray:
         """(D, d) how the mean of a task's basis variables moves with the common ones."""
         d = len(self.common.mean)
-        return np.vstack([np.eye(d), -self.own[task][1].own_back]) if task in self.own else np.eye(d)
+        return np.vstack([np.eye(d), -self.own[task][1].back]) if task in self.own else np.eye(d)
 
     def _informed(self, task: int) -> bool:
         """Whether the rows of the task have informed the basis variables."""

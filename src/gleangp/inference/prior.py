@@ -332,20 +332,26 @@ class BlockPrior:
             yield built
 
     def map(
-        self, function: Callable[..., Any], by_row: Sequence[FloatArray], by_group: Sequence[tuple]
+        self,
+        function: Callable[..., Any],
+        by_row: Sequence[FloatArray],
+        shared: tuple[Any, ...] = (),
+        by_group: Sequence[Any] | None = None,
     ) -> Iterator[tuple[int, IntArray, Any]]:
         """A function of every stack in turn: its group, its rows, and the result.
 
-        The function gets the built stack, the entries (B, m) of its rows in the arrays `by_row` (n + 1,),
-        whose last entry is for padded rows, and what `by_group` has for its group.
+        The function gets the built stack, what `by_group` has for its group, the entries (B, m) of its rows
+        in the arrays `by_row` (n + 1,), whose last entry is for padded rows, and what is shared by all.
         """
+        if by_group is None:
+            by_group = [None] * len(self.layout.groups)
         if self._elsewhere is not None:
-            yield from self._elsewhere(function, by_row, by_group)
+            yield from self._elsewhere(function, by_row, shared, by_group)
             return
-        for g, more in enumerate(by_group):
+        for g, of_group in enumerate(by_group):
             for built in self.stacks(g):
                 rows = built.stack.rows
-                yield g, rows, function(built, *(values[rows] for values in by_row), *more)
+                yield g, rows, function(built, of_group, *(values[rows] for values in by_row), *shared)
 
     def _build(self, stack: Stack, parts: list[Part]) -> BuiltStack:
         B, m = stack.rows.shape

@@ -1,8 +1,8 @@
-"""The zip of a model file: `model.json` and `arrays/<number>.npy`, stored without compression.
+"""The zip of a model file: `model.json` and `arrays/<number>.npy`, of which large ones are compressed.
 
-The reader trusts nothing. Members are stored, not compressed, so that what a file unpacks to is no larger
-than the file. Sizes are compared with what is there before anything is allocated, names must be those the
-writer gives, and arrays are of plain numbers, booleans or text. The lists and objects of the JSON
+The reader trusts nothing. What a file unpacks to is at most twenty times as large as the file. Sizes are
+compared with what is there before anything is allocated, names must be those the writer gives, and arrays
+are of plain numbers, booleans or text. The lists and objects of the JSON
 are counted before it is parsed, because each takes far more memory than text. The size of the file bounds
 their number (`most_nodes`).
 
@@ -30,6 +30,8 @@ HASH = "sha256"
 _ARRAY_NAME = re.compile(r"arrays/(0|[1-9][0-9]{0,8})\.npy")
 _PLAIN_KINDS = "biufU"
 _LONGEST_AXIS = 2**31
+_LARGE = 10_000  # bytes from which an array is compressed
+_MOST_UNPACKED = 20  # bytes for each byte of a file
 _BYTES_OF_NODE = 16  # of the file, for each node of its trees; models have 20 and more
 _FREE_NODES = 4096  # that a file of any size may have
 # Up to the next list or object of a JSON text, or its end; what is in quotes is skipped, in linear time.
@@ -41,11 +43,20 @@ def write_container(file: BinaryIO, manifest: dict[str, Any], arrays: list[np.nd
     """Write the zip; arrays are numbered from 0."""
     parts = [_npy(array) for array in arrays]
     text = _json({**manifest, HASH: content_hash(manifest, parts)})
+    _write(file, text, parts, _LARGE)
+    if len(text) + sum(map(len, parts)) > _MOST_UNPACKED * file.tell():  # the reader would refuse it
+        file.seek(0)
+        _write(file, text, parts, math.inf)
+    _check_nodes(text, file.tell())
+
+
+def _write(file: BinaryIO, text: bytes, parts: list[bytes], large: float) -> None:
+    """Write the zip, with arrays of `large` bytes or more compressed."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_MANIFEST, _DATE), text)
         for number, part in enumerate(parts):
-            archive.writestr(zipfile.ZipInfo(f"arrays/{number}.npy", _DATE), part)
-    _check_nodes(text, file.tell())
+            how = zipfile.ZIP_DEFLATED if len(part) >= large else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(f"arrays/{number}.npy", _DATE), part, how, 1)
 
 
 def content_hash(manifest: dict[str, Any], arrays: list[bytes]) -> str:
@@ -102,13 +113,18 @@ def _checked_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
             raise ModelFileError(f"it has a member {info.filename!r}, which no model file has.")
         if info.filename in members:
             raise ModelFileError(f"it has the member {info.filename!r} twice.")
-        if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-            raise ModelFileError(f"its member {info.filename!r} is compressed; model files are not.")
+        stored = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
+        if not stored and (info.compress_type != zipfile.ZIP_DEFLATED or info.filename == _MANIFEST):
+            raise ModelFileError(
+                f"its member {info.filename!r} is compressed in a way that no model file is."
+            )
         members[info.filename] = info
     if _MANIFEST not in members:
         raise ModelFileError(f"it has no member {_MANIFEST!r}.")
-    if sum(info.file_size for info in members.values()) > size:
+    if sum(info.compress_size for info in members.values()) > size:
         raise ModelFileError("its members declare more bytes than the file has.")
+    if sum(info.file_size for info in members.values()) > _MOST_UNPACKED * size:
+        raise ModelFileError(f"it would unpack to more than {_MOST_UNPACKED} times its size.")
     return members
 
 
