@@ -71,9 +71,8 @@ class LocalPosterior:
         sizes = check_arrays(
             self, X="n p", codes="n", precision="n >=0 derived", site_mean="n any", Z="d p", jitter=">=0"
         )
-        if not (
-            np.abs(self.precision * self.site_mean) <= LARGEST**1.5
-        ).all():  # a mean alone may be anywhere
+        shift = np.abs(self.precision * self.site_mean)  # a mean alone may be anywhere
+        if not (shift <= LARGEST**1.5).all():
             raise ValueError("LocalPosterior has sites that are not finite, or too large.")
         check_codes("LocalPosterior.codes", self.codes, n_tasks)
         n_common = len(self.common.mean)
