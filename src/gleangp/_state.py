@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
-LARGEST = 1e100  # so that products of three numbers are finite
-_LARGEST_DERIVED = 1e150
-_LIMITS = {"identity": (-LARGEST, LARGEST), "log": (1.0 / LARGEST, LARGEST), "logit": (0.0, 1.0)}
+LARGEST = 1e100  # number in data, so that products of three are finite
+_LARGEST_STATE = 1e120  # number in fitted state: length scales can be longer than the rows are wide
+_LARGEST = {"derived": 1e150, "square": 1e250}
+_LIMITS = {
+    "identity": (-_LARGEST_STATE, _LARGEST_STATE),
+    "log": (1.0 / _LARGEST_STATE, _LARGEST_STATE),
+    "logit": (0.0, 1.0),
+}
 
 
 def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
@@ -64,7 +69,8 @@ def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: st
         Name of an axis -> its size, where it is known.
     **expected : str
         Attribute -> its axes, separated by spaces; axes of one name have one size. After them ">0" or
-        ">=0", "derived" (computed from others: its square is finite) or "any" (NaN and infinity too).
+        ">=0", "derived" (computed from others: may be larger), "square" (a variance in units of the user) or
+        "any" (NaN and infinity too).
         No axes: a number.
 
     Examples
@@ -82,7 +88,7 @@ def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: st
     sizes = dict(sizes or {})
     for name, text in expected.items():
         value, words = getattr(owner, name), text.split()
-        axes = [word for word in words if word.isidentifier() and word not in ("derived", "any")]
+        axes = [word for word in words if word.isidentifier() and word not in ("any", *_LARGEST)]
         where, shape = f"{type(owner).__name__}.{name}", np.shape(value)
         fits = len(axes) == len(shape)
         fits = fits and all(sizes.setdefault(a, n) == n for a, n in zip(axes, shape, strict=True))
@@ -97,7 +103,7 @@ def _check_numbers(where: str, value: np.ndarray, words: list[str]) -> None:
     if value.dtype.kind not in "fiu":
         raise ValueError(f"{where} has the type {value.dtype}, not numbers.")
     if value.dtype.kind == "f" and "any" not in words:
-        most = _LARGEST_DERIVED if "derived" in words else LARGEST
+        most = max((_LARGEST[word] for word in words if word in _LARGEST), default=_LARGEST_STATE)
         if not (np.abs(value) <= most).all():
             raise ValueError(f"{where} has a number that is not finite, or larger than {most:.3g}.")
     if (">0" in words and not (value > 0).all()) or (">=0" in words and not (value >= 0).all()):
@@ -106,7 +112,7 @@ def _check_numbers(where: str, value: np.ndarray, words: list[str]) -> None:
 
 def check_factor(where: str, factor: np.ndarray) -> None:
     """Raise `ValueError` if a triangular factor has a diagonal that is not positive."""
-    if not (np.diagonal(factor) > 1.0 / LARGEST).all():
+    if not (np.diagonal(factor) > 1.0 / _LARGEST_STATE).all():
         raise ValueError(f"{where} is a triangular factor whose diagonal is not positive.")
 
 
@@ -135,9 +141,10 @@ def _check_parameters(where: str, kernel: Kernel) -> None:
                 raise ValueError(f"{where} has {shape[0]} bounds of {size} parameters.")
         elif isinstance(value, int | float | np.ndarray | np.number | list):
             numbers = np.asarray(value, dtype=np.float64)
-            sign = numbers > 0.0 if name != "center" else True
-            size = np.abs(numbers) if name != "nu" else np.minimum(numbers, LARGEST)  # infinite: the RBF
-            right = (size == 0.0) | (sign & (size >= 1.0 / LARGEST) & (size <= LARGEST))
+            least, most = _LIMITS["identity" if name == "center" else "log"]
+            right = (numbers == 0.0) | (numbers >= least) & (
+                (numbers <= most) | (name == "nu")
+            )  # or infinite
             if numbers.ndim > 1 or not right.all():
                 raise ValueError(f"{where} has the parameter {name}={value!r}.")
 

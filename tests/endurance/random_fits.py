@@ -61,7 +61,7 @@ class _Draw:
 
     def unit(self) -> float:
         """A power of ten: most are moderate, the others anything that floating point has."""
-        return 10.0 ** (self.rng.uniform(-300, 300) if self.rng.random() < 0.6 else self.rng.uniform(-8, 8))
+        return 10.0 ** (self.rng.uniform(-300, 300) if self.rng.random() < 0.2 else self.rng.uniform(-8, 8))
 
 
 def draw_estimator(draw: _Draw) -> tuple[Any, str]:

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
-from gleangp._state import check_arrays, check_codes, check_kernel
+from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factors
 from gleangp.inference.prior import Basis, Term
@@ -90,8 +90,11 @@ class LocalPosterior:
         if any(len(t.own) != n_tasks for t in self.terms):
             raise ValueError(f"LocalPosterior has terms of other tasks than {n_tasks}.")
         sizes = check_arrays(
-            self, X="n p", codes="n", precision="n >=0 derived", site_mean="n", Z="d p", jitter=">=0"
+            self, X="n p", codes="n", precision="n >=0 derived", site_mean="n any", Z="d p", jitter=">=0"
         )
+        shift = np.abs(self.precision * self.site_mean)  # a mean alone may be anywhere
+        if not (shift <= LARGEST**1.5).all():
+            raise ValueError("LocalPosterior has sites that are not finite, or too large.")
         check_codes("LocalPosterior.codes", self.codes, n_tasks)
         n_common = len(self.common.mean)
         if not self.together and n_common != shared * len(self.Z):

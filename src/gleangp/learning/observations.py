@@ -31,7 +31,7 @@ class Observations:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0")
+        check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0 square")
 
     @property
     def n_scores(self) -> int:

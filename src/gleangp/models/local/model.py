@@ -110,7 +110,7 @@ class LocalModel:
                 raise ValueError("a warping or noise of another size than that of the model.")
             if draw.noise.size != self.best.noise.size:
                 raise ValueError("draws with different kinds of noise.")
-        check_arrays(self, active="d", active_task="d", site_mean="d derived", site_precision="d >=0 derived")
+        check_arrays(self, active="d", active_task="d", site_mean="d any", site_precision="d >=0 derived")
         check_codes("LocalModel.active_task", self.active_task, n_tasks)
         check_noise("LocalModel.noise", self.noise)
         if not all(isinstance(decision, Decision) for decision in self.decisions):
