@@ -280,3 +280,21 @@ def test_new_rows_of_large_tasks_inform_what_they_share():
         assert own.back.size + own.factor.size < cov.size
     error = model.predict(X, tasks=tasks) - y
     assert np.sqrt(np.mean(error**2)) < 0.15
+
+
+def test_weights_of_absorbed_rows():
+    """Rows of weight w that are absorbed count as in a fit of all rows; those of weight zero do not."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(0, 6, (40, 1))
+    y, weight = np.sin(X[:, 0]) + 0.1 * rng.normal(size=40), rng.choice([0.0, 0.5, 1.0, 3.0], 40)
+    weight[:20] = 1.0
+    fixed = {"kernel": RBF(1.0), "optimizer": None, "noise_variance": 0.1, "normalize_y": False}
+    parts = SparseGPRegressor(**fixed).fit(X[:20], y[:20])
+    parts.partial_fit(X[20:], y[20:], sample_weight=weight[20:])
+    whole = SparseGPRegressor(**fixed).fit(X, y, sample_weight=weight)
+    grid = np.linspace(0, 6, 9)[:, None]
+    for a, b in zip(parts.predict(grid, return_std=True), whole.predict(grid, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    active = SparseGPRegressor(posterior="active", **fixed).fit(X[:20], y[:20])
+    with pytest.raises(ValueError, match="sample_weight= needs posterior='local'"):
+        active.partial_fit(X[20:], y[20:], sample_weight=weight[20:])

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import common, default_checks, large_tables, magma, noise
+from benchmarks import common, default_checks, large_tables, magma, noise, suggest
 from benchmarks.tournament import page, rivals
 from benchmarks.tournament.scores import Answer, count_scores, gleangp, score
 from benchmarks.tournament.summary import cells_of, mean_ranks, rows_of
@@ -149,3 +149,22 @@ def test_rows_with_goals_make_a_table():
     """A row without a goal has empty cells."""
     rows = [common.Row("a", "1", "2", True), common.Row("b", "3")]
     assert common.markdown(rows)[2:] == ["| a | 1 | 2 | yes |", "| b | 3 |  |  |"]
+
+
+@pytest.mark.parametrize("classify", [False, True])
+def test_ways_to_choose_rows(classify):
+    """Every way chooses new rows of the pool, from a start that has all tasks and classes."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(-1, 1, (36, 1)), np.tile(["a", "b", "c"], 12)
+    y = np.where(X[:, 0] > 0, "up", "down") if classify else X[:, 0] + 0.1 * rng.normal(size=36)
+    pool = suggest.Pool(X, y, tasks, classify)
+    start = suggest.first_rows(pool, np.arange(36), 4)
+    assert set(tasks[start]) == {"a", "b", "c"}
+    model = pool.model(start)
+    rest = np.setdiff1d(np.arange(36), start)
+    for way in suggest.WAYS.values():
+        chosen = way(pool, model, rest, 3, rng)
+        assert len(set(chosen) & set(rest)) == 3
+    assert pool.error(model, rest) > 0.0
+    assert suggest.needed(np.array([5, 10, 15]), np.array([3.0, 2.0, 1.0]), 2.5) == 10.0
+    assert suggest.needed(np.array([5]), np.array([3.0]), 2.5) == np.inf

@@ -513,7 +513,13 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
-        self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
+        self,
+        X: Any,
+        y: Any,
+        tasks: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Absorb new rows of known tasks, without starting again; on a new estimator, `fit`.
 
@@ -531,20 +537,27 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             Task of each row, if the model was fitted with tasks and names no column for them.
         exposure, trials : array-like of shape (n,), default=None
             Of the rows, for counts; None: 1.
+        sample_weight : array-like of shape (n,), default=None
+            As in `fit`.
 
         Returns
         -------
         self
         """
         if not hasattr(self, "_model"):
-            return self.fit(X, y, tasks, exposure=exposure, trials=trials)
+            return self.fit(X, y, tasks, sample_weight, exposure, trials)
         X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
         y, labeled = self._check_targets(y, len(X), tasks)
+        weights = self._row_fields(len(X), sample_weight, None, None)
+        if weights and not getattr(self._model, "gaussian", False):
+            raise ValueError("sample_weight= needs posterior='local' and noise='gaussian'.")
+        weight = weights.get("sample_weight", np.ones(len(X)))
+        labeled &= weight > 0.0
         standard = self._units.to_standard(y, codes)
         rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
         filled = {t: r for t, r in enumerate(rows) if len(r)}
         blocks = {
-            t: Block(X[r], standard[r], self._noise_of_new_rows(len(X), r, exposure, trials))
+            t: Block(X[r], standard[r], self._noise_of_new_rows(len(X), r, exposure, trials, weight))
             for t, r in filled.items()
         }
         with threads_for(map(len, blocks.values())):
@@ -607,12 +620,17 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             return -self._model.white_var(X, codes)
         return 0.0
 
-    def _noise_of_new_rows(self, n_rows: int, rows: Any, exposure: Any, trials: Any) -> Any:
+    def _noise_of_new_rows(
+        self, n_rows: int, rows: Any, exposure: Any, trials: Any, weight: FloatArray | None = None
+    ) -> Any:
         """The noise of some of the new rows."""
         fields = self._row_fields(n_rows, None, exposure, trials)
         if not isinstance(self.noise_, Gaussian):
             return replace(self.noise_, **{name: values[rows] for name, values in fields.items()})
-        return Gaussian(self._noise_at_new_rows())
+        variance = self._noise_at_new_rows()
+        if weight is None or (weight[rows] == 1.0).all():
+            return Gaussian(variance)
+        return Gaussian(variance / weight[rows])
 
     def _noise_at_new_rows(self) -> float:
         if np.ndim(self.noise_variance):

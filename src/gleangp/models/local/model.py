@@ -221,7 +221,12 @@ class LocalModel:
         return replace(model, n_rows=self.n_rows + (n_rows or 0))
 
     def _noise_of(self, block: Block) -> Any:
-        return np.ones(len(block)) if self.gaussian else block.noise
+        if not self.gaussian:
+            return block.noise
+        variance, usual = (getattr(noise, "variance") for noise in (block.noise, self.noise))  # noqa: B009
+        if not len(block) or variance is usual:
+            return np.ones(len(block))
+        return np.full(len(block), variance) / usual  # rows may have weights
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows."""
