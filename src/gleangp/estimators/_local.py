@@ -39,11 +39,13 @@ def fit_local_rows(
     priors: dict[str, Any] | None = None,
     progress: Any = None,
     widths: PriorWidths = PRIORS,
+    *,
+    warn: bool = True,
 ) -> LocalModel:
     """Fit the rows of an estimator.
 
     `y` are the targets of all rows in the coding of the noise, and `noise` is as in `Data.noise`, for all
-    rows.
+    rows. `warn` if more active points are asked for than there are rows.
     """
     kept = np.arange(len(rows.X)) if rows.keep is None else np.flatnonzero(rows.keep)
     X = np.asarray(rows.X[kept], dtype=np.float64)
@@ -89,8 +91,8 @@ def fit_local_rows(
         candidates,
         data,
         rng,
-        n_basis=_n_basis(estimator, len(data)),
-        choose_basis=_choose_basis(estimator),
+        n_basis=n_basis_of(estimator, len(data), warn=warn),
+        choose_basis=choose_basis_of(estimator),
     )
     if len(candidates) > 1:
         made = model.decisions[0]
@@ -108,11 +110,12 @@ def _choice(coupling: Any, n_tasks: int) -> Choice:
     return Choice("function" if name == "auto" else name, {}, _REASONS.get(name, "as asked"))
 
 
-def _n_basis(estimator: Any, n_rows: int) -> int | None:
-    return None if estimator.n_active is None else estimator._count_active([n_rows])
+def n_basis_of(estimator: Any, n_rows: int, *, warn: bool = True) -> int | None:
+    """Basis points that were asked for; None: the default."""
+    return None if estimator.n_active is None else estimator._count_active([n_rows], warn=warn)
 
 
-def _choose_basis(estimator: Any) -> Any:
+def choose_basis_of(estimator: Any) -> Any:
     """The selector of the estimator as a function (kernel, W, count, rng) -> rows; None: the default."""
     selector = estimator._chosen_selector()
     if isinstance(selector, ResidualSelector):

@@ -9,7 +9,7 @@ them, in proportion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
-from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
 from gleangp.linalg import cholesky, log_determinant, solve_lower
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
@@ -126,10 +126,17 @@ def log_normal(y: FloatArray, mean: FloatArray, cov: FloatArray) -> float:
 
 def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any) -> tuple[RowSites, float]:
     """Sites of a few rows with latent prior N(mean, cov), and the log evidence."""
+    block, marginals = Block(np.zeros((len(y), 0)), y, noise), dense_marginals(mean, cov)
+    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
+    return swept.sites, swept.evidence
+
+
+def dense_marginals(mean: FloatArray, cov: FloatArray) -> Callable[[RowSites], Marginals]:
+    """From sites to marginals of rows with latent prior N(mean, cov)."""
 
     def marginals(sites: RowSites) -> Marginals:
         root = np.sqrt(sites.precision)
-        chol = cholesky(np.eye(len(y)) + root[:, None] * cov * root)[0]
+        chol = cholesky(np.eye(len(mean)) + root[:, None] * cov * root)[0]
         half = solve_lower(chol, np.ascontiguousarray(root[:, None] * cov))
         var = np.diagonal(cov) - np.einsum("ij,ij->j", half, half)
         moved = sites.shift - sites.precision * mean
@@ -139,8 +146,7 @@ def propagate_dense(mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any
         log_z2 -= log_determinant(chol)
         return Marginals(after, np.maximum(var, 1e-300), float(sites.shift @ after) - log_z2, None)
 
-    swept = sweep_rows(Block(np.zeros((len(y), 0)), y, noise), marginals)
-    return swept.sites, swept.evidence
+    return marginals
 
 
 def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
