@@ -4,7 +4,6 @@
     python benchmarks/scale.py tasks [M n]        shared kernel, default 10 000 tasks x 100 rows
     python benchmarks/scale.py rows [n]           one task, default 1 000 000 rows, 500 active points
     python benchmarks/scale.py storage [n p]      one task in a float32 or float64 file, default 1e6 rows x 50
-    python benchmarks/scale.py dask [M n]         the same fit in one process and on a LocalCluster
     python benchmarks/scale.py threads [M n]      small tasks with and without a limit on BLAS threads
     python benchmarks/scale.py two-rounds         what two rounds of selection lose
     python benchmarks/scale.py growth [file.png]  exponents in rows, tasks, active points and features
@@ -196,91 +195,6 @@ def report_machine():
     print(f"| exact evidence and gradient, 2000 rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f} |")
 
 
-def report_dask(n_tasks=1000, n_rows=1000, n_turns=2):
-    """The same fit from Parquet with two joblib processes and with two Dask workers, in turns.
-
-    In turns, and both on all cores, because CPU seconds of the same work differ by a factor of two with
-    what the machine does beside it. Processes start once per cluster or pool, which is not counted.
-    """
-    import tempfile
-
-    import dask.dataframe as dd
-    import pandas as pd
-
-    X, y, codes = make_tasks(n_tasks, n_rows)
-    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(task=codes, y=y)
-    n_active = 20 * n_tasks
-    print(f"{n_tasks} tasks x {n_rows} rows, {n_active} active points\n")
-    print("| what | wall s | CPU s, all processes |\n|---|---|---|")
-    names = ("n_jobs=2", "two Dask workers, client and scheduler")
-    seconds: dict = {name: [] for name in names}
-    digests = set()
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "rows.parquet")
-        dd.from_pandas(frame, npartitions=8).to_parquet(path)
-        for _ in range(n_turns):
-            for on_cluster, name in enumerate(names):
-                r = alone("fit-parquet", path, n_active, on_cluster)
-                print(f"| {name} | {r['wall']:.1f} | {r['cpu']:.1f} |", flush=True)
-                seconds[name].append([r["wall"], r["cpu"]])
-                digests.add(r["digest"])
-    here, there = (np.sum(seconds[name], axis=0) for name in names)
-    wall, cpu = 100 * (there / here - 1)
-    print(f"\noverhead {cpu:.0f} % of CPU, {wall:.0f} % of wall time; same result: {len(digests) == 1}")
-
-
-def fit_parquet(path, n_active, on_cluster):
-    """One fit from Parquet, with two joblib processes or on two Dask workers; printed as JSON."""
-    import hashlib
-
-    import dask.dataframe as dd
-    import pandas as pd
-    from distributed import Client, LocalCluster
-    from joblib import Parallel, delayed
-
-    import gleangp.dask
-    from gleangp import SparseGPRegressor
-
-    model = SparseGPRegressor(coupling="kernel", n_active=n_active, n_jobs=2, random_state=0)
-
-    def fit_here():
-        frame = pd.read_parquet(path)
-        model.fit(frame.drop(columns=["y", "task"]), frame["y"], tasks=frame["task"])
-
-    if on_cluster:
-        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "host": "127.0.0.1"}
-        with LocalCluster(**options) as cluster, Client(cluster) as client:
-            client.run(import_all)
-            before = sum(client.run(time.process_time).values())
-            ddf = dd.read_parquet(path)
-            wall, cpu, _, _ = measured(lambda: gleangp.dask.fit(model, ddf, target="y", task="task"))
-            cpu += sum(client.run(time.process_time).values()) - before
-    else:
-        pool = Parallel(n_jobs=2)
-
-        def seconds_of_pool():  # a job each, long enough for both processes to get one
-            return sum(dict(pool(delayed(own_seconds)() for _ in range(2))).values())
-
-        before = seconds_of_pool()
-        wall, cpu, _, _ = measured(fit_here)
-        cpu += seconds_of_pool() - before
-    learnt = np.concatenate([model.active_, model.site_mean_, model.kernel_.theta, [model.log_evidence_]])
-    digest = hashlib.sha256(learnt.tobytes()).hexdigest()
-    print(json.dumps({"wall": wall, "cpu": cpu, "digest": digest}))
-
-
-def own_seconds():
-    """Number of this process and its CPU seconds, with what a first job imports."""
-    import_all()
-    time.sleep(0.5)
-    return os.getpid(), time.process_time()
-
-
-def import_all():
-    """What a worker needs for its first task."""
-    import gleangp.dask  # noqa: F401
-
-
 def report_two_rounds():
     """Entropy removed and nats left unexplained by two rounds, as a share of one selection over all rows."""
     from sklearn.gaussian_process.kernels import RBF
@@ -359,7 +273,6 @@ COMMANDS = {
     "machine": report_machine,
     "tasks": report_tasks,
     "rows": report_rows,
-    "dask": report_dask,
     "threads": report_threads,
     "storage": report_storage,
     "two-rounds": report_two_rounds,
@@ -368,7 +281,6 @@ COMMANDS = {
     "fit-free": fit_without_limit,
     "make-rows": make_rows_in_file,
     "fit-file": fit_file,
-    "fit-parquet": fit_parquet,
     "fit-rows": fit_rows,
 }
 

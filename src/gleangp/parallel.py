@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache, wraps
 from threading import Lock
+from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
@@ -111,3 +113,21 @@ def _run_chunk(function: Callable, boxed: tuple[Sequence[tuple]]) -> list:
     # The arguments travel inside a tuple: Dask's joblib backend scatters bare arrays without a
     # replica, and they would die with their worker.
     return [function(*arguments) for arguments in boxed[0]]
+
+
+_elsewhere: ContextVar[Any] = ContextVar("where blocks are computed", default=None)
+
+
+@contextmanager
+def blocks_elsewhere(where: Any) -> Iterator[None]:
+    """Until the end, fits have `where` compute the blocks of many rows (see `BlockPrior`)."""
+    token = _elsewhere.set(where)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+def where_blocks_are() -> Any:
+    """What `blocks_elsewhere` was given; None: blocks are computed in this process."""
+    return _elsewhere.get()

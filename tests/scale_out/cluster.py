@@ -5,11 +5,9 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster
-from sklearn.base import clone
 
-from gleangp.dask import _huge
-from gleangp.learning import shared_kernel, task_store
-from gleangp.selection import two_rounds
+from gleangp.dask import _blocks
+from gleangp.inference import prior
 
 
 @contextmanager
@@ -44,24 +42,12 @@ def school_frame(n_rows: int = 240, n_tasks: int = 8) -> pd.DataFrame:
     return frame
 
 
-def make_huge(monkeypatch) -> None:
-    """A hundred rows of one task count as very many, and lie in parts of fifty on the workers."""
-    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 20)
-    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 100)
-    monkeypatch.setattr(shared_kernel, "_LARGE_PART", 100)
-    monkeypatch.setattr(_huge, "MOST_LEARNT_ON", 100)
-    monkeypatch.setattr(two_rounds, "MOST_ENTRIES", 1000)
-
-
-def same_to_rounding(one, other, X) -> None:
-    """The two estimators chose the same points, learnt the same, and predict the same."""
-    for name, rtol in (("active_", 0.0), ("active_gain_", 1e-6), ("log_evidence_", 1e-8)):
-        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=rtol, err_msg=name)
-    np.testing.assert_allclose(other.kernel_.theta, one.kernel_.theta, rtol=1e-6)
-    for name in ("site_mean_", "site_precision_"):
-        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=1e-5, atol=1e-8)
-    predict = "predict_proba" if hasattr(one, "predict_proba") else "predict"
-    np.testing.assert_allclose(getattr(other, predict)(X), getattr(one, predict)(X), rtol=1e-5, atol=1e-7)
+def make_large(monkeypatch) -> None:
+    """Few rows count as too many to keep their blocks, which lie in many stacks and parts."""
+    monkeypatch.setattr(prior, "_KEPT_ENTRIES", 0)
+    monkeypatch.setattr(prior, "_STACK_ENTRIES", 20_000)
+    monkeypatch.setattr(_blocks, "_PART_ROWS", 150)
+    monkeypatch.setattr(_blocks, "_AT_ONCE", 3)
 
 
 def same_model(one, other) -> None:
@@ -74,9 +60,3 @@ def same_model(one, other) -> None:
     assert one.noise_ == other.noise_ or str(one.noise_) == str(other.noise_)
     np.testing.assert_array_equal(one.tasks_, other.tasks_)
     np.testing.assert_array_equal(one.feature_names_in_, other.feature_names_in_)
-
-
-def in_memory(estimator):
-    """What a fit on the cluster is compared with: tasks that share the kernel alone, through a basis."""
-    posterior = "projected" if estimator.posterior == "local" else estimator.posterior
-    return clone(estimator).set_params(coupling="kernel", posterior=posterior)

@@ -12,68 +12,53 @@ from sklearn.base import clone
 
 import gleangp.dask
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.dask import _sweeps, _tasks
+from gleangp.dask import _blocks
 from gleangp.exceptions import ClusterError
-from gleangp.learning import task_store
-from tests.scale_out.cluster import in_memory, local_cluster, make_huge, same_model, school_frame
+from tests.scale_out.cluster import local_cluster, make_large, same_model, school_frame
 
 pytestmark = pytest.mark.slow  # workers must start, die and start again
 
 FEATURES = ["a", "b"]
 
 
+@pytest.fixture(autouse=True)
+def large(monkeypatch):
+    """Workers compute the blocks of few rows too."""
+    make_large(monkeypatch)
+
+
+def before_call(monkeypatch, number, act):
+    """Do something before a pass over the blocks; the list grows with every pass."""
+    calls, original = [], _blocks.BlocksOnCluster.__call__
+
+    def acting(self, *given):
+        calls.append(1)
+        if len(calls) in number:
+            act()
+        return original(self, *given)
+
+    monkeypatch.setattr(_blocks.BlocksOnCluster, "__call__", acting)
+    return calls
+
+
 def test_killed_workers_are_survived_with_the_same_result(monkeypatch):
-    """One worker dies while points are chosen, another while the kernel is learnt: the fit is the same."""
-    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 50)
+    """Two workers die between sweeps over the blocks: the fit is the same, and so are predictions."""
     frame = school_frame()
-    model = SparseGPClassifier(coupling="kernel", n_active=30, n_rounds=1, selector="entropy", random_state=0)
-    here = in_memory(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
+    model = SparseGPClassifier(n_active=30, optimizer=None, random_state=0)
+    here = clone(model).fit(frame[FEATURES], frame["passed"], tasks=frame["school"])
     with local_cluster(n_workers=3) as client:
         first = list(client.run(os.getpid).values())
-        killed = []
-
-        def killing(method, at_call):
-            calls = []
-
-            def wrapped(*arguments):
-                calls.append(1)
-                if len(calls) == at_call:
-                    killed.append(first.pop())
-                    os.kill(killed[-1], signal.SIGKILL)
-                return method(*arguments)
-
-            return wrapped
-
-        monkeypatch.setattr(_tasks.RemoteRuns, "extend", killing(_tasks.RemoteRuns.extend, 1))
-        monkeypatch.setattr(_tasks.ClusterEvidence, "__call__", killing(_tasks.ClusterEvidence.__call__, 6))
+        calls = before_call(monkeypatch, (2, 7), lambda: os.kill(first.pop(), signal.SIGKILL))
         ddf = dd.from_pandas(frame[[*FEATURES, "school", "passed"]], npartitions=5, sort=False)
         there = gleangp.dask.fit(clone(model), ddf, "passed", "school", client=client)
-    assert len(killed) == 2
+        predicted = gleangp.dask.predict(there, ddf, "school", method="predict_proba")
+        os.kill(first.pop(), signal.SIGKILL)
+        by_partition = predicted.compute()
+    assert len(calls) > 7
+    assert not first
     same_model(here, there)
-
-
-def test_a_worker_killed_between_sweeps_over_one_huge_task(monkeypatch):
-    """Sites that died with it are made again, sweep by sweep: the fit is the same, bit for bit."""
-    make_huge(monkeypatch)
-    frame = school_frame()
-    model = SparseGPClassifier(n_active=20, n_rounds=1, random_state=0)
-    ddf = dd.from_pandas(frame[[*FEATURES, "passed"]], npartitions=5, sort=False)
-    with local_cluster(n_workers=3) as client:
-        whole = gleangp.dask.fit(clone(model), ddf, "passed", client=client)
-        calls, victims = [], list(client.run(os.getpid).values())
-        sweep = _sweeps.RemoteSweeps.__call__
-
-        def killing(self, *given):
-            calls.append(1)
-            if len(calls) == 4:
-                os.kill(victims[0], signal.SIGKILL)
-            return sweep(self, *given)
-
-        monkeypatch.setattr(_sweeps.RemoteSweeps, "__call__", killing)
-        again = gleangp.dask.fit(clone(model), ddf, "passed", client=client)
-        assert victims[0] not in client.run(os.getpid).values()
-    assert len(calls) > 4
-    same_model(whole, again)
+    expected = here.predict_proba(frame[FEATURES], tasks=frame["school"])
+    np.testing.assert_allclose(by_partition, expected, rtol=1e-10)
 
 
 def hungry(part):
@@ -87,18 +72,10 @@ def hungry(part):
 def test_a_closed_scheduler_is_an_error_that_says_so(monkeypatch, at_call):
     """Before the fit or in the middle of it: a ClusterError, and the estimator is as it was."""
     ddf = dd.from_pandas(school_frame()[[*FEATURES, "school", "passed"]], npartitions=3, sort=False)
-    model = SparseGPClassifier(coupling="kernel", n_active=30, n_rounds=1, selector="entropy")
+    model = SparseGPClassifier(n_active=30, optimizer=None)
     before = dict(vars(model))
     with local_cluster() as client:
-        calls, evidence = [], _tasks.ClusterEvidence.__call__
-
-        def closing(self, *given):
-            calls.append(1)
-            if len(calls) == at_call:
-                client.cluster.close()
-            return evidence(self, *given)
-
-        monkeypatch.setattr(_tasks.ClusterEvidence, "__call__", closing)
+        calls = before_call(monkeypatch, (at_call,), lambda: client.cluster.close())
         if at_call == 0:
             client.cluster.close()
         with pytest.raises(ClusterError, match="connection to the Dask scheduler was lost"):

@@ -1,25 +1,20 @@
-"""gleangp.dask on a cluster of separate processes gives what a fit in memory gives, or says why not."""
+"""gleangp.dask on a cluster of separate processes gives what a fit in memory gives, bit for bit."""
 
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import get_client
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.linear_model import Ridge
 
 import gleangp.dask
-from gleangp import (
-    EntropySelector,
-    HierarchicalGPRegressor,
-    SparseGPClassifier,
-    SparseGPOrdinal,
-    SparseGPRegressor,
-)
-from gleangp.dask._rows import join_names
+from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
+from gleangp.dask import _blocks
 from gleangp.exceptions import ClusterError, LabelError, TaskError
-from gleangp.learning import task_store
-from tests.scale_out.cluster import in_memory, local_cluster, same_model, school_frame
+from tests.scale_out.cluster import local_cluster, make_large, same_model, school_frame
 
 FEATURES = ["a", "b"]
 
@@ -31,9 +26,17 @@ def client():
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    """So few rows would be one chunk, and one worker would have them all."""
-    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 50)
+def large(monkeypatch):
+    """Workers compute the blocks of few rows too."""
+    make_large(monkeypatch)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Numbers of parts that workers computed, call by call."""
+    calls, bring = [], _blocks.gather
+    monkeypatch.setattr(_blocks, "gather", lambda *given: calls.append(len(given[1])) or bring(*given))
+    return calls
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +48,90 @@ def frame():
     ("estimator", "target"),
     [
         (SparseGPRegressor(), "score"),
-        (SparseGPRegressor(n_active=40, n_rounds=2), "score"),
-        (SparseGPRegressor(n_active=30, posterior="active", selector="entropy", n_rounds=1), "score"),
-        (SparseGPRegressor(n_active=30, selector="random", n_rounds=1, normalize_y=False), "score"),
-        (SparseGPClassifier(n_active=30, n_rounds=1), "passed"),
-        (SparseGPClassifier(n_active=20, n_rounds=1, optimizer=None), "grade"),
-        (SparseGPOrdinal(n_active=20, n_rounds=1, posterior="active", selector="information"), "grade"),
+        (SparseGPRegressor(n_active=30, coupling="coregion", optimizer=None), "score"),
+        (SparseGPRegressor(n_active=30, noise="student", optimizer=None), "score"),
+        (SparseGPRegressor(n_active=30, selector="random", optimizer=None, normalize_y=False), "score"),
+        (SparseGPRegressor(n_active=30, optimizer=None, noise_variance=np.linspace(0.1, 0.2, 240)), "score"),
+        (SparseGPClassifier(n_active=30, optimizer=None), "passed"),
+        (SparseGPClassifier(n_active=30, optimizer=None, coupling="kernel"), "grade"),
+        (SparseGPOrdinal(n_active=30, optimizer=None), "grade"),
     ],
     ids=lambda value: value if isinstance(value, str) else str(value).replace("\n", " "),
 )
-def test_same_as_in_memory(client, frame, estimator, target):
+def test_same_as_in_memory(client, frame, parts, estimator, target):
     """The same active points, kernel, sites and evidence, bit for bit; tasks lie across partitions."""
     estimator = clone(estimator).set_params(random_state=0)
-    here = in_memory(estimator)
-    here.fit(frame[FEATURES], frame[target], tasks=frame["school"])
+    here = clone(estimator).fit(frame[FEATURES], frame[target], tasks=frame["school"])
     ddf = dd.from_pandas(frame[[*FEATURES, "school", target]], npartitions=5, sort=False)
+    assert not parts
     there = gleangp.dask.fit(estimator, ddf, target=target, task="school")
     assert there is estimator
+    assert sum(parts) >= 1
     same_model(here, there)
+    same = (m.predict(frame[FEATURES], tasks=frame["school"]) for m in (here, there))
+    assert_array_equal(*same)
+
+
+@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
+def test_one_large_task_and_small_ones(client, parts, estimator):
+    """A task of several blocks, with a basis of its own, among others: workers have many parts of it."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.normal(size=(1500, 2)), columns=FEATURES)
+    frame["school"] = np.where(np.arange(1500) < 1200, 0, np.arange(1500) % 7)
+    frame["score"] = np.sin(3.0 * frame["a"]) + 0.2 * frame["school"] + 0.1 * rng.normal(size=1500)
+    if estimator is SparseGPClassifier:
+        frame["score"] = frame["score"] > 0.3
+    here, there = (estimator(n_active=50, optimizer=None, random_state=0) for _ in range(2))
+    here.fit(frame[FEATURES], frame["score"], tasks=frame["school"])
+    gleangp.dask.fit(there, dd.from_pandas(frame, npartitions=3), "score", "school")
+    assert sum(parts) > 8
+    same_model(here, there)
+    assert_array_equal(*(m.predict(frame[FEATURES], tasks=frame["school"]) for m in (here, there)))
+
+
+def test_categories_dates_and_weights(client, frame):
+    """Columns of a table become what they become in memory; a column can give the weight of each row."""
+    rows = frame[[*FEATURES, "score"]].assign(
+        kind=np.where(frame["a"] > 0, "day", "night"),
+        since=pd.date_range("2024-01-01", periods=len(frame)),
+        weight=np.linspace(0.5, 2.0, len(frame)),
+    )
+    rows["kind"] = rows["kind"].astype("category")
+    rows.loc[rows.index[5], "b"] = np.nan
+    inputs = [*FEATURES, "kind", "since"]
+    here, there = (SparseGPRegressor(n_active=30, optimizer=None, random_state=0) for _ in range(2))
+    here.fit(rows[inputs], rows["score"], sample_weight=rows["weight"])
+    gleangp.dask.fit(there, dd.from_pandas(rows, npartitions=4), "score", sample_weight="weight")
+    same_model(here, there)
+    assert there.columns_ == here.columns_
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target"),
+    [
+        (SparseGPRegressor(n_active=30, posterior="active", n_rounds=1, random_state=0), "score"),
+        (HierarchicalGPRegressor(random_state=0), "score"),
+        (SparseGPClassifier(n_active=20, optimizer=None, unlabeled="?", random_state=0), "passed"),
+    ],
+    ids=["active", "hierarchical", "unlabelled rows"],
+)
+def test_other_models_fit_on_the_client(client, frame, parts, estimator, target):
+    """Their rows are gathered, and no worker computes blocks."""
+    frame = frame[[*FEATURES, "school", target]].copy()
+    if target == "passed":
+        frame.loc[frame.index[::3], "passed"] = "?"
+    here = clone(estimator).fit(frame[FEATURES], frame[target], tasks=frame["school"])
+    there = gleangp.dask.fit(estimator, dd.from_pandas(frame, npartitions=3), target, "school")
+    assert not parts
+    assert_array_equal(
+        there.predict(frame[FEATURES], frame["school"]), here.predict(frame[FEATURES], frame["school"])
+    )
 
 
 def test_saved_after_a_fit_and_after_an_interrupted_one(client, frame, tmp_path):
     """Nothing of the callbacks stays on the estimator, whose hooks are torn down once for each fit."""
     ddf = dd.from_pandas(frame[[*FEATURES, "school", "score"]], npartitions=3, sort=False)
-    model = SparseGPRegressor(coupling="kernel", n_active=20, n_rounds=1, random_state=0)
+    model = SparseGPRegressor(n_active=20, random_state=0)
     gleangp.dask.fit(model, ddf, "score", "school", client=client)
     gleangp.save(model, tmp_path / "m.glean")
     loaded = gleangp.load(tmp_path / "m.glean")
@@ -102,7 +165,7 @@ def test_own_task_column_and_predictions(client, frame):
     """A task column of the estimator's own is one of its features; predictions come row by row."""
     columns = [*FEATURES, "school"]
     there = SparseGPRegressor(task="school", optimizer=None, n_active=40, random_state=0)
-    here = in_memory(there)
+    here = clone(there)
     here.fit(frame[columns], frame["score"])
     ddf = dd.from_pandas(frame, npartitions=3, sort=False)
     gleangp.dask.fit(there, ddf[[*columns, "score"]], target="score")
@@ -136,7 +199,7 @@ def test_one_task_and_empty_partitions(client, frame):
     rows = frame[[*FEATURES, "score"]].copy()
     rows.loc[rows.index[:60], "score"] = np.nan
     there = SparseGPRegressor(n_active=30, optimizer=None, random_state=0)
-    here = in_memory(there)
+    here = clone(there)
     here.fit(rows[FEATURES], rows["score"])
     ddf = dd.from_pandas(rows, npartitions=4, sort=False)
     holes = dd.concat([ddf.partitions[0], ddf.partitions[1].query("a > 100"), ddf.partitions[1:]])
@@ -156,44 +219,35 @@ def test_bad_rows_are_refused_with_their_partitions(client, frame):
         gleangp.dask.fit(model, dd.from_pandas(rows, npartitions=4, sort=False), "score", "school")
     assert vars(model) == vars(SparseGPRegressor())
     nothing = frame[[*FEATURES, "score"]].assign(score=np.nan)
-    with pytest.raises(LabelError, match="no row has a target"):
+    with pytest.raises(LabelError, match="y is NaN in all rows"):
         gleangp.dask.fit(model, dd.from_pandas(nothing, npartitions=2), "score")
 
 
-def test_types_that_differ_between_partitions_are_refused():
-    """Numbers are not made strings in silence; whole numbers of any width are alike."""
-    assert_array_equal(join_names([np.array([3, 1]), None, np.array([2], np.int8)], "tasks"), [1, 2, 3])
-    with pytest.raises(TaskError, match="different types"):
-        join_names([np.array([1]), np.array(["one"])], "tasks")
+def test_types_that_differ_between_partitions_are_refused(client):
+    """Numbers are not made strings in silence."""
+    rows = pd.DataFrame({"a": np.arange(4.0), "school": [1, 2, "one", "two"], "score": np.arange(4.0)})
+    ddf = dd.from_map(lambda k: rows.iloc[2 * k : 2 * k + 2].infer_objects(), [0, 1], meta=rows.iloc[:0])
+    with pytest.raises(TaskError, match="mixes types"):
+        gleangp.dask.fit(SparseGPRegressor(), ddf, "score", "school")
 
 
 @pytest.mark.parametrize(
     ("estimator", "options", "error", "message"),
     [
-        (SparseGPRegressor(coupling="function"), {}, ValueError, "coupling='function'"),
-        (SparseGPRegressor(selector="graph"), {}, ValueError, "GraphSelector"),
-        (SparseGPRegressor(selector=EntropySelector(n_swaps=2)), {}, ValueError, "without swaps"),
-        (SparseGPRegressor(noise_variance=np.ones(240)), {}, ValueError, "per row"),
-        (HierarchicalGPRegressor(), {}, TypeError, "HierarchicalGPRegressor"),
+        (Ridge(), {}, TypeError, "Ridge"),
+        (SparseGPClassifier(), {"exposure": "a"}, TypeError, "takes no 'exposure'"),
+        (SparseGPRegressor(), {"exposure": "c"}, LabelError, "exposure='c' names 0 columns"),
         (SparseGPRegressor(), {"target": "none"}, LabelError, "names 0 columns"),
         (SparseGPRegressor(task="school"), {"task": "a"}, TaskError, "Give one of them"),
         (SparseGPRegressor(n_active=-1), {}, ValueError, "n_active"),
     ],
     ids=lambda value: None,
 )
-def test_what_needs_memory_is_refused(client, frame, estimator, options, error, message):
+def test_what_cannot_be_fitted_is_refused(client, frame, estimator, options, error, message):
     """Before any row is read."""
     ddf = dd.from_pandas(frame[[*FEATURES, "school", "score"]], npartitions=2)
     with pytest.raises(error, match=message):
         gleangp.dask.fit(estimator, ddf, **{"target": "score", "task": "school", **options})
-
-
-def test_unlabelled_rows_of_a_classifier_are_refused(client, frame):
-    """They need all rows in memory."""
-    rows = frame[[*FEATURES, "passed"]].copy()
-    rows.loc[rows.index[3], "passed"] = "?"
-    with pytest.raises(LabelError, match="1 rows have no label"):
-        gleangp.dask.fit(SparseGPClassifier(unlabeled="?"), dd.from_pandas(rows, npartitions=2), "passed")
 
 
 def test_no_client():

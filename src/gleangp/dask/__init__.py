@@ -1,8 +1,8 @@
-"""Fits and predictions on a Dask cluster, for data that never visits the client.
+"""Fits and predictions on a Dask cluster.
 
-`fit` learns from a Dask DataFrame: the cluster shuffles its rows by task, workers keep them, choose active
-points and sum evidence, and only active points, sites, gains and sums travel; the client learns the
-kernel. `predict` maps over partitions. Needs `pip install gleangp[dask]`.
+`fit` learns from a Dask DataFrame: workers read and check its partitions, the rows come to the client once,
+and workers compute the sums over blocks of rows, which is most of the work. `predict` maps over partitions.
+Needs `pip install gleangp[dask]`.
 
 Beside this, `n_jobs` of every estimator runs on a cluster through joblib's backend
 (`joblib.parallel_config(backend="dask")`), with data that the client has.

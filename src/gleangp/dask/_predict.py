@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from dask.delayed import delayed
+from distributed import get_client
 from sklearn.utils.validation import check_is_fitted
 
+from gleangp.dask._cluster import send
 from gleangp.parallel import in_worker
 
 
@@ -56,9 +58,11 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     if np.dtype(dtype).kind == "U":
         dtype = object
     meta = pd.DataFrame({c: np.zeros(0, dtype=dtype) for c in columns}, index=ddf._meta.index)
-    return ddf.map_partitions(
-        _predict_part, delayed(estimator), features, task, method, columns, options, meta=meta
-    )
+    try:
+        model = delayed(send(get_client(), estimator))
+    except ValueError:  # no client: Dask computes in this process
+        model = delayed(estimator)
+    return ddf.map_partitions(_predict_part, model, features, task, method, columns, options, meta=meta)
 
 
 def _columns(estimator: Any, method: str, options: dict) -> list[str]:

@@ -83,7 +83,7 @@ class SparseGPMixin(ProgressMixin):
     def _is_local(self, rows: TrainingRows, **apart: bool) -> bool:
         """Whether `models.local` does the fit; `apart`: what it lacks -> whether the user requests it."""
         couples = hasattr(self._chosen_selector(), "alone")
-        return self.posterior == "local" and rows.can_travel and not couples and not any(apart.values())
+        return self.posterior == "local" and not couples and not any(apart.values())
 
     def _chosen_selector(self):
         if self.selector is None:
@@ -104,8 +104,6 @@ class SparseGPMixin(ProgressMixin):
         reasons = [f"{name} are given" for name, asked in apart.items() if asked]
         if self.posterior != "local":
             reasons.append(f"posterior={self.posterior!r}")
-        if not rows.can_travel:
-            reasons.append("rows are on a cluster")
         reason = f"tasks share the kernel alone, because {reasons[0] if reasons else 'the selector does'}"
         if self.coupling != "auto":
             other = "" if self.posterior == "local" else ", or posterior='local'"

@@ -281,7 +281,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         return self
 
     def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
-        """Learn from rows whose targets are codes of `classes_` (-1 without a label), wherever they are.
+        """Learn from rows whose targets are codes of `classes_` (-1 without a label).
 
         `given` is for callbacks.
         """
@@ -299,8 +299,8 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             return
         if self.noise in ("logit", "robust"):
             raise ValueError(
-                f"noise={self.noise!r} needs posterior='local' and rows in memory, without invariances; this "
-                f"fit has posterior={self.posterior!r}."
+                f"noise={self.noise!r} needs posterior='local', without invariances; this fit has "
+                f"posterior={self.posterior!r}."
             )
         uncoupled = self._why_uncoupled(rows, **apart)
         settings = self._settings(
@@ -318,7 +318,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         most = most_stages(settings) if self._n_models == 1 else self._n_models
         progress = self._begin_progress(*given, most)
         with threads_for(rows.sizes):
-            models = fit_binary_problems(jobs, settings, progress, self.n_jobs if rows.can_travel else None)
+            models = fit_binary_problems(jobs, settings, progress, self.n_jobs)
         self._store(models)
         for model in self._models:
             self._warn_about(model)

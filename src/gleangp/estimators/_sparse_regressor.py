@@ -279,7 +279,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     def _fit_rows(
         self, rows: TrainingRows, given: tuple[Any, Any, Any], fields: dict[str, FloatArray] | None = None
     ) -> None:
-        """Learn from rows whose targets are numbers, wherever they are; `given` is for callbacks."""
+        """Learn from rows whose targets are numbers; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
         fields = fields or {}
         if self._is_local(rows, invariances=bool(invariances)):
@@ -389,7 +389,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             asked.append(f"noise={self.noise!r}")
         if asked:
             raise ValueError(
-                f"{asked[0]} needs posterior='local' and rows in memory, without invariances; this fit has "
+                f"{asked[0]} needs posterior='local' without invariances; this fit has "
                 f"posterior={self.posterior!r}."
             )
 

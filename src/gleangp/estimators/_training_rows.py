@@ -1,8 +1,4 @@
-"""The rows a sparse estimator learns from, wherever they are, and the few facts it needs about them.
-
-`LocalRows` has them in this process; `gleangp.dask` has rows that stay with the workers. An estimator reads
-the facts, says how targets are coded, and gets a `TaskStore` to learn from.
-"""
+"""The rows a sparse estimator learns from, and the few facts it needs about them."""
 
 from __future__ import annotations
 
@@ -32,7 +28,6 @@ class TrainingRows(Protocol):
     n_rows: int  # with those left out
     n_tasks: int
     sizes: list[int]  # of the tasks
-    can_travel: bool  # to other processes of joblib's
 
     @property
     def inputs(self) -> FloatArray:
@@ -64,8 +59,6 @@ class LocalRows:
     keep : ndarray of shape (n,), default=None
         Mask of the rows to learn from; None for all.
     """
-
-    can_travel = True
 
     def __init__(self, X: FloatArray, y: np.ndarray, codes: IntArray, n_tasks: int, keep: Any = None):
         self.X, self.y, self.codes, self.keep = np.ascontiguousarray(X), y, codes, keep

@@ -20,8 +20,9 @@ and K_zz follows from the invariance under rotations of the basis (`Basis.gradie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -65,18 +66,9 @@ class Conditioned:
     misfit: float  # m^T C^-1 m
     alpha: FloatArray  # (n,)
     mean: FloatArray  # (n,) of f at the rows
+    var: FloatArray  # (n,) of f at the rows
     root: FloatArray  # (n + 1,) square roots of the precisions, and zero for padded rows
-    factors: dict[tuple[int, int], tuple[FloatArray, FloatArray]]  # L^-1 and V, where the prior keeps stacks
     jitter: float = 0.0  # largest that a block needed, as a share of its diagonal
-
-    def over(
-        self, prior: BlockPrior, group: int
-    ) -> Iterator[tuple[BuiltStack, FloatArray, FloatArray, FloatArray]]:
-        """Every stack of a group with its R (B, m), L^-1 and V."""
-        for k, built in enumerate(prior.stacks(group)):
-            r = self.root[built.stack.rows]
-            half, V = self.factors.get((group, k)) or _factors(built, r)[:2]
-            yield built, r, half, V
 
 
 def condition(
@@ -86,10 +78,12 @@ def condition(
     known: Knowledge | None = None,
     *,
     rows: bool = True,
+    var: bool = False,
 ) -> Conditioned:
     """Absorb the sites of all rows, starting from what is known of u (None: u ~ N(0, I)).
 
-    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass.
+    With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass. With
+    `var=True` the variance of every row is there too.
     """
     n, d = len(prior.layout), prior.n_common
     root = np.append(np.sqrt(precision), 0.0)
@@ -100,24 +94,16 @@ def condition(
         before, prior_mean = known.inner @ known.inner.T, known.mean
         log_det = -log_determinant(known.inner)
     P, rhs, square, jitter = before.copy(), before @ prior_mean, 0.0, 0.0
-    factors, seen, eliminated = {}, {}, []
-    for g in range(len(prior.layout.groups)):
+    eliminated, nothing_more = [], [()] * len(prior.layout.groups)
+    for g, sums in groupby(prior.map(_absorb, (root, scaled), nothing_more), key=itemgetter(0)):
         D = d + prior.n_own(g)
         A, b = np.zeros((D, D)), np.zeros(D)
-        for k, built in enumerate(prior.stacks(g)):
-            r = root[built.stack.rows]
-            half, V, log_b, added = _factors(built, r)
+        for _, _, (of_A, of_b, of_square, of_log_det, added) in sums:
+            A += of_A
+            b += of_b
+            square += of_square
+            log_det += of_log_det
             jitter = max(jitter, added)
-            z = _times(half, scaled[built.stack.rows])
-            flat = V.reshape(z.size, D)
-            A += flat.T @ flat
-            b += z.ravel() @ flat
-            square += float(np.vdot(z, z))
-            log_det += log_b
-            if prior.keeps:
-                factors[g, k] = half, V
-            if rows:
-                seen[g, k] = z
         chol, E, e = np.zeros((0, 0)), np.zeros((0, d)), np.zeros(0)
         if D > d:
             chol = cholesky(np.eye(D - d) + A[d:, d:])[0]
@@ -132,24 +118,38 @@ def condition(
     log_det += log_determinant(inner)
     # m^T C^-1 m, and the distance of u from what was known: errors of the mean enter squared.
     misfit = square + float(prior_mean @ before @ prior_mean - mean @ rhs)
-    groups = [_group_knowledge(mean, inner, *parts) for parts in eliminated]
-    alpha, row_mean = np.zeros(n + 1 if rows else 0), np.zeros(n + 1 if rows else 0)
-    result = Conditioned(
-        Knowledge(mean, inner), groups, log_det, misfit, alpha[:n], row_mean[:n], root, factors, jitter
-    )
+    P_inv = inverse_from_cholesky(inner) if d else np.zeros((0, 0))
+    groups = [_group_knowledge(mean, P_inv, *parts) for parts in eliminated]
+    of_rows = np.zeros((3, n + 1))
     if rows:
-        for g, knowledge in enumerate(groups):
-            for k, (built, r, half, V) in enumerate(result.over(prior, g)):
-                residual = seen[g, k] - V @ knowledge.mean
-                a = r * _times(half.transpose(0, 2, 1), residual)
-                alpha[built.stack.rows] = a
-                row_mean[built.stack.rows] = built.F @ knowledge.mean + _times(built.H, a)
-    return result
+        real, known_u = np.arange(n + 1) < n, [(k.mean, k.cov if var else None) for k in groups]
+        for _, at, found in prior.map(_row_moments, (root, scaled, real), known_u):
+            for values, some in zip(of_rows, found, strict=True):
+                values[at] = some
+    common = Knowledge(mean, inner)
+    return Conditioned(common, groups, log_det, misfit, *of_rows[:, :n], root, jitter)
 
 
-def _group_knowledge(mean, inner, chol, E, e) -> GroupKnowledge:
+def _absorb(
+    built: BuiltStack, r: FloatArray, scaled: FloatArray
+) -> tuple[FloatArray, FloatArray, float, float, float]:
+    """What a stack adds to sums: V^T V, V^T z, z^T z with z = L^-1 R m, log |I + R H R|; and its jitter."""
+    half, V, log_det, jitter = _factors(built, r)
+    z = _times(half, scaled)
+    flat = V.reshape(z.size, V.shape[2])
+    return flat.T @ flat, z.ravel() @ flat, float(np.vdot(z, z)), log_det, jitter
+
+
+def _row_moments(built: BuiltStack, r, scaled, real, mean, cov) -> tuple[FloatArray, FloatArray, Any]:
+    """alpha, posterior mean and variance of the rows of a stack; no variance where `cov` is None."""
+    half, V = _factors(built, r)[:2]
+    alpha = r * _times(half.transpose(0, 2, 1), _times(half, scaled) - V @ mean)
+    var = 0.0 if cov is None else _row_vars(built, r, real, cov)
+    return alpha, built.F @ mean + _times(built.H, alpha), var
+
+
+def _group_knowledge(mean, P_inv, chol, E, e) -> GroupKnowledge:
     """Mean and covariance of the common and own variables, from the elimination of the own ones."""
-    P_inv = inverse_from_cholesky(inner) if len(inner) else np.zeros((0, 0))
     if len(chol) == 0:
         return GroupKnowledge(mean, P_inv, np.zeros((0, len(mean))))
     own_mean = solve_lower(chol, e - E @ mean, transposed=True)
@@ -165,37 +165,34 @@ def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
     return float(0.5 * (np.sum(np.log(precision) - LOG_TWO_PI) - q.log_det - q.misfit))
 
 
-def posterior_var(prior: BlockPrior, q: Conditioned) -> FloatArray:
-    """Variance (n,) of f at the training rows."""
-    var = np.zeros(len(prior.layout) + 1)
-    for g, knowledge in enumerate(q.groups):
-        for built, r, half, V in q.over(prior, g):
-            rows, precision = built.stack.rows, r * r
-            diagonal = np.einsum("bii->bi", built.H)
-            J = _triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
-            left = 1.0 - np.einsum("bij,bij->bj", half, half) + _quadratic(J, knowledge.cov)
-            faint = precision * diagonal < _FAINT
-            var[rows] = np.divide(left, precision, out=np.zeros_like(left), where=~faint)
-            faint &= rows < len(prior.layout)
-            for b in np.flatnonzero(faint.any(axis=1)):
-                some = np.flatnonzero(faint[b])
-                seen = half[b] @ (r[b][:, None] * built.H[b][:, some])  # L^-1 R H
-                J_some = built.F[b, some] - seen.T @ V[b]
-                var[rows[b, some]] = (
-                    diagonal[b, some] - np.einsum("in,in->n", seen, seen) + _quadratic(J_some, knowledge.cov)
-                )
-    return np.maximum(var[:-1], 1e-300)
+def _row_vars(built: BuiltStack, r, real, cov) -> FloatArray:
+    """Posterior variance of the rows of a stack."""
+    half, V = _factors(built, r)[:2]
+    precision, diagonal = r * r, np.einsum("bii->bi", built.H)
+    J = _triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
+    left = 1.0 - np.einsum("bij,bij->bj", half, half) + _quadratic(J, cov)
+    faint = precision * diagonal < _FAINT
+    var = np.divide(left, precision, out=np.zeros_like(left), where=~faint)
+    for b in np.flatnonzero((faint & real).any(axis=1)):
+        some = np.flatnonzero(faint[b] & real[b])
+        seen = half[b] @ (r[b][:, None] * built.H[b][:, some])  # L^-1 R H
+        J_some = built.F[b, some] - seen.T @ V[b]
+        var[b, some] = diagonal[b, some] - np.einsum("in,in->n", seen, seen) + _quadratic(J_some, cov)
+    return np.maximum(var, 1e-300)
 
 
 def noise_sensitivity(prior: BlockPrior, q: Conditioned) -> FloatArray:
     """(n,) derivative of the log evidence in the noise variance 1 / precision of every row."""
     variance, alpha = np.zeros(len(prior.layout) + 1), np.append(q.alpha, 0.0)
-    for g, knowledge in enumerate(q.groups):
-        for built, r, half, V in q.over(prior, g):
-            a, A = alpha[built.stack.rows], r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
-            inverse = np.einsum("bij,bij->bj", half, half) * r * r
-            variance[built.stack.rows] = 0.5 * (a * a - inverse + _quadratic(A, knowledge.cov))
+    for _, rows, found in prior.map(_row_sensitivity, (q.root, alpha), [(k.cov,) for k in q.groups]):
+        variance[rows] = found
     return variance[:-1]
+
+
+def _row_sensitivity(built: BuiltStack, r, alpha, cov) -> FloatArray:
+    half, V = _factors(built, r)[:2]
+    A = r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
+    return 0.5 * (alpha * alpha - np.einsum("bij,bij->bj", half, half) * r * r + _quadratic(A, cov))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,8 +216,10 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
     alpha, variance, dX = np.append(q.alpha, 0.0), np.zeros(n + 1), np.zeros((n + 1, prior.X.shape[1]))
     inside: dict[int, list] = {}  # basis -> [basis, dE/dPhi Phi^T, dE/dZ so far, term]
     for g, knowledge in enumerate(q.groups):
-        for built, r, half, V in q.over(prior, g):
+        for built in prior.stacks(g):
             stack = built.stack
+            r = q.root[stack.rows]
+            half, V = _factors(built, r)[:2]
             a, A = alpha[stack.rows], r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
             shared = A @ knowledge.cov
             G = a[:, :, None] * a[:, None, :] - inverse_of(half, r)
@@ -289,9 +288,15 @@ def inverse_of(half: FloatArray, r: FloatArray) -> FloatArray:
 
 
 def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
-    """L^-1 (B, m, m) and V (B, m, D) of every block, the sum of log |I + R H R|, and the jitter."""
-    half, log_det, jitter = inverse_factors(built.H * (r[:, :, None] * r[:, None, :]))
-    return half, _triangular_times(half, r[:, :, None] * built.F), log_det, jitter
+    """L^-1 (B, m, m) and V (B, m, D) of every block, the sum of log |I + R H R|, and the jitter.
+
+    Those of the last call are used again where the sites are the same.
+    """
+    if not built.last or not np.array_equal(built.last[0], r):
+        half, log_det, jitter = inverse_factors(built.H * (r[:, :, None] * r[:, None, :]))
+        V = _triangular_times(half, r[:, :, None] * built.F)
+        built.last[:] = r, (half, V, log_det, jitter)
+    return built.last[1]
 
 
 def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:

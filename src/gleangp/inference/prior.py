@@ -18,8 +18,8 @@ belong to its blocks alone, which `Group` keeps together: `evidence` eliminates 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -252,6 +252,7 @@ class BuiltStack:
     F: FloatArray  # (B, m, D)
     covariances: list[WholeBlocks | WithinTasks]  # per term
     crosses: list[tuple[Part, Evaluation, FloatArray]]  # per part: K(X, Z) and Phi (B * m, d)
+    last: list[Any] = field(default_factory=list)  # what `evidence` found under the last sites
 
 
 class BlockPrior:
@@ -267,9 +268,14 @@ class BlockPrior:
         Blocks.
     Z : ndarray of shape (d, p)
         Common basis points; d = 0 for none.
+    elsewhere : callable, default=None
+        From this prior to its `map`, computed by other processes; used where stacks would take too much
+        memory to be kept here. None: all is computed here.
     """
 
-    def __init__(self, terms: Sequence[Term], X: FloatArray, layout: Layout, Z: FloatArray):
+    def __init__(
+        self, terms: Sequence[Term], X: FloatArray, layout: Layout, Z: FloatArray, elsewhere: Any = None
+    ):
         self.terms, self.X, self.layout, self.Z = list(terms), X, layout, Z
         self.common: list[Part] = []
         self._own: list[list[Part]] = []
@@ -288,6 +294,7 @@ class BlockPrior:
         widest = max((s.rows.shape[1] for g in layout.groups for s in g.stacks), default=0)
         self.keeps = len(layout) * (widest + D) <= _KEPT_ENTRIES
         self._kept: dict[tuple[int, int], BuiltStack] = {}
+        self._elsewhere = None if elsewhere is None or self.keeps else elsewhere(self)
 
     @property
     def n_common(self) -> int:
@@ -317,6 +324,22 @@ class BlockPrior:
                 if self.keeps:
                     self._kept[group, k] = built
             yield built
+
+    def map(
+        self, function: Callable[..., Any], by_row: Sequence[FloatArray], by_group: Sequence[tuple]
+    ) -> Iterator[tuple[int, IntArray, Any]]:
+        """A function of every stack in turn: its group, its rows, and the result.
+
+        The function gets the built stack, the entries (B, m) of its rows in the arrays `by_row` (n + 1,),
+        whose last entry is for padded rows, and what `by_group` has for its group.
+        """
+        if self._elsewhere is not None:
+            yield from self._elsewhere(function, by_row, by_group)
+            return
+        for g, more in enumerate(by_group):
+            for built in self.stacks(g):
+                rows = built.stack.rows
+                yield g, rows, function(built, *(values[rows] for values in by_row), *more)
 
     def _build(self, stack: Stack, parts: list[Part]) -> BuiltStack:
         B, m = stack.rows.shape

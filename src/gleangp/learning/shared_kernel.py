@@ -79,7 +79,7 @@ def learn_shared_kernel(
     parameters : Parameters
         Kernel and noise to start from, and which noise parameters are free.
     tasks : TaskStore or list of Block
-        The rows of all tasks, wherever they are.
+        The rows of all tasks.
     settings : Settings
         How to learn.
     rng : numpy.random.Generator

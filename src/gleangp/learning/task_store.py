@@ -1,7 +1,6 @@
-"""The rows of all tasks, wherever they are, and what learning asks of them.
+"""The rows of all tasks, and what learning asks of them.
 
-`LocalTasks` has them in this process; `gleangp.dask` has a store whose rows stay with the workers. Both
-sum over tasks in the same **chunks**, which depend on the sizes of the tasks alone, so that a fit does not
+Sums over tasks are taken in **chunks**, which depend on the sizes of the tasks alone, so that a fit does not
 depend on who computes what: floating-point sums depend on their order.
 """
 

@@ -20,7 +20,6 @@ from gleangp.inference.evidence import (
     Knowledge,
     condition,
     gaussian_evidence,
-    posterior_var,
 )
 from gleangp.inference.prior import BlockPrior
 from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
@@ -51,8 +50,20 @@ class Likelihood(Protocol):
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
         """What is learnt."""
 
-    def settle(self, prior: BlockPrior, rows: Any, slots: Slots, z: FloatArray, sites: Any) -> Settled:
-        """Sites of all rows at the parameters z; `sites` are those to start from."""
+    def settle(
+        self,
+        prior: BlockPrior,
+        rows: Any,
+        slots: Slots,
+        z: FloatArray,
+        sites: Any,
+        *,
+        gradient: bool = True,
+    ) -> Settled:
+        """Sites of all rows at the parameters z; `sites` are those to start from.
+
+        Without a gradient the result need not have the quantities of every row.
+        """
 
     def noise_model(self, slots: Slots, z: FloatArray) -> Any:
         """The noise model at z, with the values that all tasks share."""
@@ -132,11 +143,11 @@ class GaussianNoise:
         spread = np.append(1.0 / (self.information + tau**-2), tau**2)
         return np.append(self.variance(slots, z), shared) * np.exp(0.5 * spread)
 
-    def settle(self, prior, rows, slots, z, sites=None) -> Settled:
+    def settle(self, prior, rows, slots, z, sites=None, *, gradient=True) -> Settled:
         """At once: sites are the targets with their noise."""
         by_task = self.variance(slots, z)
         precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
-        q = condition(prior, precision, precision * rows.y)
+        q = condition(prior, precision, precision * rows.y, rows=gradient)
         correction, of_tau = self._correction(slots, z)
 
         def slot_gradients(found: EvidenceGradient) -> dict[str, FloatArray]:
@@ -205,7 +216,9 @@ class PropagatedNoise:
             values[name] = part if np.ndim(self.model.parameters[name]) else float(part[0])
         return replace(self.model, **values)
 
-    def settle(self, prior, rows, slots, z, sites=None, known: Knowledge | None = None) -> Settled:
+    def settle(
+        self, prior, rows, slots, z, sites=None, known: Knowledge | None = None, *, gradient=True
+    ) -> Settled:
         """Expectation propagation over all rows."""
         values = {name: getattr(self.noise_model(slots, z), name) for name in self.learn}
         noise = replace(rows.noise, **values)
@@ -239,9 +252,9 @@ def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[
     """From the sites of all rows to their marginals; `known` of the basis variables before them."""
 
     def marginals(now: RowSites) -> Marginals:
-        q = condition(prior, now.precision, now.shift, known)
+        q = condition(prior, now.precision, now.shift, known, var=True)
         site_square = float(np.sum(now.shift * now.mean))
         log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
-        return Marginals(q.mean, posterior_var(prior, q), log_det, q)
+        return Marginals(q.mean, q.var, log_det, q)
 
     return marginals

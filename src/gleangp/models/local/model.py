@@ -25,6 +25,7 @@ from gleangp.models.local.draws import laplace_draws
 from gleangp.models.local.learn import Learnt, Search, learn, pivots
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
+from gleangp.parallel import where_blocks_are
 from gleangp.progress import Stage
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
@@ -342,13 +343,13 @@ class _Finish:
         terms = [_average_where_empty(term, data.sizes == 0) for term in self.learnt.frozen_terms(z)]
         W = self.search.inputs(data.X, warp)
         rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
-        prior = BlockPrior(terms, W, rows.layout, rows.Z)
+        prior = BlockPrior(terms, W, rows.layout, rows.Z, elsewhere=where_blocks_are())
         noise = np.zeros(0)
         if isinstance(likelihood, GaussianNoise):
             if likelihood.varies and self.learnt.n_rows < len(data):
                 z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
             noise = likelihood.predictive_variance(slots, z)
-        settled = likelihood.settle(prior, rows, slots, z, None)
+        settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
         posterior = local_posterior(prior, rows, data, settled, self.conditioning)
         return Draw(posterior, warp, noise), basis, settled.n_silent
 

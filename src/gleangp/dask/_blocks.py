@@ -1,0 +1,105 @@
+"""Blocks of rows on workers: `BlockPrior.map`, with every stack computed by some worker.
+
+A part of the stacks travels once, with the inputs of its rows. Each pass sends the sites of the rows, and
+gets back sums over blocks or numbers for each row. The client adds them up in the order of the stacks, as in
+memory, so the result is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from distributed import Client, Future
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.dask._cluster import gather, send, submit
+from gleangp.inference.prior import BlockPrior, Layout, Stack, Term
+from gleangp.parallel import in_worker
+
+_PART_ROWS = 5000  # of consecutive stacks that one worker computes at a time
+_AT_ONCE = 16  # parts whose results come to the client together
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some consecutive stacks."""
+
+    stacks: list[tuple[int, Stack]]  # with their groups
+    rows: IntArray  # (k + 1,) their rows, and the number of a padded one
+    content: Future  # inputs and layout of these rows
+
+
+class BlocksOnCluster:
+    """The `map` of one prior, with the inputs of its rows on the cluster."""
+
+    def __init__(self, client: Client, prior: BlockPrior):
+        self._client = client
+        self._model = send(client, (prior.terms, prior.Z))
+        stacks = [(g, stack) for g, group in enumerate(prior.layout.groups) for stack in group.stacks]
+        ends = np.cumsum([stack.rows.size for _, stack in stacks])
+        numbered = zip(((ends - 1) // _PART_ROWS).tolist(), stacks, strict=True)
+        self._parts = [
+            self._send_part(prior, [stack for _, stack in members])
+            for _, members in groupby(numbered, key=itemgetter(0))
+        ]
+
+    def __call__(
+        self, function: Callable[..., Any], by_row: Sequence[FloatArray], by_group: Sequence[tuple]
+    ) -> Iterator[tuple[int, IntArray, Any]]:
+        """As `BlockPrior.map`."""
+        more = [send(self._client, given) if given else given for given in by_group]
+        futures = []
+        for part in self._parts:
+            arrays = [values[part.rows] for values in by_row]
+            of_groups = [more[g] for g in dict.fromkeys(g for g, _ in part.stacks)]
+            futures.append(
+                submit(self._client, _map_part, self._model, part.content, function, arrays, of_groups)
+            )
+        for start in range(0, len(futures), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            for part, results in zip(self._parts[some], gather(self._client, futures[some]), strict=True):
+                for (g, stack), result in zip(part.stacks, results, strict=True):
+                    yield g, stack.rows, result
+            futures[some] = [None] * len(futures[some])  # workers need not keep them
+
+    def _send_part(self, prior: BlockPrior, stacks: list[tuple[int, Stack]]) -> Part:
+        """Stacks whose rows are numbered among themselves, and the inputs of these rows."""
+        n, groups, found = len(prior.layout), [], []
+        start = 0
+        for g, members in groupby(stacks, key=itemgetter(0)):
+            local = []
+            for _, stack in members:
+                real = stack.rows < n
+                found.append(stack.rows[real])
+                rows = start + np.cumsum(real).reshape(real.shape) - 1
+                start += len(found[-1])
+                local.append((rows, real, stack))
+            groups.append((prior.layout.groups[g], local))
+        rows = np.concatenate([*found, [n]])
+        layout = Layout(
+            prior.layout.codes[rows[:-1]],
+            [
+                replace(group, stacks=[replace(s, rows=np.where(real, at, start)) for at, real, s in local])
+                for group, local in groups
+            ],
+        )
+        return Part(stacks, rows, send(self._client, (prior.X[rows[:-1]], layout)))
+
+
+@in_worker
+def _map_part(
+    model: tuple[list[Term], FloatArray],
+    content: tuple[FloatArray, Layout],
+    function: Callable[..., Any],
+    by_row: list[FloatArray],
+    by_group: list[tuple],
+) -> list[Any]:
+    """The function of every stack of a part."""
+    (terms, Z), (X, layout) = model, content
+    prior = BlockPrior(terms, X, layout, Z)
+    return [result for _, _, result in prior.map(function, by_row, by_group)]
