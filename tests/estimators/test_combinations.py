@@ -42,7 +42,7 @@ def mirror(X):
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=repr)
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 def test_unlabeled_rows(rows, selector, posterior):
     """Two tasks, three labels a class and task: both clusters are found, and nothing is infinite."""
     X, side, tasks = rows
@@ -58,12 +58,12 @@ def test_unlabeled_rows(rows, selector, posterior):
     ).fit(X, y, tasks=tasks)
     assert np.isfinite(model.log_evidence_)
     assert len(model.active_) == 30
-    if posterior == "projected":
+    if posterior == "local":
         assert np.mean(model.predict(X, tasks=tasks) != side) < 0.05
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=repr)
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 def test_ordered_categories(rows, selector, posterior):
     """Three categories along the first feature, in two tasks."""
     X, _, tasks = rows
@@ -82,7 +82,7 @@ def test_invariances(rows, selector, estimator):
     """Copies keep the task of their row, in `fit` and in a task that comes later."""
     X, side, tasks = rows
     y = np.digitize(X[:, 0], [-2.0, 2.0]) if estimator is SparseGPOrdinal else side
-    for posterior in ("projected", "active"):
+    for posterior in ("local", "active"):
         model = estimator(
             KERNEL,
             selector=selector,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gleangp.estimators._progress import FitProgress
-from gleangp.estimators._training_rows import ClassSigns, TrainingRows
+from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import fit_sparse_model
@@ -23,7 +23,7 @@ class BinaryProblem:
     """What one of them is fitted from."""
 
     parameters: Parameters
-    rows: TrainingRows
+    rows: LocalRows
     code: ClassSigns
     rng: np.random.Generator
     invariances: list

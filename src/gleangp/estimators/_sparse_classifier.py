@@ -28,7 +28,7 @@ from gleangp.estimators._defaults import (
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
-from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
+from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.estimators._unlabelled import UnlabelledRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
@@ -71,14 +71,12 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 400, 400 of larger ones (down to 200 where there are more than 20 000 rows).
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
-        Which points to keep. None: `ResidualSelector(weight="variance")` for the projected
-        posterior, which does not look at labels and so is not misled by wrong ones, and "entropy" for
-        `posterior="active"`.
-    posterior : {"local", "projected", "active"}, default="local"
+        Which points to keep. None: `ResidualSelector(weight="variance")`, which does not look at labels and
+        so is not misled by wrong ones, and "entropy" for `posterior="active"`.
+    posterior : {"local", "active"}, default="local"
         "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
-        from the basis and the rows near it. With unlabelled rows or `invariances` it is "projected".
-        "projected": all rows speak through the active points. "active": predictions use the active
-        points only (the papers' compression scheme).
+        from the basis and the rows near it. "active": predictions use the active points only (the papers'
+        compression scheme), which is also what is done with `invariances`.
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
     noise : {"probit", "logit", "robust", "null_category"}, default="probit"
@@ -88,10 +86,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         None keeps the kernel and the noise as they are given.
     learn_noise : bool or sequence of str, default=True
-        Learn the parameters of the noise model: its bias; with `posterior="active"` the slope of the
-        probit (with "projected" the variance of the kernel does its work); and for the null category with
-        "projected" the variance that softens its steps. Or the names of those to
-        learn, such as ("bias", "gamma_minus", "gamma_plus"). See Notes.
+        Learn the parameters of the noise model: its bias, and with `posterior="active"` the slope of the
+        probit (else the variance of the kernel does its work). Or the names of those to learn, such as
+        ("bias", "gamma_minus", "gamma_plus"). See Notes.
     n_rounds : int, default=5
         Most rounds of "select points, then learn the kernel".
     n_restarts : int, default=0
@@ -144,9 +141,9 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         Which invariance made each active point of the row in `active_`; -1 for the row itself.
     n_silent_ : int
         Rows that the null category left without a say, because they could belong to either side: of all
-        rows for "projected", of the active points for "active"; with more than two classes, the sum.
+        rows, and of the active points for "active"; with more than two classes, the sum.
     log_evidence_ : float
-        Log evidence (for "projected", the lower bound over all rows); the sum over classes.
+        Log evidence; the sum over classes.
     n_rounds_ : int
         Rounds of learning, the most of any class.
     selection_objective_ : float or None
@@ -280,21 +277,19 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self._fit_rows(LocalRows(X, y_codes, codes, n_tasks), given)
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
+    def _fit_rows(self, rows: LocalRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are codes of `classes_` (-1 without a label).
 
         `given` is for callbacks.
         """
         counts = rows.counts(len(self.classes_))
-        invariances = check_invariances(self.invariances)
-        apart = {"invariances": bool(invariances)}
-        unlabelled = bool(counts.sum() < sum(rows.sizes))
-        if self.noise in ("logit", "robust") and unlabelled:
+        missing = int(sum(rows.sizes) - counts.sum())
+        if self.noise in ("logit", "robust") and missing:
             raise ValueError(
-                f"noise={self.noise!r} needs a label in every row, and {sum(rows.sizes) - counts.sum()} have "
-                "none. Use noise='probit', or leave those rows out."
+                f"noise={self.noise!r} needs a label in every row, and {missing} have none. Use "
+                "noise='probit', or leave those rows out."
             )
-        if self._is_local(rows, **apart):
+        if self._is_local():
             self._fit_local(rows, given, counts)
             return
         if self.noise in ("logit", "robust"):
@@ -302,11 +297,11 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
                 f"noise={self.noise!r} needs posterior='local', without invariances; this fit has "
                 f"posterior={self.posterior!r}."
             )
-        uncoupled = self._why_uncoupled(rows, **apart)
+        uncoupled = self._why_uncoupled(rows)
+        invariances = check_invariances(self.invariances)
         settings = self._settings(
             rows.sizes,
             propagate=self.sites == "ep",
-            n_learning=200,
             uncoupled=uncoupled,
             **self._inner_jobs(),
         )
@@ -519,17 +514,16 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         """The class that is +1 in every binary problem."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
+    def _parameters(self, rows: LocalRows, counts: IntArray, positive: int) -> Parameters:
         n_labeled = int(counts.sum())
         missing = 1.0 - n_labeled / sum(rows.sizes)
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
         noise: Any
         if missing > 0.0:
-            X = rows.X  # type: ignore[attr-defined]  # unlabelled rows are in this process
-            kernel = self._start_kernel(lambda: null_category_kernel(X), positive, self._n_models)
+            kernel = self._start_kernel(lambda: null_category_kernel(rows.X), positive, self._n_models)
             own_priors = variance_priors(kernel)
             noise = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
-            usual = ("bias",) if self.posterior == "active" else ("bias", "variance")
+            usual: tuple[str, ...] = ("bias",)
         else:
             kernel = self._start_kernel(
                 lambda: self._default_kernel(rows, offset=True), positive, self._n_models
@@ -537,7 +531,7 @@ class SparseGPClassifier(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
             own_priors = {} if self.kernel is not None else class_priors(kernel)
             noise = Probit(bias)
             # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
-            usual = ("bias", "slope") if self.posterior == "active" else ("bias",)
+            usual = ("bias", "slope")
         priors = own_priors if self.priors is None else self.priors
         return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
 

@@ -19,7 +19,7 @@ from gleangp.models.defaults import UNLABELLED
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.local.data import Data, canonical_order
-from gleangp.models.local.learn import pivots
+from gleangp.models.local.learn import pivots_of
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.plan import plan_search
 from gleangp.models.local.unlabelled import (
@@ -99,9 +99,7 @@ class UnlabelledRows:
         return scores
 
     def _part(self, rows: IntArray) -> tuple[Data, IntArray, IntArray]:
-        data = self.data
-        part = Data(data.X[rows], data.y[rows], data.codes[rows], data.n_tasks, data.noise)
-        return part, self.y[rows], np.flatnonzero(self.y[rows] >= 0)
+        return self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
 
     def _fit_all(self, kernels: list[_Kernel]) -> list[LocalModel]:
         """The models of all rows under given kernels."""
@@ -117,7 +115,7 @@ class UnlabelledRows:
 
     def _priors(self, kernels: list[_Kernel], data: Data, n_basis: int | None) -> list[ClassPrior]:
         """Of every class; classes with the same kernel share one."""
-        choose, made = choose_basis_of(self.estimator) or pivots, {}
+        choose, made = choose_basis_of(self.estimator) or pivots_of, {}
 
         def make(k: _Kernel) -> ClassPrior:
             rng = np.random.default_rng(self.seed)

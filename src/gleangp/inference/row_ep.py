@@ -109,7 +109,10 @@ def sweep_rows(
 
 
 def labelled_first(
-    block: Block, marginals: Callable[[RowSites], Marginals], labelled: Any = None
+    block: Block,
+    marginals: Callable[[RowSites], Marginals],
+    labelled: Any = None,
+    spread: FloatArray | float = 0.0,
 ) -> RowSites | None:
     """Sites to start from: those of rows with a label without the others, which are silent.
 
@@ -132,7 +135,8 @@ def labelled_first(
         now = marginals(all_rows(sites))
         return replace(now, mean=now.mean[labelled], var=now.var[labelled])
 
-    return all_rows(sweep_rows(block.at(labelled), of_labelled).sites)
+    spread = np.broadcast_to(spread, len(block))[labelled]
+    return all_rows(sweep_rows(block.at(labelled), of_labelled, spread).sites)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise, Settled
 from gleangp.models.local.data import Data, blocks_of_tasks
 from gleangp.models.local.draws import laplace_draws
-from gleangp.models.local.learn import Learnt, Search, learn, pivots
+from gleangp.models.local.learn import Learnt, Search, learn, pivots_of
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
 from gleangp.parallel import where_blocks_are
@@ -252,7 +252,8 @@ def fit_local(
 ) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
 
-    `choose_basis(kernel, W, count, rng)` gives row numbers; None: those that leave little unexplained.
+    `choose_basis(kernel, W, pool, count, rng)` gives numbers of rows of `pool`, of which W are the inputs as
+    the kernel sees them; None: those that leave little unexplained.
     """
     if n_basis is None:
         n_basis = conditioning.n_basis
@@ -262,7 +263,7 @@ def fit_local(
     for candidate in candidates:
         draw = np.random.default_rng(seed)
         learnt = learn(candidate.search, data, draw)
-        finish = _Finish(candidate.search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+        finish = _Finish(candidate.search, learnt, data, n_basis, choose_basis or pivots_of, conditioning)
         stage = Stage("posterior", 1, data.n_tasks, len(data))
         candidate.search.progress(stage, 0, None)
         tried.append((candidate, learnt, finish, *finish(learnt.z, draw)))
@@ -379,7 +380,7 @@ def arrange(
     shared = [t for t in terms if t.loadings.shape[1]]
     if shared and len(blocks) > 1:
         pool = _some(len(data), c.pool * n_basis, rng)
-        chosen = choose_basis(shared[0].kernel, W[pool], n_basis, rng)
+        chosen = choose_basis(shared[0].kernel, W[pool], data.at(pool), n_basis, rng)
         basis = pool[np.asarray(chosen, dtype=np.intp)]
     return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
 
