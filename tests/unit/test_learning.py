@@ -13,7 +13,6 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence
-from gleangp.inference.stacked import group_sizes, stack_blocks
 from gleangp.learning.evidence import ActiveGaussianEvidence
 from gleangp.learning.fit_blocks import fit_blocks
 from gleangp.learning.parameters import Parameters
@@ -167,13 +166,11 @@ def test_stacked_tasks_are_the_tasks_one_by_one(kernel, per_row):
     for seed, n in enumerate([5, 9, 1, 7, 6, 5, 12, 2]):
         noise = Gaussian(rng.uniform(0.1, 1.0, n) if per_row else 0.3, bias=0.1)
         blocks.append(Block(*(lambda b: (b.X, b.y))(make_block(Gaussian(0.1), n, seed)), noise))
-    value, theta_grad, grads = ActiveGaussianEvidence(kernel, blocks)(kernel, {})
+    value, theta_grad, grads = ActiveGaussianEvidence(blocks)(kernel, {})
     parts = [gaussian_log_evidence(kernel, b.X, b.y - 0.1, b.noise.variance) for b in blocks]
     assert_allclose(value, sum(p[0] for p in parts), rtol=1e-9)
     assert_allclose(theta_grad, np.sum([p[1] for p in parts], axis=0), rtol=1e-7, atol=1e-9)
     assert_allclose(np.sum(grads["variance"]), sum(p[2].sum() for p in parts), rtol=1e-8)
-    stacks, alone = stack_blocks(kernel, blocks)
-    assert sum(len(s.blocks) for s in stacks) + len(alone) == len(blocks)
 
 
 def many_tasks(n_tasks, n, seed=0):
@@ -186,25 +183,6 @@ def many_tasks(n_tasks, n, seed=0):
         K = RBF(0.7)(X[codes == t]) + 1e-9 * np.eye(n)
         f[codes == t] = np.linalg.cholesky(K) @ rng.normal(size=n)
     return X, f, f + 0.1 * rng.normal(size=len(f)), codes
-
-
-@pytest.mark.parametrize(
-    ("sizes", "options", "expected"),
-    [
-        ([], {}, []),
-        ([3, 9, 14, 20], {}, [4]),  # small: one stack, whatever is padded
-        ([10, 11, 12, 13], {"padding": 0}, [3, 1]),  # a fifth, or two rows
-        ([100, 110, 120, 121, 240], {}, [4, 1]),  # 121 is padded cheaply, 240 is not
-        ([50] * 120, {}, [52, 52, 16]),  # 130 000 entries
-        ([50] * 5, {"rows": 100}, [2, 2, 1]),
-        ([400, 400], {}, [1, 1]),  # larger than a stack may be
-    ],
-)
-def test_sizes_that_share_a_stack(sizes, options, expected):
-    """Sizes are grouped in order, by what padding costs beside another stack, within limits."""
-    groups = group_sizes(sizes, **options)
-    assert [len(g) for g in groups] == expected
-    assert [k for g in groups for k in g] == list(range(len(sizes)))
 
 
 def test_a_shared_kernel_is_learnt_from_many_small_tasks():

@@ -162,8 +162,8 @@ def test_evidence_over_tasks(sizes):
     kernel = ConstantKernel(2.0) * RBF([0.5, 1.0]) + ConstantKernel(0.4)
     sites = [filter_in_order(kernel, b) for b in probit]
     cases = [
-        (ActiveGaussianEvidence(kernel, blocks), Parameters(kernel, noise, ("variance",))),
-        (ActiveSiteEvidence(kernel, [b.X for b in probit], sites), Parameters(kernel, Probit())),
+        (ActiveGaussianEvidence(blocks), Parameters(kernel, noise, ("variance",))),
+        (ActiveSiteEvidence([b.X for b in probit], sites), Parameters(kernel, Probit())),
     ]
     for evidence, parameters in cases:
         z, h = parameters.start(), 1e-4

@@ -11,7 +11,6 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, posterior_from_sites
-from gleangp.kernels.stacked import covariances_of_tasks
 from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence
 from gleangp.learning.settings import Settings
 from gleangp.selection.base import Selection
@@ -49,12 +48,12 @@ def evidence_of_blocks(
 ):
     """The objective of a round for given active points; `exact` if these are all rows."""
     if exact:
-        return ActiveGaussianEvidence(kernel, blocks)
+        return ActiveGaussianEvidence(blocks)
     kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
     if not blocks[0].noise.precision_depends_on_mean:
-        return ActiveGaussianEvidence(kernel, kept)
+        return ActiveGaussianEvidence(kept)
     sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
-    return ActiveSiteEvidence(kernel, [k.X for k in kept], sites)
+    return ActiveSiteEvidence([k.X for k in kept], sites)
 
 
 def fit_blocks(
@@ -66,10 +65,9 @@ def fit_blocks(
     """Posterior and sites of every task for given active points, and the log evidence."""
     posteriors, all_sites, log_evidence = [], [], 0.0
     all_kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
-    of_active = covariances_of_tasks(kernel, [kept.X for kept in all_kept])
     for t, kept in enumerate(all_kept):
         sites, value = _active_sites(kernel, kept, selection, t, settings)
-        posterior = posterior_from_sites(kernel, kept.X, sites, of_active[t])
+        posterior = posterior_from_sites(kernel, kept.X, sites)
         if value is None:
             value = log_evidence_of_sites(posterior, sites)
         posteriors.append(posterior)

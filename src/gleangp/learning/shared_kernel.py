@@ -205,7 +205,6 @@ def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float, 
     choose other points, which explain the rows worse: a step that lowers the sum once points are chosen anew
     is cut back. Unlike the evidence of active points and held sites, the sum can be compared between rounds.
     """
-    settings = tasks.under_kernel(parameters.kernel, settings)
     sum_log_z, points_before = _sum_log_z(parameters, tasks, settings, seed)
     noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
 

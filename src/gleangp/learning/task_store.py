@@ -16,7 +16,6 @@ from joblib import parallel_config
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import without_own_site
-from gleangp.kernels.stacked import covariances_of_tasks
 from gleangp.learning.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
 from gleangp.learning.settings import Settings
 from gleangp.parallel import in_parallel
@@ -75,12 +74,6 @@ class LocalTasks:
     def choose(self, kernel, settings, seed):
         """The active points."""
         return choose_points(kernel, self.blocks, settings, seed)
-
-    def under_kernel(self, kernel, settings):
-        """The settings, whose selector may have the covariances of the rows."""
-        if not hasattr(settings.selector, "under"):
-            return settings
-        return replace(settings, selector=settings.selector.under(kernel, self.blocks))
 
     def row_numbers(self, selection):
         """Rows of the training set, in order of inclusion."""
@@ -184,9 +177,8 @@ class NoiseTerm:
 
 def noise_term(kernel, blocks, posteriors, active) -> NoiseTerm:
     """The sum of log Z over the rows of a chunk."""
-    all_K = covariances_of_tasks(kernel, [b.X for b in blocks])
-    given = zip(posteriors, blocks, active, all_K, strict=True)
-    return NoiseTerm(blocks, [without_own_site(kernel, p, b.X, a, K) for p, b, a, K in given])
+    given = zip(posteriors, blocks, active, strict=True)
+    return NoiseTerm(blocks, [without_own_site(kernel, p, b.X, a) for p, b, a in given])
 
 
 def sum_noise_terms(parts) -> tuple[float, dict[str, FloatArray]]:
