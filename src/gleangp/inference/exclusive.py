@@ -44,10 +44,10 @@ _LAST_SWEEPS = 4  # of a class when the messages stand still: more change less t
 class ClassPrior(Protocol):
     """The prior of one class over all rows."""
 
-    def sweep(self, block: Block, start: RowSites, **how: Any) -> Swept:
+    def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
         """Expectation propagation over the rows, whose targets and noise `block` has."""
 
-    def labelled_first(self, block: Block) -> RowSites:
+    def labelled_first(self, block: Block) -> RowSites | None:
         """Sites to start from: those of the labelled rows without the others, which are silent."""
 
 

@@ -393,7 +393,7 @@ def local_posterior(
     site_mean = np.divide(
         settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
     )
-    known = {
+    known: dict[int, Any] = {
         group.task: (group.Z, q.groups[g])
         for g, group in enumerate(rows.layout.groups)
         if group.task is not None

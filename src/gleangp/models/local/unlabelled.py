@@ -39,7 +39,7 @@ class PriorOfRows:
     `first` is a prior under which sites settle before they do under this one.
     """
 
-    first: PriorOfRows | None = None
+    first: Any = None
 
     def __init__(self, marginals: Callable[[RowSites], Marginals]):
         self._marginals = marginals
@@ -120,7 +120,7 @@ def propagate_classes(
     """Settled sites of every binary problem and its evidence; y are codes of classes, -1 without a label."""
     none = np.zeros((len(y), 0))  # the priors have the inputs
     blocks = [Block(none, s, n) for s, n in zip(signs_of(y, len(priors)), noises, strict=True)]
-    starts = None
+    starts: list[Any] | None = None
     if priors[0].first is not None:
         starts = [s.sites for s, _ in propagate_classes([p.first for p in priors], noises, y)]
     if len(blocks) > 1 and np.any(y < 0) and isinstance(noises[0], NullCategory):
@@ -190,7 +190,7 @@ def held_out_score(
 def _silent_sweep(prior: PriorOfRows, noise: Any, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Marginals of all rows given the labelled ones alone."""
     block = Block(np.zeros((len(signs), 0)), signs, noise)
-    sites = labelled_first(block, prior._marginals, signs != 0.0)
+    sites: Any = labelled_first(block, prior._marginals, signs != 0.0)
     now = prior._marginals(sites)
     return now.mean, now.var
 
