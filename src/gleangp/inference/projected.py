@@ -149,14 +149,16 @@ def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
     return cholesky(K)
 
 
-def fit_projection(kernel, block: Block, Z: FloatArray) -> tuple[TaskPosterior, float, RowSites]:
+def fit_projection(
+    kernel, block: Block, Z: FloatArray, start: RowSites | None = None
+) -> tuple[TaskPosterior, float, RowSites]:
     """Posterior of a block on the basis Z (d, p), the log evidence, and the sites of all rows. O(n d^2).
 
-    Without basis points the posterior is the prior.
+    `start` are sites to begin from. Without basis points the posterior is the prior.
     """
     block = block.whole()
     projection = project(kernel, block.X, Z)
-    settled = _settle(block, projection, None)
+    settled = _settle(block, projection, start)
     return projection.posterior(settled.q), settled.evidence, settled.sites
 
 
