@@ -201,9 +201,12 @@ def report_two_rounds():
 
     from gleangp import EntropySelector, ResidualSelector
     from gleangp.inference.block import Block
-    from gleangp.inference.projected import unexplained_nats
+    from gleangp.inference.projected import project
     from gleangp.noise import Gaussian
     from gleangp.selection import two_rounds
+
+    def unexplained(kernel, X, Z):
+        return np.sum(project(kernel, X, Z).unexplained)
 
     print("| features | selector | parts | gain, share of at once | unexplained, times at once | uniform |")
     print("|---|---|---|---|---|---|")
@@ -212,15 +215,15 @@ def report_two_rounds():
         kernel, block = RBF(np.sqrt(p)), Block(X, y, Gaussian(0.01))
         for selector in (EntropySelector(), ResidualSelector()):
             at_once = selector.select(kernel, [block], 200, rng=np.random.default_rng(0))
-            left = unexplained_nats(kernel, block, X[at_once.active[0]])
-            uniform = unexplained_nats(kernel, block, X[:200]) / left
+            left = unexplained(kernel, X, X[at_once.active[0]])
+            uniform = unexplained(kernel, X, X[:200]) / left
             for parts in (4, 8):
                 two_rounds.MOST_ENTRIES = len(X) * 200 // parts
                 twice = two_rounds.select_in_two_rounds(
                     selector, kernel, block, 200, rng=np.random.default_rng(0)
                 )
                 gain = twice.gain.sum() / at_once.gain.sum()
-                nats = unexplained_nats(kernel, block, X[twice.active[0]]) / left
+                nats = unexplained(kernel, X, X[twice.active[0]]) / left
                 name = type(selector).__name__
                 print(f"| {p} | {name} | {parts} | {gain:.4f} | {nats:.3f} | {uniform:.2f} |", flush=True)
 

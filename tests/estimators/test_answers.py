@@ -95,9 +95,9 @@ def test_what_cannot_be_answered_is_explained():
         model.transfer_report()
     with pytest.raises(ValueError, match="n=0"):
         model.suggest(X, n=0)
-    projected = SparseGPRegressor(KERNEL, posterior="projected", **FIXED).fit(X, y)
+    active = SparseGPRegressor(KERNEL, posterior="active", **FIXED).fit(X, y)
     with pytest.raises(ValueError, match="posterior='local'"):
-        projected.leave_one_out()
+        active.leave_one_out()
     assert not hasattr(SparseGPClassifier(), "leave_one_out")
 
 

@@ -177,10 +177,9 @@ def test_task_without_targets():
 
 
 @both
-@pytest.mark.parametrize("posterior", ["projected", "active"])
 @pytest.mark.parametrize("selector", ["entropy", "information", "residual", "random"])
 @pytest.mark.parametrize("optimizer", ["l-bfgs-b", None])
-def test_fewer_active_points_than_tasks(Model, posterior, selector, optimizer):
+def test_fewer_active_points_than_tasks(Model, selector, optimizer):
     """Tasks that get no active point are predicted from the prior, with a kernel that is still learnt."""
     X, y = problem(Model)
     tasks = np.arange(len(y)) % 8
@@ -188,7 +187,7 @@ def test_fewer_active_points_than_tasks(Model, posterior, selector, optimizer):
         RBF() + WhiteKernel(0.1),
         coupling="kernel",
         n_active=3,
-        posterior=posterior,
+        posterior="active",
         selector=selector,
         optimizer=optimizer,
         random_state=0,
@@ -272,7 +271,7 @@ def test_new_class_later():
 
 
 @both
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 @pytest.mark.parametrize("selector", ["entropy", "information", "residual", "random"])
 @pytest.mark.parametrize("optimizer", ["l-bfgs-b", None])
 def test_kernel_not_positive_definite(Model, posterior, selector, optimizer):
@@ -425,7 +424,7 @@ class FailingSelector:
 def test_failures_leave_the_estimator_as_it_was(Model, monkeypatch):
     """After a failed fit, add_task or partial_fit every attribute is what it was, to the last byte."""
     X, y = problem(Model)
-    options = {"coupling": "kernel", "posterior": "projected", "n_active": 20, "random_state": 0}
+    options = {"coupling": "kernel", "posterior": "active", "n_active": 20, "random_state": 0}
     model = Model(RBF() + WhiteKernel(), **options)
     model.fit(X, y, halves(y)).set_params(selector=FailingSelector(), n_active=10)
     before = pickle.dumps(vars(model))
@@ -457,7 +456,7 @@ def test_failures_leave_the_estimator_as_it_was(Model, monkeypatch):
 def test_failed_first_fit_leaves_nothing(Model):
     """An estimator whose first fit failed is as new."""
     X, y = problem(Model)
-    model = Model(selector=FailingSelector(), posterior="projected", n_active=5)
+    model = Model(selector=FailingSelector(), posterior="active", n_active=5)
     before = dict(vars(model))
     with pytest.raises(RuntimeError, match="the selector failed"):
         model.fit(X, y)

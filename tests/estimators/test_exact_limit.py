@@ -46,7 +46,7 @@ def assert_same_process(sparse, exact, X_new):
     assert_allclose(sparse.log_evidence_, exact.log_marginal_likelihood_value_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_noise_variance(name, posterior):
     """All rows active: scikit-learn's exact GP with alpha = noise_variance."""
@@ -56,7 +56,7 @@ def test_noise_variance(name, posterior):
     assert_same_process(sparse, exact, X_new)
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_white_kernel(name, posterior):
     """The same with the noise in a WhiteKernel, whose variance is in the predictive deviation."""
@@ -66,7 +66,7 @@ def test_white_kernel(name, posterior):
     assert_same_process(keep_all(kernel, posterior=posterior).fit(X, y), exact, X_new)
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 def test_noise_variance_per_row(posterior):
     """The same with a known noise variance for every row."""
     X, y, X_new = problem()
@@ -102,7 +102,7 @@ def test_unlabeled_rows_are_left_out():
     assert_allclose(normal.fit(X, y).predict(X_new), again.fit(X[known], y[known]).predict(X_new), rtol=1e-12)
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 def test_learning_reaches_the_exact_optimum(posterior):
     """With all rows active, learning maximises the exact evidence: scikit-learn's optimum, or better."""
     X, y, _ = problem()

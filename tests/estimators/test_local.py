@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -298,3 +298,13 @@ def test_weights_of_absorbed_rows():
     active = SparseGPRegressor(posterior="active", **fixed).fit(X[:20], y[:20])
     with pytest.raises(ValueError, match="sample_weight= needs posterior='local'"):
         active.partial_fit(X[20:], y[20:], sample_weight=weight[20:])
+
+
+@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
+def test_the_projected_posterior_is_the_local_one(estimator):
+    """A warning says what to use; predictions are those of the default."""
+    X = np.linspace(0.0, 3.0, 30)[:, None]
+    y = np.sin(X[:, 0]) if estimator is SparseGPRegressor else X[:, 0] > 1.4
+    with pytest.warns(FutureWarning, match="Use posterior='local', or 'active'"):
+        old = estimator(posterior="projected", random_state=0).fit(X, y)
+    assert_array_equal(old.predict(X), estimator(random_state=0).fit(X, y).predict(X))

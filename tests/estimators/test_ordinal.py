@@ -30,7 +30,7 @@ def data():
 
 
 @pytest.mark.filterwarnings("ignore:SparseGPOrdinal stopped")
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 def test_cut_points_are_learnt(data, posterior):
     """Cut-points ascend in the proportions of the truth; predictions are mostly right, never far off."""
     X, y, _ = data

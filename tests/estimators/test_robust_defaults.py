@@ -42,9 +42,7 @@ def regression_error(case, seed, **settings):
     if case == "heavy tails":
         hit = rng.choice(N_ROWS, N_ROWS // 50, replace=False)
         y[hit] += np.std(f) * rng.standard_t(1.5, size=len(hit))
-    model = SparseGPRegressor(n_active=N_ACTIVE, posterior="projected", random_state=seed, **settings).fit(
-        X, y
-    )
+    model = SparseGPRegressor(n_active=N_ACTIVE, posterior="local", random_state=seed, **settings).fit(X, y)
     return np.sqrt(np.mean((model.predict(X_new) - f_new) ** 2)) / np.std(f_new)
 
 
@@ -56,9 +54,7 @@ def classification_error(case, seed, **settings):
     if case == "flipped labels":
         hit = rng.choice(N_ROWS, N_ROWS // 10, replace=False)
         y[hit] = ~y[hit]
-    model = SparseGPClassifier(n_active=N_ACTIVE, posterior="projected", random_state=seed, **settings).fit(
-        X, y
-    )
+    model = SparseGPClassifier(n_active=N_ACTIVE, posterior="local", random_state=seed, **settings).fit(X, y)
     return np.mean(model.predict(X_new) != (f_new > middle))
 
 

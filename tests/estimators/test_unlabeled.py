@@ -111,9 +111,6 @@ def test_several_classes_share_unlabelled_rows():
     many.add_task(X + 20.0, y, "second")
     assert np.mean(many.predict(X + 20.0, tasks=np.full(90, "second")) != truth) < 0.03
     assert_allclose(many.log_evidence_, 2.0 * model.log_evidence_, rtol=0.02)
-    moved = SparseGPClassifier(kernel, invariances=lambda Z: Z + 0.01, **settings).fit(X, y)
-    assert np.mean(moved.predict(X) != truth) < 0.03
-    assert all((v >= 0).any() for v in moved.active_virtual_)
 
 
 def test_kernels_for_other_classes_are_refused(problem):
@@ -234,12 +231,45 @@ def test_unlabeled_rows_need_a_null_category(problem):
         model.partial_fit(X[:30], y[:30])
 
 
-def test_coupled_functions_are_refused(problem):
-    """Silent rows and a common basis do not go together; the reason is given."""
+def test_tasks_share_a_function():
+    """A task without any label learns from the other where functions are coupled, and else from none."""
+    rng = np.random.default_rng(5)
+    X, side = crescents(120, rng)
+    labels = np.append(few_labels(side, rng, 5), np.zeros_like(side))
+    tasks, errors = np.repeat(["one", "two"], len(X)), {}
+    for coupling in ("function", "kernel"):
+        model = SparseGPClassifier(unlabeled=0, coupling=coupling, noise="null_category", random_state=0)
+        model.fit(np.vstack([X, X]), labels, tasks=tasks)
+        assert isinstance(model.noise_, NullCategory)
+        errors[coupling] = np.mean(model.predict(X, tasks=tasks[len(X) :]) != side)
+    assert errors["function"] < 0.2 < 0.35 < errors["kernel"]
+
+
+def test_rows_that_do_not_help_are_left_out():
+    """Classes that are no clusters: predictions are those of the labelled rows, and later rows likewise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    truth = np.where(X[:, 0] > 0.2 * rng.normal(size=300), 1, -1)
+    y = np.where(np.arange(300) < 40, truth, 0)
+    model = SparseGPClassifier(unlabeled=0, random_state=0).fit(X, y)
+    made = model.decisions_[-1]
+    assert (made.what, made.chosen) == ("unlabelled rows", "labelled rows alone")
+    assert made.numbers["labelled rows alone"] > made.numbers["all rows"]
+    alone = SparseGPClassifier(random_state=0).fit(X[:40], y[:40])
+    assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
+    model.partial_fit(X[:50] + 0.1, y[:50])
+    alone.partial_fit(X[:40] + 0.1, y[:40])
+    assert_allclose(model.predict_proba(X), alone.predict_proba(X))
+    forced = SparseGPClassifier(unlabeled=0, noise="null_category", random_state=0).fit(X, y)
+    assert isinstance(forced.noise_, NullCategory)
+
+
+@pytest.mark.parametrize("noise", ["logit", "robust"])
+def test_other_noise_needs_labels(problem, noise):
+    """It is said what to do."""
     X, y, _ = problem
-    tasks = np.arange(len(X)) % 2
-    with pytest.raises(ValueError, match=r"coupling='function', but .* because unlabeled rows are given"):
-        SparseGPClassifier(unlabeled=0, coupling="function").fit(X, y, tasks=tasks)
+    with pytest.raises(ValueError, match=f"noise='{noise}' needs a label in every row, and 190 have none"):
+        SparseGPClassifier(unlabeled=0, noise=noise).fit(X, y)
 
 
 def test_few_rows_that_teach_another_labelling_do_not_end_the_fit():

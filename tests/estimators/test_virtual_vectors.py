@@ -32,7 +32,7 @@ def problem():
 KERNEL = ConstantKernel(2.0, "fixed") * RBF(3.0, "fixed")
 
 
-@pytest.mark.parametrize("posterior", ["active", "projected"])
+@pytest.mark.parametrize("posterior", ["active", "local"])
 def test_invariance_is_learnt(problem, posterior):
     """Bars moved by a pixel are recognised once their copies have been seen."""
     X, y, X_test, y_test = problem
@@ -42,6 +42,8 @@ def test_invariance_is_learnt(problem, posterior):
     assert moved.score(X_test, y_test) > plain.score(X_test, y_test) + 0.1
     assert moved.kernel_ == plain.kernel_
     assert (plain.active_virtual_ == -1).all()
+    said = [made.chosen for made in moved.decisions_ if made.what == "posterior"]
+    assert said == ([] if posterior == "active" else ["active"])
 
 
 def test_active_points_know_where_they_come_from(problem):

@@ -89,7 +89,7 @@ if __name__ == "__main__":
     ):
         keep(name, model.set_params(random_state=0).fit(X, target, tasks=tasks), new, new_tasks)
     kernels = Matern([1.0, 2.0], nu=1.5) * RationalQuadratic() + 0.1 * DotProduct()
-    several = gleangp.SparseGPRegressor(kernels, n_active=8, posterior="projected", random_state=0)
+    several = gleangp.SparseGPRegressor(kernels, n_active=8, posterior="active", random_state=0)
     keep("older_sklearn_v1", several.fit(X, y, tasks=tasks), new, new_tasks)
     keep_table("table_v1")
     few = gleangp.SparseGPRegressor(n_active=10, posterior="active", random_state=0)  # the first with a hash

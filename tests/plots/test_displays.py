@@ -19,7 +19,7 @@ def tasks_model():
     X = rng.uniform(0, 6, (90, 2))
     tasks = np.tile(["a", "b", "c"], 30)
     y = np.where(tasks == "c", -1, 1) * np.sin(X[:, 0]) + 0.1 * rng.standard_normal(90)
-    model = SparseGPRegressor(n_active=24, posterior="projected", move_basis=False, random_state=0)
+    model = SparseGPRegressor(n_active=24, posterior="active", random_state=0)
     return model.fit(X, y, tasks=tasks), X, y, tasks
 
 
@@ -89,7 +89,7 @@ def test_similarity(tasks_model):
 def test_similarity_of_constant_predictions():
     """A task whose prediction is constant is like nothing but itself, without a warning."""
     X = np.linspace(0, 1, 8)[:, None]
-    model = SparseGPRegressor(posterior="projected", optimizer=None).fit(X, X[:, 0], tasks=["a"] * 8)
+    model = SparseGPRegressor(posterior="active", optimizer=None).fit(X, X[:, 0], tasks=["a"] * 8)
     model.add_task(None, None, task="prior")
     matrix = plots.TaskSimilarityDisplay.from_estimator(model, X).matrix
     np.testing.assert_allclose(matrix, np.eye(2))
@@ -127,7 +127,7 @@ def test_decision(n_classes):
     X, y = make_moons(60, noise=0.2, random_state=0)
     if n_classes == 3:
         X, y = make_blobs(60, centers=3, random_state=0)
-    model = SparseGPClassifier(n_active=10, posterior="projected", optimizer=None, random_state=0)
+    model = SparseGPClassifier(n_active=10, posterior="local", optimizer=None, random_state=0)
     model.fit(X, y)
     shown = np.where(np.arange(60) < 5, -1, y)
     display = plots.DecisionDisplay.from_estimator(model, X, shown, n_points=9)

@@ -128,7 +128,7 @@ STORED = {
 
 
 @pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("posterior", ["projected", "active"])
+@pytest.mark.parametrize("posterior", ["local", "active"])
 def test_storage_of_arrays(stored, posterior):
     """How arrays are laid out in memory does not matter, and inputs are never written to."""
     X, y, labels, _ = problem(40, 0)

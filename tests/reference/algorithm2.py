@@ -13,6 +13,7 @@ from gleangp.inference.block import Block
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
 from gleangp.learning.shared_kernel import learn_shared_kernel
+from gleangp.learning.task_store import LocalTasks
 from gleangp.selection.selectors import EntropySelector
 
 
@@ -28,7 +29,6 @@ def rounds(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_restarts
     settings = Settings(
         EntropySelector(),
         n_active,
-        posterior="active",
         n_rounds=n_rounds,
         n_restarts=n_restarts,
         tol=0.0,
@@ -40,7 +40,7 @@ def rounds(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_restarts
         if not h.fixed:  # the toolbox has no bounds
             kernel.set_params(**{f"{h.name}_bounds": (1e-12, 1e12)})
     start = Parameters(kernel, blocks[0].noise)
-    learn_shared_kernel(start, blocks, settings, np.random.default_rng(0))
+    learn_shared_kernel(start, LocalTasks(blocks), settings, np.random.default_rng(0))
     return max(values), best
 
 

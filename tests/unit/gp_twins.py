@@ -85,5 +85,5 @@ def greedy_twin(kernel, blocks: list[Block], n_active: int):
 
 def site_log_evidence(kernel, X, sites):
     """The library's evidence of one task's active points, and its gradient in theta (LPJ05 eq. 26)."""
-    value, theta_grad, _ = ActiveSiteEvidence(kernel, [X], [sites])(kernel, {})
+    value, theta_grad, _ = ActiveSiteEvidence([X], [sites])(kernel, {})
     return value, theta_grad

@@ -3,15 +3,15 @@
 import itertools
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 from scipy.special import ndtr
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp.inference.block import Block
 from gleangp.inference.exclusive import _log_partition, _odds_from_others, settle_exclusive
-from gleangp.inference.posterior import predict_latent
-from gleangp.inference.projected import fit_projection
+from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.models.likelihood import marginals_of
+from gleangp.models.local.unlabelled import PriorOfRows
 from gleangp.noise import NullCategory
 
 NOISES = [NullCategory(b, 0.6, g, variance=0.05) for b, g in ((-0.3, 0.6), (0.2, 0.5), (0.0, 0.7))]
@@ -50,34 +50,39 @@ def test_what_the_others_say_is_a_sum_over_their_sides():
     assert_allclose(_log_partition(blocks, log_minus, log_plus)[0], np.log(enumerate_sides(mean, var)))
 
 
+def prior_of(kernel, X):
+    """The exact prior of one class."""
+    terms = [Term(kernel, np.ones((1, 1)), np.zeros(1))]
+    codes = np.zeros(len(X), dtype=int)
+    return PriorOfRows(marginals_of(BlockPrior(terms, X, lay_out(codes, [np.arange(len(X))]), X[:0])))
+
+
 def test_evidence_of_one_row_is_exact():
     """Of a single unlabelled row the parts sum to the log of the probability of exactly one class."""
     x, variances = np.zeros((1, 1)), (1.0, 2.0, 0.5)
-    kernels = [ConstantKernel(v) * RBF() for v in variances]
-    found = settle_exclusive(kernels, [Block(x, np.zeros(1), n) for n in NOISES], [x] * 3)
+    priors = [prior_of(ConstantKernel(v) * RBF(), x) for v in variances]
+    found = settle_exclusive(priors, [Block(x, np.zeros(1), n) for n in NOISES])
     expected = np.log(enumerate_sides(np.zeros(3), variances))
     assert_allclose(sum(f.evidence for f in found), expected, rtol=1e-6)
 
 
 def test_without_unlabelled_rows_classes_are_apart():
-    """All rows labelled: posteriors are those of the classes alone, and the evidence counts labels once."""
+    """All rows labelled: marginals are those of the classes alone, and the evidence counts labels once."""
     rng = np.random.default_rng(0)
     X, classes = rng.normal(size=(20, 2)), np.arange(20) % 3
-    kernels = [ConstantKernel(v) * RBF(1.5) for v in (1.0, 2.0, 0.5)]
+    priors = [prior_of(ConstantKernel(v) * RBF(1.5), X) for v in (1.0, 2.0, 0.5)]
     blocks = [Block(X, np.where(classes == c, 1.0, -1.0), n) for c, n in enumerate(NOISES)]
-    found = settle_exclusive(kernels, blocks, [X] * 3)
-    for c, (kernel, block) in enumerate(zip(kernels, blocks, strict=True)):
-        alone, evidence, _ = fit_projection(kernel, block, X)
-        together = predict_latent(kernel, found[c].posterior, X)
-        assert_allclose(together, predict_latent(kernel, alone, X), rtol=1e-4, atol=1e-4)
-        once = evidence - np.sum(block.y < 0) * np.log1p(-block.noise.gamma_minus)
-        assert_allclose(found[c].evidence, once, rtol=1e-5)
+    found = settle_exclusive(priors, blocks)
+    for prior, block, together in zip(priors, blocks, found, strict=True):
+        alone = prior.sweep(block, None)
+        assert_allclose(together.swept.marginals.mean, alone.marginals.mean, rtol=1e-4, atol=1e-4)
+        assert_allclose(together.swept.marginals.var, alone.marginals.var, rtol=1e-4, atol=1e-4)
+        once = alone.evidence - np.sum(block.y < 0) * np.log1p(-block.noise.gamma_minus)
+        assert_allclose(together.evidence, once, rtol=1e-5)
 
 
-@pytest.mark.parametrize("entries", [0, 10**9])
-def test_rows_that_no_class_wants_find_one(monkeypatch, entries):
+def test_rows_that_no_class_wants_find_one():
     """Arms with labels at the near end only: alone, no class reaches the far end; together one does."""
-    monkeypatch.setattr("gleangp.inference.exclusive._ENTRIES", entries)
     rng = np.random.default_rng(1)
     n = 40
     angle = np.repeat([0.5, 2.6, 4.7], n)
@@ -85,14 +90,11 @@ def test_rows_that_no_class_wants_find_one(monkeypatch, entries):
     X = along[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.normal(size=(3 * n, 2))
     classes = np.repeat([0, 1, 2], n)
     labelled = np.tile(np.arange(n) < 2, 3)
-    kernel = ConstantKernel(4.0) * RBF(0.4)
+    prior = prior_of(ConstantKernel(4.0) * RBF(0.4), X)
     noise = NullCategory(-1.0, 0.95, 0.95, variance=0.01)
     blocks = [Block(X, np.where(labelled, np.where(classes == c, 1.0, -1.0), 0.0), noise) for c in range(3)]
-    found = settle_exclusive([kernel] * 3, blocks, [X[::2]] * 3)
-    together = np.array([predict_latent(kernel, f.posterior, X)[0] - 1.0 for f in found])
-    alone = np.array(
-        [predict_latent(kernel, fit_projection(kernel, b, X[::2])[0], X)[0] - 1.0 for b in blocks]
-    )
+    together = np.array([f.swept.marginals.mean - 1.0 for f in settle_exclusive([prior] * 3, blocks)])
+    alone = np.array([prior.sweep(b, prior.labelled_first(b)).marginals.mean - 1.0 for b in blocks])
     assert np.mean((alone > 0).sum(axis=0) == 1) < 0.5
     assert np.mean((together > 0).sum(axis=0) == 1) > 0.97
     assert np.mean(together.argmax(axis=0) != classes) < 0.02

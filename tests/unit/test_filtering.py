@@ -16,14 +16,7 @@ from gleangp.inference.posterior import (
     training_marginals,
     without_own_site,
 )
-from gleangp.learning import fit_blocks as fit_blocks_module
-from gleangp.learning import task_store
-from gleangp.learning.fit_blocks import fit_blocks
-from gleangp.learning.settings import Settings
-from gleangp.learning.task_store import noise_term
 from gleangp.noise import Gaussian, NullCategory, Probit
-from gleangp.selection.base import Selection
-from gleangp.selection.selectors import EntropySelector
 from tests.unit.gp_twins import KERNELS, NOISES, DensePosterior, make_block
 
 
@@ -83,10 +76,6 @@ def test_a_row_without_its_own_site(kernel, noise, monkeypatch):
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
     rest = np.setdiff1d(np.arange(len(block)), active)
     assert_allclose([mean[rest], var[rest]], [whole[0][rest], whole[1][rest]], rtol=1e-12)
-    for rows in (np.arange(10), np.arange(10, 25)):  # of a task whose rows are in two places
-        points = np.flatnonzero(np.isin(active, rows))
-        here = without_own_site(kernel, posterior, block.X[rows], active[points] - rows[0], points=points)
-        assert_allclose(here, [mean[rows], var[rows]], rtol=1e-10, atol=1e-12)
     K, state = kernel(block.X), new_filter(kernel, block)
     for row in (*active, 12, 7):
         state.include(row, K[row])
@@ -109,26 +98,6 @@ def test_a_row_without_a_site_of_any_precision(variance):
         others = posterior_from_sites(kernel, kept.X, filter_in_order(kernel, kept))
         expected = predict_latent(kernel, others, block.X[[row]])
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_tasks_whose_covariances_are_made_together(kernel, monkeypatch):
-    """Posteriors and the sum of log Z of several tasks are those of tasks dealt with one by one."""
-    kernel, noise = KERNELS[kernel], Probit(0.3)
-    blocks = [make_block(noise, n, seed=n) for n in (12, 9, 7)]
-    active = [np.array([3, 8, 0]), np.zeros(0, dtype=int), np.array([6])]
-    selection = Selection(np.zeros(0, dtype=int), tuple(active), np.zeros(0))
-    settings = Settings(EntropySelector(), 4, posterior="active")
-
-    def all_of_it():
-        posteriors, _, evidence = fit_blocks(kernel, blocks, selection, settings)
-        total, gradients = noise_term(kernel, blocks, posteriors, active)({"bias": -0.1})
-        return [evidence, total, gradients["bias"], *np.concatenate([p.weights for p in posteriors])]
-
-    together = all_of_it()
-    for module in (fit_blocks_module, task_store):
-        monkeypatch.setattr(module, "covariances_of_tasks", lambda kernel, inputs: [None] * len(inputs))
-    assert_allclose(together, all_of_it(), rtol=1e-9)
 
 
 def test_gaussian_sites_are_the_targets():

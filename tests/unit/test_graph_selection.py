@@ -144,20 +144,19 @@ def test_choice_does_not_look_at_targets_or_kernel():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     y = np.sin(X[:, 0])
-    first = SparseGPRegressor(selector="graph", n_active=12, posterior="projected").fit(X, y)
+    first = SparseGPRegressor(selector="graph", n_active=12, posterior="active").fit(X, y)
     second = SparseGPRegressor(
-        RBF(0.3), selector="graph", n_active=12, posterior="projected", optimizer=None
+        RBF(0.3), selector="graph", n_active=12, posterior="active", optimizer=None
     ).fit(X, -y)
     assert_array_equal(first.active_, second.active_)
     assert_allclose(first.selection_objective_, GraphSelector().connectivity(X, first.active_))
 
 
-@pytest.mark.parametrize("posterior", ["active", "projected"])
-def test_estimators_train_on_the_kept_points(posterior):
+def test_estimators_train_on_the_kept_points():
     """Regression, two classes and three classes learn from what the graph kept."""
     rng = np.random.default_rng(4)
     X = rng.uniform(-3, 3, size=(150, 2))
-    options = {"selector": GraphSelector(5), "n_active": 40, "posterior": posterior}
+    options = {"selector": GraphSelector(5), "n_active": 40, "posterior": "active"}
     y = np.sin(X[:, 0]) + 0.3 * X[:, 1]
     assert SparseGPRegressor(**options).fit(X, y).score(X, y) > 0.95
     two = X[:, 0] * X[:, 1] > 0
@@ -195,11 +194,11 @@ def test_bad_graphs_are_refused(sizes, selector, message):
 def test_identical_rows_and_unknown_objective_are_refused():
     """Identical rows set no scale; an objective that is not known is listed against those that are."""
     with pytest.raises(GraphError, match="all 20 rows are the same point"):
-        SparseGPRegressor(selector="graph", n_active=5, posterior="projected").fit(
+        SparseGPRegressor(selector="graph", n_active=5, posterior="active").fit(
             np.ones((20, 2)), np.arange(20.0)
         )
     with pytest.raises(ValueError, match="objective='size' is not known"):
-        SparseGPRegressor(selector=GraphSelector(objective="size"), n_active=5, posterior="projected").fit(
+        SparseGPRegressor(selector=GraphSelector(objective="size"), n_active=5, posterior="active").fit(
             np.arange(20.0)[:, None], np.arange(20.0)
         )
 

@@ -103,7 +103,7 @@ def test_regressor_round_trip(regressor, data, tmp_path):
 
 
 @pytest.mark.parametrize("classes_kept", [["low", "mid"], ["low", "mid", "high"]], ids=["two", "three"])
-@pytest.mark.parametrize("posterior", ["active", "projected"])
+@pytest.mark.parametrize("posterior", ["active", "local"])
 def test_classifier_round_trip(data, tmp_path, classes_kept, posterior):
     """Probabilities are equal to the last bit, for two classes and for three."""
     X, _, y, tasks = data

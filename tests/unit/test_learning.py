@@ -13,7 +13,6 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence
-from gleangp.inference.stacked import group_sizes, stack_blocks
 from gleangp.learning.evidence import ActiveGaussianEvidence
 from gleangp.learning.fit_blocks import fit_blocks
 from gleangp.learning.parameters import Parameters
@@ -38,22 +37,23 @@ def learn(kernel, blocks, n_active, learn_noise=(), **settings):
 
     settings = Settings(EntropySelector(), n_active, progress=progress, **settings)
     parameters = Parameters(kernel, blocks[0].noise, learn_noise)
-    return learn_shared_kernel(parameters, blocks, settings, np.random.default_rng(0)), list(rounds.values())
+    return learn_shared_kernel(parameters, LocalTasks(blocks), settings, np.random.default_rng(0)), list(
+        rounds.values()
+    )
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
 @pytest.mark.parametrize("noise", [Gaussian(0.1), Probit()], ids=repr)
-def test_learning_raises_the_evidence(noise, posterior):
+def test_learning_raises_the_evidence(noise):
     """The evidence after learning is above that of the start; the best round is the one kept."""
     blocks = [make_block(noise, 40, seed) for seed in (0, 1)]
-    fit, values = learn(KERNEL, blocks, 30, posterior=posterior)
-    settings = Settings(EntropySelector(), 30, posterior=posterior)
+    fit, values = learn(KERNEL, blocks, 30)
+    settings = Settings(EntropySelector(), 30)
     start = fit_blocks(
         KERNEL, blocks, EntropySelector().select(KERNEL, blocks, 30, rng=np.random.default_rng(0)), settings
     )[2]
     assert max(values) > start
     assert fit.n_rounds == len(values) <= 5
-    again, _ = learn(fit.kernel, blocks, 30, posterior=posterior, optimize=False)
+    again, _ = learn(fit.kernel, blocks, 30, optimize=False)
     assert_allclose(again.log_evidence, fit.log_evidence, rtol=1e-4)
     assert_allclose(again.kernel.theta, fit.kernel.theta, rtol=1e-12)
 
@@ -68,7 +68,7 @@ def test_the_best_round_is_the_one_that_explains_all_rows_best(noise, learn_nois
         blocks = [make_block(noise, 60, seed), make_block(noise, 50, seed + 10)]
         found = []
         for n_rounds in (1, 2, 3, 4):
-            settings = {"posterior": "active", "n_rounds": n_rounds, "tol": 1e-9}
+            settings = {"n_rounds": n_rounds, "tol": 1e-9}
             fit, _ = learn(KERNEL, blocks, 20, free, **settings)
             tasks = LocalTasks([Block(b.X, b.y, fit.parameters.noise) for b in blocks])
             found.append(tasks.noise_objective(fit.kernel, fit.selection, fit.posteriors)({})[0])
@@ -125,9 +125,6 @@ def test_jitter_is_warned_about():
     """A singular covariance is made regular by a jitter that is reported with its size."""
     block = make_block(Gaussian(0.1), 60)
     options = {"noise_variance": 1e-18, "optimizer": None, "normalize_y": False}
-    model = SparseGPRegressor(RBF(1e3), posterior="projected", n_active=1.0, **options)
-    with pytest.warns(RuntimeWarning, match="singular in floating point; .* was added to its diagonal"):
-        model.fit(block.X, block.y)
     with pytest.warns(RuntimeWarning, match="singular in floating point; .* was added to its diagonal"):
         SparseGPRegressor(RBF(1e3), **options).fit(block.X, block.y)
 
@@ -169,13 +166,11 @@ def test_stacked_tasks_are_the_tasks_one_by_one(kernel, per_row):
     for seed, n in enumerate([5, 9, 1, 7, 6, 5, 12, 2]):
         noise = Gaussian(rng.uniform(0.1, 1.0, n) if per_row else 0.3, bias=0.1)
         blocks.append(Block(*(lambda b: (b.X, b.y))(make_block(Gaussian(0.1), n, seed)), noise))
-    value, theta_grad, grads = ActiveGaussianEvidence(kernel, blocks)(kernel, {})
+    value, theta_grad, grads = ActiveGaussianEvidence(blocks)(kernel, {})
     parts = [gaussian_log_evidence(kernel, b.X, b.y - 0.1, b.noise.variance) for b in blocks]
     assert_allclose(value, sum(p[0] for p in parts), rtol=1e-9)
     assert_allclose(theta_grad, np.sum([p[1] for p in parts], axis=0), rtol=1e-7, atol=1e-9)
     assert_allclose(np.sum(grads["variance"]), sum(p[2].sum() for p in parts), rtol=1e-8)
-    stacks, alone = stack_blocks(kernel, blocks)
-    assert sum(len(s.blocks) for s in stacks) + len(alone) == len(blocks)
 
 
 def many_tasks(n_tasks, n, seed=0):
@@ -188,25 +183,6 @@ def many_tasks(n_tasks, n, seed=0):
         K = RBF(0.7)(X[codes == t]) + 1e-9 * np.eye(n)
         f[codes == t] = np.linalg.cholesky(K) @ rng.normal(size=n)
     return X, f, f + 0.1 * rng.normal(size=len(f)), codes
-
-
-@pytest.mark.parametrize(
-    ("sizes", "options", "expected"),
-    [
-        ([], {}, []),
-        ([3, 9, 14, 20], {}, [4]),  # small: one stack, whatever is padded
-        ([10, 11, 12, 13], {"padding": 0}, [3, 1]),  # a fifth, or two rows
-        ([100, 110, 120, 121, 240], {}, [4, 1]),  # 121 is padded cheaply, 240 is not
-        ([50] * 120, {}, [52, 52, 16]),  # 130 000 entries
-        ([50] * 5, {"rows": 100}, [2, 2, 1]),
-        ([400, 400], {}, [1, 1]),  # larger than a stack may be
-    ],
-)
-def test_sizes_that_share_a_stack(sizes, options, expected):
-    """Sizes are grouped in order, by what padding costs beside another stack, within limits."""
-    groups = group_sizes(sizes, **options)
-    assert [len(g) for g in groups] == expected
-    assert [k for g in groups for k in g] == list(range(len(sizes)))
 
 
 def test_a_shared_kernel_is_learnt_from_many_small_tasks():
@@ -236,24 +212,3 @@ def test_random_selector_is_uniform():
         counts[4 + selection.active[1]] += 1
     expected = 800 * 5 / 16
     assert np.all(np.abs(counts - expected) < 4.5 * np.sqrt(expected))
-
-
-def test_a_loose_bound_does_not_teach():
-    """With a basis too small for the bound, the kernel stays the one learnt exactly on some rows.
-
-    Climbing on the collapsed bound of these 400 of 2000 rows ended at length scale 1.20 and noise 0.0118,
-    where 1 and 0.01 are true; parameters of 800 rows are within their own error of the truth.
-    """
-    rng = np.random.default_rng(0)
-    tasks = np.repeat(np.arange(4), 500)
-    X = rng.choice([-1.0, 1.0], (2000, 1)) + np.sqrt(0.125) * rng.standard_normal((2000, 4))
-    y = np.empty(2000)
-    for t in range(4):
-        rows = tasks == t
-        chol = np.linalg.cholesky(RBF(1.0)(X[rows]) + 0.01 * np.eye(500))
-        y[rows] = chol @ rng.standard_normal(500)
-    kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
-    model = SparseGPRegressor(kernel, coupling="kernel", n_active=400, normalize_y=False, random_state=0)
-    model.fit(X, y, tasks=tasks)
-    assert model.kernel_.k1.k2.length_scale == pytest.approx(1.0, rel=0.1)
-    assert model.kernel_.k2.noise_level == pytest.approx(0.01, rel=0.1)

@@ -3,20 +3,18 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
-from gleangp.inference.online import absorb_active, absorb_projected
+from gleangp.inference.online import absorb_active
 from gleangp.inference.posterior import (
     gaussian_log_evidence,
     posterior_from_sites,
     predict_latent,
     prior_only,
 )
-from gleangp.inference.projected import fit_projection
 from gleangp.noise import Gaussian, NullCategory, Probit
 from tests.unit.gp_twins import KERNELS, DensePosterior, make_block
 
@@ -65,50 +63,6 @@ def test_active_gains_and_sites_are_those_of_filtering(noise):
     assert_allclose(absorbed.sites.precision, whole.precision[12:], rtol=1e-7)
 
 
-@pytest.mark.parametrize("kernel", [Matern(5.0, nu=1.5), Matern(5.0, nu=1.5) + WhiteKernel(0.2)], ids=repr)
-def test_projected_gaussian_is_a_fresh_projection(kernel):
-    """Gaussian noise, same basis: posterior and bound of old and new rows together."""
-    block = make_block(Gaussian(0.1), 60)
-    Z = make_block(Gaussian(0.1), 25, 3).X
-    start, before, _ = fit_projection(kernel, block.at(np.arange(40)), Z)
-    inside = Block(0.4 * block.X[40:], block.y[40:], block.noise)
-    absorbed = absorb_projected(kernel, start, inside)
-    assert absorbed.active == []
-    everything = Block(np.vstack([block.X[:40], inside.X]), block.y, block.noise)
-    fresh, bound, _ = fit_projection(kernel, everything, Z)
-    assert_same(kernel, absorbed.posterior, fresh, rtol=1e-6, atol=1e-7)
-    assert_allclose(before + absorbed.log_evidence, bound, rtol=1e-7)
-
-
-def test_projected_probit_is_close_to_a_fresh_projection():
-    """Other noise: one pass of filtering comes close to sweeping over all rows."""
-    kernel, block = KERNELS["ard"], make_block(Probit(), 80)
-    Z = block.X[:30]
-    start, before, _ = fit_projection(kernel, block.at(np.arange(60)), Z)
-    absorbed = absorb_projected(kernel, start, block.at(np.arange(60, 80)))
-    fresh, evidence, _ = fit_projection(kernel, block, absorbed.posterior.X)
-    assert_same(kernel, absorbed.posterior, fresh, atol=0.1)
-    assert_allclose(before + absorbed.log_evidence, evidence, atol=0.6)
-
-
-def test_novel_rows_join_the_basis():
-    """A row far from the basis becomes a basis point, and is then known."""
-    kernel = KERNELS["rbf"]
-    for noise in (Gaussian(0.01), Probit()):
-        block = make_block(noise, 20)
-        start, _, _ = fit_projection(kernel, block, block.X)
-        far = Block(np.array([[30.0, 30.0], [30.0, 30.0]]), np.array([1.0, 1.0]), noise)
-        absorbed = absorb_projected(kernel, start, far)
-        assert absorbed.active == [0]
-        assert len(absorbed.posterior) == 21
-        assert len(absorbed.sites) == len(absorbed.gain) == 1
-        prior = DensePosterior(kernel, far)
-        assert_allclose(absorbed.gain, prior.entropy_gains()[:1], rtol=1e-6)
-        mean, var = predict_latent(kernel, absorbed.posterior, far.X[:1])
-        assert mean[0] > 0.5
-        assert var[0] < kernel.diag(far.X[:1])[0]
-
-
 def test_silent_rows_are_counted():
     """A row whose noise has no Gaussian stand-in says nothing and is counted."""
     noise = NullCategory(bias=0.0, gamma_minus=0.5, gamma_plus=0.5, width=1.0, variance=1e-3)
@@ -120,14 +74,13 @@ def test_silent_rows_are_counted():
     assert_allclose(predict_latent(kernel, absorbed.posterior, X_NEW)[0], 0.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
 @pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
-def test_partial_fit_of_an_estimator(Model, posterior):
+def test_partial_fit_of_an_estimator(Model):
     """Numbering, gains, sites and predictions after partial_fit; no NaN anywhere."""
     block = make_block(Gaussian(0.01), 90)
     y = block.y if Model is SparseGPRegressor else block.y > 0
     tasks = np.arange(90) % 2
-    settings = {"n_active": 40, "posterior": posterior, "optimizer": None, "random_state": 0}
+    settings = {"n_active": 40, "posterior": "active", "optimizer": None, "random_state": 0}
     model = Model(KERNELS["rbf"], **settings).fit(block.X[:60], y[:60], tasks[:60])
     before, n_before = model.score(block.X[60:], y[60:], tasks[60:]), len(model.active_)
     evidence = model.log_evidence_
@@ -140,8 +93,7 @@ def test_partial_fit_of_an_estimator(Model, posterior):
         assert np.isfinite(values).all()
     assert np.all(model.active_gain_ > 0)
     assert model.log_evidence_ < evidence
-    if posterior == "active":
-        assert_allclose(model.active_[n_before:], [*range(60, 90, 2), *range(61, 90, 2)])
+    assert_allclose(model.active_[n_before:], [*range(60, 90, 2), *range(61, 90, 2)])
 
 
 def test_partial_fit_starts_with_fit():

@@ -24,8 +24,6 @@ from gleangp.exceptions import KernelError
 from gleangp.learning.evidence import (
     ActiveGaussianEvidence,
     ActiveSiteEvidence,
-    ProjectedEvidence,
-    SmallTasksEvidence,
 )
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.priors import Gamma, LogNormal, Normal
@@ -163,13 +161,9 @@ def test_evidence_over_tasks(sizes):
 
     kernel = ConstantKernel(2.0) * RBF([0.5, 1.0]) + ConstantKernel(0.4)
     sites = [filter_in_order(kernel, b) for b in probit]
-    first_rows = [np.arange(min(4, len(b))) for b in probit]
     cases = [
-        (ActiveGaussianEvidence(kernel, blocks), Parameters(kernel, noise, ("variance",))),
-        (ActiveSiteEvidence(kernel, [b.X for b in probit], sites), Parameters(kernel, Probit())),
-        (ProjectedEvidence(blocks, [b.X[:4] for b in blocks]), Parameters(kernel, noise, ("variance",))),
-        (ProjectedEvidence(probit, [b.X[:4] for b in probit]), Parameters(kernel, Probit(), ("bias",))),
-        (SmallTasksEvidence(kernel, probit, first_rows), Parameters(kernel, Probit(), ("bias",))),
+        (ActiveGaussianEvidence(blocks), Parameters(kernel, noise, ("variance",))),
+        (ActiveSiteEvidence([b.X for b in probit], sites), Parameters(kernel, Probit())),
     ]
     for evidence, parameters in cases:
         z, h = parameters.start(), 1e-4

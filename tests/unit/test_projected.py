@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
@@ -195,16 +195,3 @@ def test_rows_that_say_nothing_are_left_out(n_speaking):
     P = np.eye(5) + Phi @ np.diag(sites[0]) @ Phi.T
     assert_allclose(found.inner @ found.inner.T, P, rtol=1e-12, atol=1e-12)
     assert_allclose(found.mean, np.linalg.solve(P, Phi @ sites[1]), rtol=1e-10, atol=1e-12)
-
-
-def test_a_draft_is_the_prior_on_its_basis():
-    """Nothing is propagated: mean zero, the kernel's variance, silent sites, no evidence."""
-    kernel, rng = 1.7 * RBF(0.8), np.random.default_rng(0)
-    block = Block(rng.normal(size=(20, 2)), np.sign(rng.normal(size=20)), Probit())
-    posterior, evidence, sites = fit_projection(kernel, block, block.X[:6], draft=True)
-    mean, var = predict_latent(kernel, posterior, rng.normal(size=(7, 2)))
-    assert_allclose(mean, 0.0)
-    assert_allclose(var, 1.7, rtol=1e-12)
-    assert_array_equal(posterior.X, block.X[:6])
-    assert evidence == 0.0
-    assert not np.any(sites.precision)

@@ -173,15 +173,14 @@ def test_inside_another_selector():
         TaskRelevance(EntropySelector(n_swaps=2)).select(RBF(), blocks, 4, rng=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("posterior", ["projected", "active"])
-def test_in_an_estimator(posterior):
+def test_in_an_estimator():
     """The estimators take it like any other selector."""
     (block,) = tasks(Gaussian(0.1), [80])
     for Model, y in ((SparseGPRegressor, block.y), (SparseGPClassifier, block.y > 0)):
         model = Model(
             KERNELS["rbf"],
             optimizer=None,
-            posterior=posterior,
+            posterior="active",
             n_active=20,
             selector=EntropySelector(n_swaps=4),
         ).fit(block.X, y)

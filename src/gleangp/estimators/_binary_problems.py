@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from gleangp.estimators._progress import FitProgress
-from gleangp.estimators._training_rows import ClassSigns, TrainingRows
-from gleangp.learning.one_of_many import exclude_each_other
+from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import fit_sparse_model
-from gleangp.learning.task_store import LocalTasks
 from gleangp.learning.virtual_vectors import add_virtual_vectors
 from gleangp.parallel import in_parallel
 from gleangp.progress import Progress, silent
@@ -25,7 +23,7 @@ class BinaryProblem:
     """What one of them is fitted from."""
 
     parameters: Parameters
-    rows: TrainingRows
+    rows: LocalRows
     code: ClassSigns
     rng: np.random.Generator
     invariances: list
@@ -66,25 +64,3 @@ def _fit(settings: Settings, problem: BinaryProblem, progress: Progress = silent
     if not problem.invariances:
         return model
     return add_virtual_vectors(model, tasks, problem.invariances, settings, int(rng.integers(2**31)))
-
-
-def share_unlabeled_rows(
-    models: list[Any],
-    rows: Any,
-    settings: Settings,
-    streams: list[np.random.Generator],
-    invariances: list,
-) -> list[Any]:
-    """The models of all classes, whose unlabelled rows have exactly one class, and their virtual points."""
-    views = [rows.tasks(ClassSigns(c), model.noise) for c, model in enumerate(models)]
-    blocks = {t: [view.all_blocks[t] for view in views] for t in range(rows.n_tasks)}
-    numbers = dict(enumerate(rows.block_rows))
-    models, heard = exclude_each_other(models, blocks, numbers, [0.0] * len(models))
-    if not invariances:
-        return models
-    settings = replace(settings, draft=False)
-    every = [LocalTasks([heard[t][c] for t in heard], rows.block_rows) for c in range(len(models))]
-    return [
-        add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
-        for model, tasks, rng in zip(models, every, streams, strict=True)
-    ]

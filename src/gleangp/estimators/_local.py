@@ -18,7 +18,9 @@ from gleangp.models.likelihood import GaussianNoise, Likelihood
 from gleangp.models.local.data import Data, canonical_order
 from gleangp.models.local.model import Candidate, LocalModel, fit_local
 from gleangp.models.local.plan import plan_search
+from gleangp.noise import Gaussian
 from gleangp.selection.selectors import ResidualSelector
+from gleangp.tasks import blocks_of_rows
 
 _REASONS = {
     "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
@@ -39,11 +41,13 @@ def fit_local_rows(
     priors: dict[str, Any] | None = None,
     progress: Any = None,
     widths: PriorWidths = PRIORS,
+    *,
+    warn: bool = True,
 ) -> LocalModel:
     """Fit the rows of an estimator.
 
     `y` are the targets of all rows in the coding of the noise, and `noise` is as in `Data.noise`, for all
-    rows.
+    rows. `warn` if more active points are asked for than there are rows.
     """
     kept = np.arange(len(rows.X)) if rows.keep is None else np.flatnonzero(rows.keep)
     X = np.asarray(rows.X[kept], dtype=np.float64)
@@ -51,6 +55,9 @@ def fit_local_rows(
     kept = kept[order]
     everything = Data(rows.X, y, rows.codes, rows.n_tasks, noise)
     data = Data(X[order], y[kept], rows.codes[kept], rows.n_tasks, everything.noise_at(kept))
+    selector = estimator._chosen_selector()
+    if hasattr(selector, "check_tasks"):
+        selector.check_tasks(int(np.sum(data.sizes > 0)))
     coupling = estimator.coupling if rows.n_tasks > 1 else "auto"
     of_noise = {n.removeprefix("noise__"): p for n, p in (priors or {}).items() if n.startswith("noise__")}
     likelihood = likelihood.with_priors(of_noise)
@@ -91,8 +98,8 @@ def fit_local_rows(
         candidates,
         data,
         rng,
-        n_basis=_n_basis(estimator, len(data)),
-        choose_basis=_choose_basis(estimator),
+        n_basis=n_basis_of(estimator, len(data), warn=warn),
+        choose_basis=choose_basis_of(estimator),
     )
     if len(candidates) > 1:
         made = model.decisions[0]
@@ -110,20 +117,28 @@ def _choice(coupling: Any, n_tasks: int) -> Choice:
     return Choice("function" if name == "auto" else name, {}, _REASONS.get(name, "as asked"))
 
 
-def _n_basis(estimator: Any, n_rows: int) -> int | None:
-    return None if estimator.n_active is None else estimator._count_active([n_rows])
+def n_basis_of(estimator: Any, n_rows: int, *, warn: bool = True) -> int | None:
+    """Basis points that were asked for; None: the default."""
+    return None if estimator.n_active is None else estimator._count_active([n_rows], warn=warn)
 
 
-def _choose_basis(estimator: Any) -> Any:
-    """The selector of the estimator as a function (kernel, W, count, rng) -> rows; None: the default."""
+def choose_basis_of(estimator: Any) -> Any:
+    """The selector of the estimator as a function (kernel, W, pool, count, rng) -> rows; None: the default.
+
+    W are the rows of `pool` as the kernel sees them. A selector that weighs tasks against each other sees
+    each of them with its targets, any other selector one block.
+    """
     selector = estimator._chosen_selector()
     if isinstance(selector, ResidualSelector):
         return None
 
-    def choose(kernel: Any, W: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
-        from gleangp.noise import Gaussian
-
-        block = Block(W, np.zeros(len(W)), Gaussian(0.1))
-        return selector.select(kernel, [block], min(count, len(W)), rng=rng).active[0]
+    def choose(kernel: Any, W: FloatArray, pool: Data, count: int, rng: np.random.Generator) -> IntArray:
+        parts, y = [np.arange(len(W))], np.zeros(len(W))
+        if hasattr(selector, "alone"):
+            parts = [rows for rows in blocks_of_rows(pool.codes, pool.n_tasks) if len(rows)]
+            y = pool.y
+        blocks = [Block(W[rows], y[rows], Gaussian(0.1)) for rows in parts]
+        active = selector.select(kernel, blocks, min(count, len(W)), rng=rng).active
+        return np.concatenate([rows[chosen] for rows, chosen in zip(parts, active, strict=True)])
 
     return choose

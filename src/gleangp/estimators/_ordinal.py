@@ -16,7 +16,7 @@ from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
-from gleangp.estimators._training_rows import LocalRows, Ranks, TrainingRows
+from gleangp.estimators._training_rows import LocalRows, Ranks
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -56,11 +56,10 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         `SparseGPClassifier`.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
         Which points to keep; None as in `SparseGPClassifier`.
-    posterior : {"local", "projected", "active"}, default="local"
+    posterior : {"local", "active"}, default="local"
         "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
-        from the basis and the rows near it. With `invariances` it is "projected".
-        "projected": every row contributes through the active points. "active": predictions use the active
-        points only (the papers' compression scheme).
+        from the basis and the rows near it. "active": predictions use the active points only (the papers'
+        compression scheme), which is also what is done with `invariances`.
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
@@ -141,8 +140,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     Lawrence, Platt & Jordan 2005, sections 3.4 and 4.1. The variance of the noise (the slope of the steps
     is its inverse root), the widths and the scale of the kernel trade off against each other exactly;
     the variance is therefore held at a tenth unless `learn_noise` names it. With `posterior="active"` the
-    noise is learnt by the sum of log Z over all rows after each selection (eq. 28), with "projected" by the
-    evidence.
+    noise is learnt by the sum of log Z over all rows after each selection (eq. 28), else by the evidence.
     Fewer than three `categories` are refused. Without `categories`, a target in which two occur is taken
     with a warning, because scikit-learn's checks require it of every classifier; the model is then a probit
     classifier.
@@ -255,16 +253,14 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         self._fit_rows(LocalRows(X, ranks, codes, n_tasks, None if labeled.all() else labeled), given)
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
+    def _fit_rows(self, rows: LocalRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are ranks in `classes_`; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
-        if self._is_local(rows, invariances=bool(invariances)):
+        if self._is_local():
             self._fit_local(rows, given)
             return
-        uncoupled = self._why_uncoupled(rows, invariances=bool(invariances))
-        settings = self._settings(
-            rows.sizes, propagate=self.sites == "ep", n_learning=200, uncoupled=uncoupled
-        )
+        uncoupled = self._why_uncoupled(rows)
+        settings = self._settings(rows.sizes, propagate=self.sites == "ep", uncoupled=uncoupled)
         parameters = self._parameters(rows)
         rng = generator_from(self.random_state)
         tasks: Any = rows.tasks(Ranks(), parameters.noise)
@@ -453,7 +449,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
-    def _parameters(self, rows: TrainingRows) -> Parameters:
+    def _parameters(self, rows: LocalRows) -> Parameters:
         kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False))
         priors = self.priors
         if priors is None:

@@ -15,12 +15,14 @@ from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp.estimators._defaults import default_kernel, default_n_active
 from gleangp.estimators._progress import FitProgress, ProgressMixin
 from gleangp.estimators._random import generator_from as generator_from
-from gleangp.estimators._training_rows import TrainingRows
+from gleangp.estimators._training_rows import LocalRows
 from gleangp.exceptions import KernelError
+from gleangp.invariances import check_invariances
 from gleangp.learning.choice import Choice
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings, most_stages
 from gleangp.learning.sparse_model import SparseModel
+from gleangp.models.decisions import Decision
 from gleangp.models.local.model import LocalModel
 from gleangp.noise import Ordered
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
@@ -54,10 +56,26 @@ class SparseGPMixin(ProgressMixin):
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
     _needs_of_noise = "predict_mean"  # a method that the noise model has
 
+    @property
+    def _is_active(self) -> bool:
+        """Whether a fit keeps active points alone: as asked, or for copies of them under invariances."""
+        return self.posterior == "active" or bool(check_invariances(self.invariances))
+
+    def _is_local(self) -> bool:
+        """Whether `models.local` does the fit."""
+        if self.posterior == "projected":
+            warnings.warn(
+                "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
+                "version will not accept it. Use posterior='local', or 'active' for predictions from active "
+                "points alone.",
+                FutureWarning,
+                stacklevel=5,
+            )
+        return not self._is_active
+
     def _settings(self, sizes: list[int], **more) -> Settings:
         """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
         settings = {
-            "posterior": "projected" if self.posterior == "local" else self.posterior,
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
             "n_restarts": self.n_restarts,
@@ -79,44 +97,38 @@ class SparseGPMixin(ProgressMixin):
 
     def _keeps_float32(self) -> bool:
         """Whether very many float32 rows of one task may stay as they are: blocks of them are converted."""
-        every_row_once = self.invariances is None and getattr(self, "unlabeled", None) is None
-        return self.posterior != "active" and every_row_once
-
-    def _is_local(self, rows: TrainingRows, **apart: bool) -> bool:
-        """Whether `models.local` does the fit; `apart`: what it lacks -> whether the user requests it."""
-        couples = hasattr(self._chosen_selector(), "alone")
-        return self.posterior == "local" and not couples and not any(apart.values())
+        return not self._is_active and getattr(self, "unlabeled", None) is None
 
     def _chosen_selector(self):
         if self.selector is None:
-            if self.posterior == "active":
-                return SELECTORS["entropy"]()
-            return ResidualSelector(weight="variance")
+            return SELECTORS["entropy"]() if self._is_active else ResidualSelector(weight="variance")
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
 
-    def _why_uncoupled(self, rows: TrainingRows, **apart: bool) -> str:
-        """Why the tasks of a fit that is not local share the kernel alone; raises if more was asked for.
-
-        `apart`: what keeps the fit from being local -> whether the user requests it.
-        """
+    def _why_uncoupled(self, rows: LocalRows) -> str:
+        """Why the tasks of a fit that is not local share the kernel alone; raises if more was asked for."""
         if self.coupling == "kernel":
             return "as asked"
         if rows.n_tasks == 1:
             return "with one task there is nothing to couple"
-        reasons = [f"{name} are given" for name, asked in apart.items() if asked]
-        if self.posterior != "local":
-            reasons.append(f"posterior={self.posterior!r}")
-        reason = f"tasks share the kernel alone, because {reasons[0] if reasons else 'the selector does'}"
+        cause = "posterior='active'" if self.posterior == "active" else "invariances are given"
+        reason = f"tasks share the kernel alone, because {cause}"
         if self.coupling != "auto":
-            other = "" if self.posterior == "local" else ", or posterior='local'"
+            other = ", or posterior='local'" if self.posterior == "active" else ", or no invariances"
             raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'{other}.")
         return reason
 
-    def _default_kernel(self, rows: TrainingRows, *, offset: bool, linear: bool = False) -> Kernel:
+    def _scheme_decision(self) -> list[Decision]:
+        """What is to be said of a fit that keeps active points alone without being asked to."""
+        if self.posterior == "active" or not self._is_active:
+            return []
+        reason = "Transformed copies compete for the active set, from which alone predictions are made."
+        return [Decision("posterior", "active", {}, reason)]
+
+    def _default_kernel(self, rows: LocalRows, *, offset: bool, linear: bool = False) -> Kernel:
         return default_kernel(rows.inputs, offset=offset, linear=linear, n_rows=sum(rows.sizes))
 
     def _store_coupling(self, models: list) -> None:
-        self.decisions_ = list(getattr(models[0], "decisions", ()))
+        self.decisions_ = [*self._scheme_decision(), *getattr(models[0], "decisions", ())]
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         correlations = [m.task_correlation for m in models]
         self.coupling_ = choices[0] if len(models) == 1 else choices

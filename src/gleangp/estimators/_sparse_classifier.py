@@ -19,7 +19,6 @@ from gleangp.estimators._binary_problems import (
     BinaryProblem,
     fit_binary_problems,
     fit_each,
-    share_unlabeled_rows,
 )
 from gleangp.estimators._defaults import (
     class_priors,
@@ -30,18 +29,20 @@ from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._suggest import SuggestMixin, uncertainty_of_classes
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
-from gleangp.estimators._training_rows import ClassSigns, LocalRows, TrainingRows
+from gleangp.estimators._training_rows import ClassSigns, LocalRows
+from gleangp.estimators._unlabelled import UnlabelledRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.one_of_many import exclude_each_other
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.priors import LogNormal
 from gleangp.learning.settings import most_stages
 from gleangp.learning.virtual_vectors import add_virtual_vectors_to_last
 from gleangp.models.defaults import LABEL_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.local.model import LocalModel
+from gleangp.models.local.unlabelled import add_unlabelled_task
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.parallel import threads_for
 from gleangp.tasks import blocks_of_rows
@@ -71,26 +72,24 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         Number of active points over all tasks, or their share of the rows. None: all rows of tasks
         with up to 400, 400 of larger ones (down to 200 where there are more than 20 000 rows).
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
-        Which points to keep. None: `ResidualSelector(weight="variance")` for the projected
-        posterior, which does not look at labels and so is not misled by wrong ones, and "entropy" for
-        `posterior="active"`.
-    posterior : {"local", "projected", "active"}, default="local"
+        Which points to keep. None: `ResidualSelector(weight="variance")`, which does not look at labels and
+        so is not misled by wrong ones, and "entropy" for `posterior="active"`.
+    posterior : {"local", "active"}, default="local"
         "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
-        from the basis and the rows near it. With unlabelled rows or `invariances` it is "projected".
-        "projected": all rows speak through the active points. "active": predictions use the active
-        points only (the papers' compression scheme).
+        from the basis and the rows near it. "active": predictions use the active points only (the papers'
+        compression scheme), which is also what is done with `invariances`.
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
-    noise : {"probit", "logit", "robust"}, default="probit"
+    noise : {"probit", "logit", "robust", "null_category"}, default="probit"
         How labels come from the latent function; "robust" is a probit with a learnt share of flipped labels.
-        Others than "probit" need `posterior="local"`.
+        "logit" and "robust" need `posterior="local"` and a label in every row. "null_category": rows
+        without a label are used in any case; with "probit" only where they help.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         None keeps the kernel and the noise as they are given.
     learn_noise : bool or sequence of str, default=True
-        Learn the parameters of the noise model: its bias; with `posterior="active"` the slope of the
-        probit (with "projected" the variance of the kernel does its work); and for the null category with
-        "projected" the variance that softens its steps. Or the names of those to
-        learn, such as ("bias", "gamma_minus", "gamma_plus"). See Notes.
+        Learn the parameters of the noise model: its bias, and with `posterior="active"` the slope of the
+        probit (else the variance of the kernel does its work). Or the names of those to learn, such as
+        ("bias", "gamma_minus", "gamma_plus"). See Notes.
     n_rounds : int, default=5
         Most rounds of "select points, then learn the kernel".
     n_restarts : int, default=0
@@ -100,7 +99,8 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         kernel.
     unlabeled : object, default=None
         The label of rows that carry none (-1 in scikit-learn's own semi-supervised estimators). Such rows
-        speak through the null-category noise model. None: every label is a class.
+        enter through the null-category noise model, where that predicts held-out labels better than the
+        labelled rows alone; `decisions_` has both numbers. None: every label is a class.
     invariances : callable or list of callables, default=None
         Each takes rows and gives as many transformed rows that mean the same, such as
         `translations((16, 16))`. Transformed copies of the active points (virtual informative
@@ -142,9 +142,9 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         Which invariance made each active point of the row in `active_`; -1 for the row itself.
     n_silent_ : int
         Rows that the null category left without a say, because they could belong to either side: of all
-        rows for "projected", of the active points for "active"; with more than two classes, the sum.
+        rows, and of the active points for "active"; with more than two classes, the sum.
     log_evidence_ : float
-        Log evidence (for "projected", the lower bound over all rows); the sum over classes.
+        Log evidence; the sum over classes.
     n_rounds_ : int
         Rounds of learning, the most of any class.
     selection_objective_ : float or None
@@ -170,13 +170,14 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
     With unlabelled rows (LPJ05, section 4) there is a region between the classes, of width one in the
     latent function, from which no rows come. An unlabelled row near the boundary pushes it
     away, to where rows are thin. The probability that a label is missing is the share of unlabelled rows
-    unless it is learnt. Process variances get an exponential prior, without which the region would shrink
-    to nothing. The model has many fixed points: labels spread from the labelled rows to their neighbours, and
-    learning goes on from there, so the length scale of a `kernel` of your own should start near the
-    distance of neighbours. A row that could still belong to either side is silent and counted in
-    `n_silent_`. Labelled rows settle first and the others join them. With more than two classes and
-    `posterior="projected"` a row without a label belongs to exactly one of them: each class is learnt against
-    the rest, then the posteriors of all are formed together.
+    unless it is learnt. Labelled rows settle first and the others join them; a row that could still belong to
+    either side is silent and counted in `n_silent_`. With more than two classes a row without a label belongs
+    to exactly one of them. This helps where classes are clusters and does harm elsewhere. So the model is
+    first fitted to the labelled rows; then labels are held out in turn, and predicted from the labelled rows
+    alone, from all rows under the kernel as given (None: the length scale is the distance of neighbours), and
+    from all rows under the kernel of the labelled ones. The highest mean log probability decides.
+    With `posterior="active"` all rows are used and the kernel is learnt with them: process variances get an
+    exponential prior, without which the region would shrink to nothing.
     Without unlabelled rows in `y` the noise is probit, whatever `unlabeled` says; the null category given
     labels alone would be a probit whose boundary is half a width further away.
 
@@ -201,7 +202,7 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         "selector": [*SHARED_CONSTRAINTS["selector"], None],
         "sites": [StrOptions({"adf", "ep"})],
         "learn_noise": ["boolean", "array-like"],
-        "noise": [StrOptions({"probit", "logit", "robust"})],
+        "noise": [StrOptions({"probit", "logit", "robust", "null_category"})],
         "unlabeled": "no_validation",
         "invariances": [callable, "array-like", None],
     }
@@ -278,43 +279,43 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         self._fit_rows(LocalRows(X, y_codes, codes, n_tasks), given)
         return self
 
-    def _fit_rows(self, rows: TrainingRows, given: tuple[Any, Any, Any]) -> None:
+    def _fit_rows(self, rows: LocalRows, given: tuple[Any, Any, Any]) -> None:
         """Learn from rows whose targets are codes of `classes_` (-1 without a label).
 
         `given` is for callbacks.
         """
         counts = rows.counts(len(self.classes_))
-        invariances = check_invariances(self.invariances)
-        apart = {"unlabeled rows": counts.sum() < sum(rows.sizes), "invariances": bool(invariances)}
-        if self._is_local(rows, **apart):
+        missing = int(sum(rows.sizes) - counts.sum())
+        if self.noise in ("logit", "robust") and missing:
+            raise ValueError(
+                f"noise={self.noise!r} needs a label in every row, and {missing} have none. Use "
+                "noise='probit', or leave those rows out."
+            )
+        if self._is_local():
             self._fit_local(rows, given, counts)
             return
-        if self.noise != "probit":
+        if self.noise in ("logit", "robust"):
             raise ValueError(
-                f"noise={self.noise!r} needs posterior='local' and rows that are all labelled, without "
-                f"invariances; this fit has posterior={self.posterior!r}."
+                f"noise={self.noise!r} needs posterior='local', without invariances; this fit has "
+                f"posterior={self.posterior!r}."
             )
-        uncoupled = self._why_uncoupled(rows, **apart)
+        uncoupled = self._why_uncoupled(rows)
+        invariances = check_invariances(self.invariances)
         settings = self._settings(
             rows.sizes,
             propagate=self.sites == "ep",
-            n_learning=200,
             uncoupled=uncoupled,
             **self._inner_jobs(),
         )
         streams = generator_from(self.random_state).spawn(self._n_models)
-        exclusive = apart["unlabeled rows"] and self._n_models > 1 and self.posterior != "active"
-        settings, extra = replace(settings, draft=exclusive), [] if exclusive else invariances
         jobs = [
-            BinaryProblem(self._parameters(rows, counts, c), rows, ClassSigns(c), stream, extra)
+            BinaryProblem(self._parameters(rows, counts, c), rows, ClassSigns(c), stream, invariances)
             for c, stream in zip(self._positives(), streams, strict=True)
         ]
         most = most_stages(settings) if self._n_models == 1 else self._n_models
         progress = self._begin_progress(*given, most)
         with threads_for(rows.sizes):
             models = fit_binary_problems(jobs, settings, progress, self.n_jobs)
-            if exclusive:
-                models = share_unlabeled_rows(models, rows, settings, streams, invariances)
         self._store(models)
         for model in self._models:
             self._warn_about(model)
@@ -322,25 +323,31 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
 
     def _fit_local(self, rows: Any, given: tuple[Any, Any, Any], counts: IntArray) -> None:
         """Fit the model of blocks and a basis, one for each binary problem."""
-        streams = generator_from(self.random_state).spawn(self._n_models)
+        *streams, last = generator_from(self.random_state).spawn(self._n_models + 1)
         progress = self._begin_progress(*given, 12 if self._n_models == 1 else self._n_models)
+        unlabelled = bool(counts.sum() < len(rows.y))
+        all_rows = rows
+        if unlabelled:
+            rows = LocalRows(rows.X, rows.y, rows.codes, rows.n_tasks, keep=rows.y >= 0)
         jobs = []
         for k, (positive, stream) in enumerate(zip(self._positives(), streams, strict=True)):
             share = (counts[positive] + 1.0) / (counts.sum() + 2.0)
-            noise: Any = noise_from_name(self.noise)
+            noise: Any = Probit() if self.noise == "null_category" else noise_from_name(self.noise)
             noise = replace(noise, bias=float(ndtri(share)))
             usual = tuple(name for name in noise.transforms if name not in ("bias", "slope"))
             if self.kernel is not None:
                 usual = ("bias", *usual)  # the default kernel has a constant
-            learn = self._names_to_learn(noise, usual)
+            learn = self._names_to_learn(noise, usual, unlabelled=unlabelled)
             of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in getattr(noise, "priors", {})}
             kernel = None if self.kernel is None else self._start_kernel(lambda: None, k, self._n_models)
             y = ClassSigns(positive)(rows.y, 0)
             likelihood = PropagatedNoise(noise, learn, of_noise)
             jobs.append((self, rows, y, likelihood, noise, stream, kernel, self.priors))
         with threads_for(rows.sizes):
-            fit = partial(fit_local_rows, widths=LABEL_PRIORS)
+            fit = partial(fit_local_rows, widths=LABEL_PRIORS, warn=not unlabelled)
             models = fit_each(fit, jobs, 12, progress, self.n_jobs)
+            if unlabelled:
+                models = UnlabelledRows(self, all_rows, models, last).fit()
         self._store(models)
         for model in self._models:
             self._warn_about(model)
@@ -426,6 +433,8 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
             X, names = self._rows_of_new_task(X, task)
             stack.enter_context(threads_for([len(X)]))
             y_codes = self._known_classes(y, len(X))
+            kept = self._kept(y_codes)
+            X, y_codes = X[kept], y_codes[kept]
             settings = self._settings_for_new_task(len(X), propagate=self.sites == "ep")
             seed = int(generator_from(self.random_state).integers(2**31))
             blocks = [
@@ -437,10 +446,8 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
                 for model, block in zip(self._models, blocks, strict=True)
             ]
             before = [m.log_evidence for m in self._models]
-            if len(blocks) > 1 and self.posterior != "active" and np.any(y_codes < 0):
-                task, numbers = models[0].n_tasks - 1, self._models[0].n_rows + np.arange(len(X))
-                models, heard = exclude_each_other(models, {task: blocks}, {task: numbers}, before)
-                blocks = heard[task]
+            if len(blocks) > 1 and np.any(y_codes < 0) and isinstance(models[0], LocalModel):
+                models = add_unlabelled_task(self._models, models, y_codes)
             if invariances := check_invariances(self.invariances):
                 models = [
                     add_virtual_vectors_to_last(model, block, invariances, settings, seed, evidence)
@@ -473,7 +480,8 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
             return self._first_part(X, y, tasks, classes)
         X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
         y_codes = self._known_classes(y, len(X))
-        rows = blocks_of_rows(codes, self._models[0].n_tasks)
+        kept = self._kept(y_codes)
+        rows = [r[kept[r]] for r in blocks_of_rows(codes, self._models[0].n_tasks)]
         filled = {t: r for t, r in enumerate(rows) if len(r)}
         models = []
         with threads_for(map(len, rows)):
@@ -508,17 +516,16 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         """The class that is +1 in every binary problem."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
+    def _parameters(self, rows: LocalRows, counts: IntArray, positive: int) -> Parameters:
         n_labeled = int(counts.sum())
         missing = 1.0 - n_labeled / sum(rows.sizes)
         bias = float(ndtri((counts[positive] + 1.0) / (n_labeled + 2.0)))
         noise: Any
         if missing > 0.0:
-            X = rows.X  # type: ignore[attr-defined]  # unlabelled rows are in this process
-            kernel = self._start_kernel(lambda: null_category_kernel(X), positive, self._n_models)
+            kernel = self._start_kernel(lambda: null_category_kernel(rows.X), positive, self._n_models)
             own_priors = variance_priors(kernel)
             noise = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
-            usual = ("bias",) if self.posterior == "active" else ("bias", "variance")
+            usual: tuple[str, ...] = ("bias",)
         else:
             kernel = self._start_kernel(
                 lambda: self._default_kernel(rows, offset=True), positive, self._n_models
@@ -526,21 +533,25 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
             own_priors = {} if self.kernel is not None else class_priors(kernel)
             noise = Probit(bias)
             # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
-            usual = ("bias", "slope") if self.posterior == "active" else ("bias",)
+            usual = ("bias", "slope")
         priors = own_priors if self.priors is None else self.priors
         return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
 
-    def _names_to_learn(self, noise: Any, usual: tuple[str, ...]) -> tuple[str, ...]:
+    def _names_to_learn(
+        self, noise: Any, usual: tuple[str, ...], *, unlabelled: bool = False
+    ) -> tuple[str, ...]:
+        """Parameters of the noise to learn; with unlabelled rows those of the null category may be named."""
         if isinstance(self.learn_noise, bool | np.bool_):
             return usual if self.learn_noise else ()
+        known = NullCategory() if unlabelled else noise
         names = tuple(self.learn_noise)
-        unknown = [name for name in names if name not in noise.parameters]
+        unknown = [name for name in names if name not in known.parameters]
         if unknown:
             raise ValueError(
-                f"learn_noise has {unknown}, but {type(noise).__name__} has the parameters "
-                f"{list(noise.parameters)}. Name some of those, or give True or False."
+                f"learn_noise has {unknown}, but {type(known).__name__} has the parameters "
+                f"{list(known.parameters)}. Name some of those, or give True or False."
             )
-        return names
+        return tuple(name for name in names if name in noise.parameters)
 
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
         check_is_fitted(self)
@@ -560,12 +571,18 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         log_q, log_p = zip(*parts, strict=True)
         return np.column_stack(log_p), np.column_stack(log_q)
 
+    def _kept(self, y_codes: IntArray) -> Any:
+        """Mask of the rows to learn from: all, or the labelled ones where the others do not help."""
+        return (y_codes >= 0) | isinstance(self._models[0].noise, NullCategory)
+
     def _known_classes(self, y: Any, n_rows: int) -> IntArray:
         if n_rows == 0:
             return np.zeros(0, dtype=np.intp)
         y = check_class_target(y, n_rows)
         labeled = split_unlabeled(y, self.unlabeled)
-        if not labeled.all() and not isinstance(self._models[0].noise, NullCategory):
+        null_category = isinstance(self._models[0].noise, NullCategory)
+        left_out = any(made.what == "unlabelled rows" for made in self.decisions_)
+        if not labeled.all() and not null_category and not left_out:
             raise LabelError(
                 f"y has {np.sum(~labeled)} unlabeled rows (unlabeled={self.unlabeled!r}), but fit had none, "
                 "so the model has no null category. Fit again with unlabeled rows."

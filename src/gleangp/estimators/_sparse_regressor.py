@@ -21,7 +21,7 @@ from gleangp.estimators._outputs import count_outputs, every_output, names_of_ou
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._targets import natural_units, own_units, standard_units, total_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
-from gleangp.estimators._training_rows import LocalRows, StandardTargets, TrainingRows
+from gleangp.estimators._training_rows import LocalRows, StandardTargets
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -60,23 +60,21 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default="residual"
         Which rows are basis points. Residual sampling is the default because it is never far from the best:
         greedy entropy prefers the periphery in many dimensions, uniform sampling misses clusters.
-    posterior : {"local", "projected", "active"}, default="local"
+    posterior : {"local", "active"}, default="local"
         "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
-        from the basis and the rows near it. "projected": through the basis alone. "active": from the basis
-        points alone (the compression scheme of LP04).
+        from the basis and the rows near it. "active": from active points alone (the compression scheme of
+        LP04), which is also what is done with `invariances`.
     noise : {"gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"} or object, \
             default="gaussian"
         How targets come from the function; an object is one of `gleangp.noise`. "student" is for outliers.
         The last four have a logarithmic (binomial: logit) link. Others than "gaussian" need
         `posterior="local"`.
     move_basis : bool or "auto", default="auto"
-        With "projected": let the basis points leave the rows they were chosen from, uphill on the
-        evidence. "auto" does so where they leave more than 0.1 nats per row unexplained and the work
-        (rows times points squared) is at most 1e9.
+        Has no effect. It was a setting of the posterior "projected", and files of earlier versions have it.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         If None, the kernel parameters and the noise are not learnt.
     n_rounds : int, default=5
-        With "projected" and "active": maximum number of rounds of selecting points and learning the kernel.
+        With "active": maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
@@ -131,7 +129,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     site_mean_, site_precision_ : ndarray of shape (d,)
         Gaussian stand-ins of the noise at the active points.
     log_evidence_ : float
-        Log evidence (for "projected", the lower bound over all rows), standardised units.
+        Log evidence, standardised units.
     n_rounds_ : int
         Rounds of learning.
     selection_objective_ : float or None
@@ -292,22 +290,22 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         return self
 
     def _fit_rows(
-        self, rows: TrainingRows, given: tuple[Any, Any, Any], fields: dict[str, FloatArray] | None = None
+        self, rows: LocalRows, given: tuple[Any, Any, Any], fields: dict[str, FloatArray] | None = None
     ) -> None:
         """Learn from rows whose targets are numbers; `given` is for callbacks."""
         invariances = check_invariances(self.invariances)
         fields = fields or {}
         self._n_rows = rows.n_rows
-        if self._is_local(rows, invariances=bool(invariances)):
+        if self._is_local():
             self._fit_local(rows, given, fields)
             return
         self._needs_local(fields)
         self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
-        uncoupled = self._why_uncoupled(rows, invariances=bool(invariances))
+        uncoupled = self._why_uncoupled(rows)
         parameters = self._parameters(rows)
         variance = self._known_variance(rows.n_rows)
         tasks: Any = rows.tasks(StandardTargets(self._units), parameters.noise, variance)
-        settings = self._settings(rows.sizes, move_basis=self.move_basis, uncoupled=uncoupled)
+        settings = self._settings(rows.sizes, uncoupled=uncoupled)
         rng = generator_from(self.random_state)
         settings, progress = self._with_progress(settings, given)
         with threads_for(rows.sizes):
@@ -499,7 +497,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         codes = np.full(len(labeled), len(names) - 1)
         noise = self._noise_of_new_rows(len(y), labeled, exposure, trials) if len(labeled) else self.noise_
         block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
-        settings = self._settings_for_new_task(len(labeled), move_basis=self.move_basis)
+        settings = self._settings_for_new_task(len(labeled))
         seed = int(generator_from(self.random_state).integers(2**31))
         with threads_for([len(block)]):
             model = self._model.add_task(block, settings, seed)
@@ -524,8 +522,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         """Absorb new rows of known tasks, without starting again; on a new estimator, `fit`.
 
         Kernel and noise stay as they are. For Gaussian noise and up to 2000 rows the result is the posterior
-        of all rows. With `posterior="projected"`, rows that the active points cannot express become active
-        points themselves.
+        of all rows.
 
         Parameters
         ----------
@@ -583,7 +580,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             return X, np.zeros(0), names
         return X, check_regression_target(y, len(X))[0], names
 
-    def _parameters(self, rows: TrainingRows) -> Parameters:
+    def _parameters(self, rows: LocalRows) -> Parameters:
         several = rows.n_tasks > 1
         kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=several, linear=several))
         learn: tuple[str, ...] = ()

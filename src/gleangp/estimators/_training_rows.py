@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._targets import TargetMoments, TargetUnits, target_moments
 from gleangp.inference.block import Block, float64
-from gleangp.learning.task_store import LocalTasks, TaskStore
+from gleangp.learning.task_store import LocalTasks
 from gleangp.models.local.data import canonical_order
 from gleangp.tasks import blocks_of_rows
 
@@ -23,29 +23,8 @@ _MOST_SAMPLED = 50_000
 Coder = Callable[[np.ndarray, int], FloatArray]
 
 
-class TrainingRows(Protocol):
-    """Rows of all tasks; those without a target are left out unless the noise model knows of them."""
-
-    n_rows: int  # with those left out
-    n_tasks: int
-    sizes: list[int]  # of the tasks
-
-    @property
-    def inputs(self) -> FloatArray:
-        """Inputs of at most 50 000 of the rows, evenly spaced."""
-
-    def moments(self) -> TargetMoments:
-        """Of the targets of every task, where these are numbers."""
-
-    def counts(self, n_classes: int) -> IntArray:
-        """Rows of every class, where targets are codes of classes."""
-
-    def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> TaskStore:
-        """What to learn from; `variance` is that of every row's noise, where it is known."""
-
-
 class LocalRows:
-    """Rows in this process.
+    """Rows of all tasks; those without a target are left out unless the noise model has a place for them.
 
     Parameters
     ----------

@@ -330,7 +330,8 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
         if info:
             if kept is None:
                 raise NotPositiveDefiniteError(
-                    f"the covariance of a block of {M.shape[1]} rows has no factor"
+                    f"the covariance of a block of {M.shape[1]} rows is not positive definite. Use a kernel "
+                    "that is a covariance function, or a larger noise variance."
                 )
             lower, added = cholesky(kept)
             jitter = max(jitter, added / float(np.mean(np.diagonal(kept))))

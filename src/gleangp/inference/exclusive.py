@@ -25,50 +25,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import expit
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import TaskPosterior
-from gleangp.inference.projected import Projection, project
 from gleangp.inference.row_ep import RowSites, Swept
 
 _MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn
 _FULL_STEPS = 4.0  # rounds after which messages are damped
 _SETTLED = 3e-3  # mean change of the probability of a row's class in a round at which it is the last
-# Of a class when the messages stand still: more change less than messages that settle further would (USPS,
-# 10 % labelled: log loss 0.6802 with 4 and with 6, 0.6818 with messages to 5e-4 and 25 sweeps).
-_LAST_SWEEPS = 4
-_ENTRIES = 120_000_000  # of all projections together that are kept: about 1 GB
+_LAST_SWEEPS = 4  # of a class when the messages stand still: more change less than the messages still would
+
+
+class ClassPrior(Protocol):
+    """The prior of one class over all rows."""
+
+    def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
+        """Expectation propagation over the rows, whose targets and noise `block` has."""
+
+    def labelled_first(self, block: Block) -> RowSites | None:
+        """Sites to start from: those of the labelled rows without the others, which are silent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExclusiveClass:
     """One of the classes, settled with the others."""
 
-    posterior: TaskPosterior
-    sites: RowSites
-    block: Block  # with what the others say of every row, as gammas
+    swept: Swept
     evidence: float  # its part: the parts of all classes sum to the joint log evidence
 
 
 def settle_exclusive(
-    kernels: Sequence, blocks: Sequence[Block], bases: Sequence[FloatArray]
+    priors: Sequence[ClassPrior], blocks: Sequence[Block], starts: Sequence[RowSites] | None = None
 ) -> list[ExclusiveClass]:
-    """Posteriors of all classes over the same rows, of which the unlabelled ones have exactly one class.
+    """Sites of all classes over the same rows, of which the unlabelled ones have exactly one class.
 
     Parameters
     ----------
-    kernels : sequence of C Kernel
+    priors : sequence of C ClassPrior
         Of the classes.
     blocks : sequence of C Block
         The same rows; targets +1 (the class), -1 (another) and 0 (no label) and `NullCategory` noise, whose
         `gamma_plus` is the probability that a row of the class has no label.
-    bases : sequence of C ndarray of shape (d, p)
-        Basis points.
+    starts : sequence of C RowSites, default=None
+        Sites to start from. None: those of the labelled rows alone, which the others join.
 
     Returns
     -------
@@ -76,13 +80,11 @@ def settle_exclusive(
     """
     n_classes, n = len(blocks), len(blocks[0])
     free = ~blocks[0].noise.is_labeled(blocks[0].y)
-    views = _Views(kernels, blocks, bases)
     log_minus, log_plus = np.zeros((n_classes, n)), np.zeros((n_classes, n))
     sites: list[RowSites] = []
-    for c, block in enumerate(blocks):  # labelled rows speak first; the others hear them
-        seen = views[c]
-        start = seen.labelled_first(block)
-        log_minus[c], log_plus[c] = _sides(block, seen.sweep(block, start, max_sweeps=1))
+    for c, (prior, block) in enumerate(zip(priors, blocks, strict=True)):
+        start = prior.labelled_first(block) if starts is None else starts[c]
+        log_minus[c], log_plus[c] = _sides(block, prior.sweep(block, start, max_sweeps=1))
         sites.append(start)
     odds = _odds_from_others(blocks, log_minus, log_plus)
     owner = _owners(blocks, log_minus, log_plus)
@@ -90,7 +92,7 @@ def settle_exclusive(
         step = min(1.0, _FULL_STEPS / (round_ + 1.0))
         for c, block in enumerate(blocks):
             odds[c] += step * (_odds_from_others(blocks, log_minus, log_plus)[c] - odds[c])
-            swept = views[c].sweep(_hearing(block, odds[c], free), sites[c], max_sweeps=_SWEEPS)
+            swept = priors[c].sweep(_hearing(block, odds[c], free), sites[c], max_sweeps=_SWEEPS)
             sites[c] = swept.sites
             log_minus[c], log_plus[c] = _sides(block, swept)
         last, owner = owner, _owners(blocks, log_minus, log_plus)
@@ -99,30 +101,13 @@ def settle_exclusive(
     settled = []
     for c, block in enumerate(blocks):
         heard = _hearing(block, odds[c], free)
-        seen = views[c]
-        swept = seen.sweep(heard, sites[c], max_sweeps=_LAST_SWEEPS)
+        swept = priors[c].sweep(heard, sites[c], max_sweeps=_LAST_SWEEPS)
         log_minus[c], log_plus[c] = _sides(block, swept)
-        settled.append((heard, swept, seen.posterior(swept.marginals.state)))
+        settled.append((heard, swept))
     shared = np.sum(_log_partition(blocks, log_minus, log_plus)[free]) / n_classes
     return [
-        ExclusiveClass(posterior, swept.sites, heard, swept.evidence - _counted(heard, swept) + shared)
-        for heard, swept, posterior in settled
+        ExclusiveClass(swept, swept.evidence - _counted(heard, swept) + shared) for heard, swept in settled
     ]
-
-
-class _Views:
-    """The rows on the basis of every class: kept, or made again each time where they are too many."""
-
-    def __init__(self, kernels, blocks, bases):
-        self._parts = [(k, b.X, Z) for k, b, Z in zip(kernels, blocks, bases, strict=True)]
-        self._kept: dict[int, Projection] = {}
-        self._keep = sum(len(X) * len(Z) for _, X, Z in self._parts) <= _ENTRIES
-
-    def __getitem__(self, c: int) -> Projection:
-        seen = self._kept.get(c) or project(*self._parts[c])
-        if self._keep:
-            self._kept[c] = seen
-        return seen
 
 
 def _hearing(block: Block, odds: FloatArray, free: np.ndarray) -> Block:

@@ -26,6 +26,7 @@ from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factors
 from gleangp.inference.prior import Basis, Term
+from gleangp.kernels import has_white, white_diag
 from gleangp.kernels.evaluate import evaluate
 from gleangp.linalg import inverse_from_cholesky
 
@@ -238,6 +239,7 @@ class LocalPosterior:
             for other, others in parts[i:]:
                 block = self._joint(X[rows], task, X[others], other, solved)
                 cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
+            cov[rows, rows] += self._white(X[rows], np.full(len(rows), task))
         return mean, cov
 
     def _joint(self, X, task, X_other, other, solved):
@@ -288,6 +290,8 @@ class LocalPosterior:
         H = self._kernel(X, codes, X, codes) - F @ F.transpose(0, 2, 1)
         if not self._informed(task) and not self.together:
             H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
+        white = self._white(X.reshape(-1, X.shape[-1]), codes.ravel())
+        np.einsum("bii->bi", H)[...] += white.reshape(near.shape)
         root = np.sqrt(self.precision[near])
         if base is not None:
             seen = self._seen(base, X, task)[0]  # L_0^-1 R_0 H_0 of these rows
@@ -351,6 +355,11 @@ class LocalPosterior:
                 total = total + weight * evaluate(term.kernel, A, B).value
         shape = (*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), A.shape[-2], B.shape[-2])
         return np.zeros(shape) if np.ndim(total) == 0 else total
+
+    def _white(self, X: FloatArray, codes: IntArray) -> FloatArray:
+        """(n,) white variance of the kernels, which belongs to each row alone."""
+        parts = [t.within[codes] * white_diag(t.kernel, X) for t in self.terms if has_white(t.kernel)]
+        return np.sum(parts, axis=0) if parts else np.zeros(len(X))
 
     def _prior_var(self, X: FloatArray, task: int) -> FloatArray:
         return sum(t.within[task] * t.kernel.diag(X) for t in self.terms)

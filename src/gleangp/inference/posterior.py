@@ -107,14 +107,14 @@ def predict_latent_cov(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple
     return posterior.weights @ K_star, cov
 
 
-def posterior_from_sites(kernel, X: FloatArray, sites: Sites, K: FloatArray | None = None) -> TaskPosterior:
+def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
     """The papers' compression scheme: active points and their sites alone (LPJ05 eq. 22).
 
-    `X` (d, p) are the active points in the order of the sites; `K` their covariance, where it is there.
+    `X` (d, p) are the active points in the order of the sites.
     """
     if len(sites) == 0:
         return prior_only(X.shape[1])
-    K = kernel(X) if K is None else np.array(K)
+    K = kernel(X)
     K.flat[:: len(K) + 1] += 1.0 / sites.precision
     chol, jitter = cholesky(K)
     return TaskPosterior(X, solve_cholesky(chol, sites.mean), chol, None, jitter)
@@ -148,19 +148,13 @@ def training_marginals(
     posterior: TaskPosterior,
     X: FloatArray,
     active: IntArray,
-    K: FloatArray | None = None,
-    points: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
 
     Unlike `predict_latent`, an active row shares its own white noise with itself, as in the filter.
-    For `posterior="active"` only. `K` (n, n) is the covariance of the rows, where it is there. `points` says
-    which of the kept points the active rows are, where other rows of the task are elsewhere.
+    For `posterior="active"` only.
     """
-    if K is not None:
-        return _marginals(posterior, np.take(K, active, axis=0), np.diagonal(K))
-    points = np.arange(len(active)) if points is None else points
-    white = white_diag(kernel, posterior.X[points]) if has_white(kernel) else None
+    white = white_diag(kernel, posterior.X) if has_white(kernel) else None
     mean, var = np.empty(len(X)), np.empty(len(X))
     step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
     for start in range(0, len(X), step):
@@ -168,7 +162,7 @@ def training_marginals(
         K_dn = kernel_columns(kernel, posterior.X, X[part])
         if white is not None:
             inside = (active >= start) & (active < start + step)
-            K_dn[points[inside], active[inside] - start] += white[inside]
+            K_dn[inside, active[inside] - start] += white[inside]
         mean[part], var[part] = _marginals(posterior, K_dn, kernel.diag(X[part]))
     return mean, var
 
@@ -186,8 +180,6 @@ def without_own_site(
     posterior: TaskPosterior,
     X: FloatArray,
     active: IntArray,
-    K: FloatArray | None = None,
-    points: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows as the other rows see them: an active one without its own site.
 
@@ -196,18 +188,17 @@ def without_own_site(
     2006, eq. 5.12, for the latent function). Where a site is nearly exact v is all rounding, and w is what
     the left-out variance 1 / (C^-1)_ii has beyond 1 / beta. The rest is as for `training_marginals`.
     """
-    mean, var = training_marginals(kernel, posterior, X, active, K, points)
+    mean, var = training_marginals(kernel, posterior, X, active)
     if len(posterior) == 0:
         return mean, var
-    prior_var = kernel.diag(posterior.X) if K is None else np.diagonal(K)[active]
+    prior_var = kernel.diag(posterior.X)
     site_var = np.einsum("ij,ij->i", posterior.chol, posterior.chol) - prior_var
     site_var = np.maximum(site_var, np.finfo(float).eps * prior_var)  # rounding of nearly exact sites
     left_out = 1.0 / np.diagonal(inverse_from_cholesky(posterior.chol))
     share_left = np.minimum(site_var / left_out, 1.0)  # 1 - beta v, never above 1
-    at = slice(None) if points is None else points
-    cavity_var = np.where(share_left[at] < 0.5, (left_out - site_var)[at], var[active] / share_left[at])
-    cavity_var = np.minimum(cavity_var, prior_var[at])
-    mean[active] -= cavity_var * posterior.weights[at]
+    cavity_var = np.where(share_left < 0.5, left_out - site_var, var[active] / share_left)
+    cavity_var = np.minimum(cavity_var, prior_var)
+    mean[active] -= cavity_var * posterior.weights
     var[active] = cavity_var
     return mean, var
 

@@ -42,8 +42,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import TaskPosterior, prior_only
-from gleangp.inference.row_ep import Marginals, RowSites, Swept, sweep_rows
-from gleangp.inference.sliced_projection import SlicedRows, needs_slices, settle_in_slices
+from gleangp.inference.row_ep import Marginals, RowSites, Swept, labelled_first, sweep_rows
 from gleangp.kernels import (
     has_white,
     kernel_columns,
@@ -113,19 +112,10 @@ class Projection:
 
     def sweep(self, block: Block, start: RowSites | None = None, **how: Any) -> Swept:
         """Expectation propagation over the rows, whose targets and noise `block` has."""
-        if start is None and hasattr(block.noise, "is_labeled"):
-            start = self.labelled_first(block)
-        return sweep_rows(block, _marginals_on(self.Phi), self.unexplained + self.white, start, **how)
-
-    def labelled_first(self, block: Block) -> RowSites:
-        """Sites to start from: those of the labelled rows without the others, which are silent."""
-        labelled = np.flatnonzero(block.noise.is_labeled(block.y))
-        precision, shift = np.zeros(len(block)), np.zeros(len(block))
-        if len(labelled):
-            spread = (self.unexplained + self.white)[labelled]
-            alone = sweep_rows(block.at(labelled), _marginals_on(self.Phi[:, labelled]), spread).sites
-            precision[labelled], shift[labelled] = alone.precision, alone.shift
-        return RowSites(precision, shift)
+        marginals, spread = _marginals_on(self.Phi), self.unexplained + self.white
+        if start is None:
+            start = labelled_first(block, marginals, spread=spread)
+        return sweep_rows(block, marginals, spread, start, **how)
 
     def posterior(self, q: Coefficients) -> TaskPosterior:
         """What prediction needs."""
@@ -160,36 +150,16 @@ def factor_basis(kernel, Z: FloatArray) -> tuple[FloatArray, float]:
 
 
 def fit_projection(
-    kernel, block: Block, Z: FloatArray, start: RowSites | None = None, *, draft: bool = False
+    kernel, block: Block, Z: FloatArray, start: RowSites | None = None
 ) -> tuple[TaskPosterior, float, RowSites]:
     """Posterior of a block on the basis Z (d, p), the log evidence, and the sites of all rows. O(n d^2).
 
-    Without basis points the posterior is the prior. So it is as a `draft`, which has the basis alone.
+    `start` are sites to begin from. Without basis points the posterior is the prior.
     """
-    if draft:
-        prior = Coefficients(np.zeros(len(Z)), np.eye(len(Z)))
-        chol, jitter = factor_basis(kernel, Z) if len(Z) else (np.zeros((0, 0)), 0.0)
-        silent = RowSites(np.zeros(len(block)), np.zeros(len(block)))
-        return _posterior(Z, chol, jitter, prior), 0.0, silent
-    if needs_slices(len(block), len(Z)):
-        chol, jitter = factor_basis(kernel, Z)
-        inner, mean, evidence, sites = settle_in_slices(kernel, block, Z, chol, start)
-        weights = solve_lower(chol, mean, transposed=True)
-        return TaskPosterior(Z, weights, chol, inner, jitter), evidence, sites
     block = block.whole()
     projection = project(kernel, block.X, Z)
     settled = _settle(block, projection, start)
     return projection.posterior(settled.q), settled.evidence, settled.sites
-
-
-def unexplained_nats(kernel, block: Block, Z: FloatArray) -> float:
-    """sum of unexplained_n / (2 variance_n): what the collapsed bound charges for a small basis."""
-    if needs_slices(len(block), len(Z)):
-        slices = SlicedRows(kernel, block, Z, factor_basis(kernel, Z)[0])
-        white = slices.diag(white_diag) if has_white(kernel) else 0.0
-        return float(np.sum(0.5 * slices.unexplained() / (block.noise.variance + white)))
-    seen = project(kernel, block.whole().X, Z)
-    return float(np.sum(0.5 * seen.unexplained / (block.noise.variance + seen.white)))
 
 
 def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | None = None) -> Evidence:

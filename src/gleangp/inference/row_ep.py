@@ -108,6 +108,37 @@ def sweep_rows(
     return Swept(sites, now, course.outcome, cavities.mean, cavities.var + spread, g, nu)
 
 
+def labelled_first(
+    block: Block,
+    marginals: Callable[[RowSites], Marginals],
+    labelled: Any = None,
+    spread: FloatArray | float = 0.0,
+) -> RowSites | None:
+    """Sites to start from: those of rows with a label without the others, which are silent.
+
+    Were all to move at once, rows without a label would take the side of the prior mean (with one class in
+    ten that of the many) before a label has an effect, and stay there. None: the noise has no such rows,
+    unless `labelled` (a mask) names those with a label.
+    """
+    if labelled is None:
+        if not hasattr(block.noise, "is_labeled"):
+            return None
+        labelled = block.noise.is_labeled(block.y)
+    labelled = np.flatnonzero(labelled)
+
+    def all_rows(sites: RowSites) -> RowSites:
+        precision, shift = np.zeros(len(block)), np.zeros(len(block))
+        precision[labelled], shift[labelled] = sites.precision, sites.shift
+        return RowSites(precision, shift)
+
+    def of_labelled(sites: RowSites) -> Marginals:
+        now = marginals(all_rows(sites))
+        return replace(now, mean=now.mean[labelled], var=now.var[labelled])
+
+    spread = np.broadcast_to(spread, len(block))[labelled]
+    return all_rows(sweep_rows(block.at(labelled), of_labelled, spread).sites)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cavities:
     """What is left of the marginals of some rows without their own sites."""

@@ -10,26 +10,12 @@ import numpy as np
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
-from gleangp.inference.moved_basis import move_basis
 from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, posterior_from_sites
-from gleangp.inference.projected import fit_projection, unexplained_nats
-from gleangp.inference.row_ep import RowSites
-from gleangp.inference.stacked_projection import can_stack
-from gleangp.kernels.stacked import covariances_of_tasks
-from gleangp.learning.evidence import (
-    ActiveGaussianEvidence,
-    ActiveSiteEvidence,
-    ProjectedEvidence,
-    SmallTasksEvidence,
-)
+from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence
 from gleangp.learning.settings import Settings
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
 from gleangp.selection.two_rounds import needs_two_rounds, select_in_two_rounds
-
-_TIGHT = 0.1  # nats per row that a basis may leave unexplained and yet stay where it is
-_FEWEST_STACKED = 4  # small tasks from which they are dealt with together
-_MOVE_WORK = 1e9  # n d^2 up to which a loose basis is moved: some seconds
 
 
 def choose_points(kernel, blocks: list[Block], settings: Settings, seed: int) -> Selection:
@@ -58,20 +44,16 @@ def keeps_all(noise, n_rows: int, settings: Settings) -> bool:
 
 
 def evidence_of_blocks(
-    kernel, blocks: list[Block], selection: Selection | None, settings: Settings, exact: bool, start=None
+    kernel, blocks: list[Block], selection: Selection | None, settings: Settings, exact: bool
 ):
     """The objective of a round for given active points; `exact` if these are all rows."""
     if exact:
-        return ActiveGaussianEvidence(kernel, blocks)
+        return ActiveGaussianEvidence(blocks)
     kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
-    if settings.posterior == "projected":
-        if start is None and sum(can_stack(kernel, b) for b in blocks) >= _FEWEST_STACKED:
-            return SmallTasksEvidence(kernel, blocks, [a[: settings.n_learning] for a in selection.active])
-        return ProjectedEvidence(blocks, [b.X[: settings.n_learning] for b in kept], start)
     if not blocks[0].noise.precision_depends_on_mean:
-        return ActiveGaussianEvidence(kernel, kept)
+        return ActiveGaussianEvidence(kept)
     sites = [_active_sites(kernel, k, selection, t, settings)[0] for t, k in enumerate(kept)]
-    return ActiveSiteEvidence(kernel, [k.X for k in kept], sites)
+    return ActiveSiteEvidence([k.X for k in kept], sites)
 
 
 def fit_blocks(
@@ -79,47 +61,20 @@ def fit_blocks(
     blocks: list[Block],
     selection: Selection,
     settings: Settings,
-    start: list[RowSites] | None = None,
 ) -> tuple[list[TaskPosterior], list[Sites], float]:
-    """Posterior and sites of every task for given active points, and the log evidence.
-
-    `start` are sites of all rows to begin from, for the projection of noise with several fixed points.
-    """
+    """Posterior and sites of every task for given active points, and the log evidence."""
     posteriors, all_sites, log_evidence = [], [], 0.0
     all_kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]
-    of_active: list = [None] * len(blocks)
-    if settings.posterior == "active":
-        of_active = covariances_of_tasks(kernel, [kept.X for kept in all_kept])
-    for t, (block, kept) in enumerate(zip(blocks, all_kept, strict=True)):
-        active = selection.active[t]
-        if settings.posterior == "projected" and not _exact_block(block, active):
-            first = None if start is None else start[t]
-            basis = _basis(kernel, block, kept.X, settings)
-            posterior, value, rows_sites = fit_projection(kernel, block, basis, first, draft=settings.draft)
-            kept_sites = rows_sites.at(active)
-            sites = Sites(kept_sites.mean, kept_sites.precision, rows_sites.n_silent)
-        else:
-            sites, value = _active_sites(kernel, kept, selection, t, settings)
-            posterior = posterior_from_sites(kernel, kept.X, sites, of_active[t])
-            if value is None:
-                value = log_evidence_of_sites(posterior, sites)
+    for t, kept in enumerate(all_kept):
+        sites, value = _active_sites(kernel, kept, selection, t, settings)
+        posterior = posterior_from_sites(kernel, kept.X, sites)
+        if value is None:
+            value = log_evidence_of_sites(posterior, sites)
         posteriors.append(posterior)
         all_sites.append(sites)
         log_evidence += value
         settings.task_done()
     return posteriors, all_sites, log_evidence
-
-
-def _basis(kernel, block: Block, Z, settings: Settings):
-    """The active points, or where they moved to if they cannot express the rows and moving is affordable."""
-    move = settings.move_basis
-    if block.noise.precision_depends_on_mean or move is False or len(Z) == 0:
-        return Z
-    if move == "auto":
-        too_dear = len(block) * len(Z) ** 2 > _MOVE_WORK
-        if too_dear or unexplained_nats(kernel, block, Z) <= _TIGHT * len(block):
-            return Z
-    return move_basis(kernel, block.whole(), Z)
 
 
 def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings: Settings):
@@ -135,7 +90,3 @@ def _active_sites(kernel, kept: Block, selection: Selection, task: int, settings
             propagated = propagate(kernel, kept, sites)
             return propagated.sites, propagated.log_evidence
     return sites, None
-
-
-def _exact_block(block: Block, active) -> bool:
-    return len(active) == len(block) and not block.noise.precision_depends_on_mean

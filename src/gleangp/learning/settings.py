@@ -15,9 +15,6 @@ class Settings:
 
     selector: Selector
     n_active: int
-    posterior: str = "projected"  # or "active"
-    move_basis: bool | str = "auto"  # of projections with Gaussian noise
-    n_learning: int = 300  # most basis points of a task while learning: steps cost their square
     optimize: bool = True
     n_rounds: int = 5
     max_iter: int = 100
@@ -25,7 +22,6 @@ class Settings:
     n_restarts: int = 0
     tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
     propagate: bool = False  # expectation propagation over the active points, after filtering
-    draft: bool = False  # posteriors are formed later: of projections the basis is enough
     n_jobs: int | None = None
     progress: Progress = silent  # told of every stage and step of learning; may ask to stop
     task_done: Callable[[], None] = no_step  # called for every task whose posterior is there

@@ -14,9 +14,10 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_codes, check_kernel, check_noise
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
-from gleangp.inference.online import absorb_active, absorb_projected
+from gleangp.inference.online import absorb_active
 from gleangp.inference.posterior import (
     TaskPosterior,
     predict_latent,
@@ -29,7 +30,7 @@ from gleangp.learning.fit_blocks import choose_points, fit_blocks
 from gleangp.learning.parameters import Parameters
 from gleangp.learning.settings import Settings
 from gleangp.learning.shared_kernel import learn_shared_kernel
-from gleangp.learning.task_store import TaskStore
+from gleangp.learning.task_store import LocalTasks
 from gleangp.selection.base import in_order
 from gleangp.tasks import blocks_of_rows
 
@@ -140,7 +141,7 @@ class SparseModel:
 
 def fit_sparse_model(
     parameters: Parameters,
-    tasks: TaskStore,
+    tasks: LocalTasks,
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
@@ -233,10 +234,12 @@ def absorb_rows(model: Any, blocks: dict[int, Block], block_rows: dict[int, IntA
     active, active_task, gain = [model.active], [model.active_task], [model.gain]
     log_evidence = model.log_evidence
     for task, block in blocks.items():
-        if posteriors[task].inner is None:
-            new = absorb_active(model.kernel, posteriors[task], all_sites[task], block)
-        else:
-            new = absorb_projected(model.kernel, posteriors[task], block)
+        if posteriors[task].inner is not None:
+            raise ModelFileError(
+                "The model was fitted by an earlier version with posterior='projected': it predicts, but "
+                "learns no more rows. Fit it again."
+            )
+        new = absorb_active(model.kernel, posteriors[task], all_sites[task], block)
         posteriors[task] = new.posterior
         all_sites[task] = all_sites[task].followed_by(new.sites)
         active.append(model.n_rows + block_rows[task][new.active])

@@ -6,78 +6,21 @@ depend on who computes what: floating-point sums depend on their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from joblib import parallel_config
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import TaskPosterior, without_own_site
-from gleangp.inference.projected import fit_projection
-from gleangp.inference.row_ep import RowSites
-from gleangp.kernels.stacked import covariances_of_tasks
+from gleangp.inference.posterior import without_own_site
 from gleangp.learning.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
 from gleangp.learning.settings import Settings
 from gleangp.parallel import in_parallel
-from gleangp.selection.base import Selection
 
 _CHUNK_ROWS = 20_000
-
-# log_z summed over all rows, and its gradients summed over rows, as a function of noise values
-NoiseObjective = Callable[[Mapping[str, Any]], tuple[float, dict[str, FloatArray]]]
-
-
-class TaskStore(Protocol):
-    """Rows of tasks that share kernel and noise. Tasks are numbered among those that have rows."""
-
-    n_tasks: int  # with those that have none
-    n_inputs: int
-    filled: list[int]  # which of all tasks have rows
-    sizes: list[int]  # of those
-    noise: Any  # values that tasks share
-
-    def with_noise(self, values: Mapping[str, Any]) -> TaskStore:
-        """The same rows under other noise values."""
-
-    def take(self, chosen: list[tuple[int, IntArray]]) -> list[Block]:
-        """Some rows of some tasks, brought here."""
-
-    def labeled_first(self, task: int, rows: IntArray) -> IntArray:
-        """The rows with those that have a label in front."""
-
-    def start_sites(self, kernel, settings: Settings, seed: int) -> list[RowSites] | None:
-        """Sites of all rows to start from; None for noise that has one fixed point."""
-
-    def choose(self, kernel, settings: Settings, seed: int) -> Selection:
-        """The active points."""
-
-    def under_kernel(self, kernel, settings: Settings) -> Settings:
-        """The settings for several choices under one kernel, whose covariances are then made once."""
-
-    def row_numbers(self, selection: Selection) -> IntArray:
-        """Rows of the training set, in order of inclusion."""
-
-    def evidence(self, kernel, selection: Selection | None, settings: Settings, start=None) -> Any:
-        """The objective of a round; an exact one needs no selection."""
-
-    def fit(
-        self, kernel, selection: Selection, settings: Settings, start=None
-    ) -> tuple[list[TaskPosterior], list[Sites], float]:
-        """Posterior and sites of every task, and the log evidence."""
-
-    def noise_objective(
-        self, kernel, selection: Selection, posteriors: list[TaskPosterior] | None = None
-    ) -> NoiseObjective:
-        """The sum of log Z over all rows (Lawrence, Platt & Jordan 2005, eq. 28).
-
-        An active row is judged by what the others say of it: with its own site in the posterior, noise that
-        lets every active point have its way would look best. Without `posteriors`, rows are taken as the
-        selection saw them.
-        """
 
 
 def chunks_of_tasks(sizes: list[int]) -> list[tuple[int, int]]:
@@ -97,7 +40,10 @@ def is_exact(noise, sizes: list[int], settings: Settings) -> bool:
 
 
 class LocalTasks:
-    """Rows in this process; `block_rows` are their numbers in the training set."""
+    """Rows of tasks that share kernel and noise; tasks are numbered among those that have rows.
+
+    `block_rows` are the numbers of the rows in the training set.
+    """
 
     def __init__(self, blocks: list[Block], block_rows: list[IntArray] | None = None):
         self.n_tasks, self.n_inputs = len(blocks), blocks[0].X.shape[1]
@@ -125,40 +71,16 @@ class LocalTasks:
         """Some rows of some tasks."""
         return [self.blocks[t].at(rows) for t, rows in chosen]
 
-    def labeled_first(self, task, rows):
-        """The rows, those with a label in front where the noise model knows of others."""
-        block = self.blocks[task]
-        if not hasattr(block.noise, "is_labeled"):
-            return rows
-        return rows[np.argsort(~block.noise.is_labeled(block.y[rows]), kind="stable")]
-
-    def start_sites(self, kernel, settings, seed):
-        """Sites of all rows under the kernel that learning starts from.
-
-        Noise that is not log-concave has several fixed points, and learning follows the one it starts in.
-        """
-        if self.noise.log_concave:
-            return None
-        selection = self.choose(kernel, settings, seed)
-        bases = [b.X[a[: settings.n_learning]] for b, a in zip(self.blocks, selection.active, strict=True)]
-        return [fit_projection(kernel, b, Z)[2] for b, Z in zip(self.blocks, bases, strict=True)]
-
     def choose(self, kernel, settings, seed):
         """The active points."""
         return choose_points(kernel, self.blocks, settings, seed)
-
-    def under_kernel(self, kernel, settings):
-        """The settings, whose selector may have the covariances of the rows."""
-        if not hasattr(settings.selector, "under"):
-            return settings
-        return replace(settings, selector=settings.selector.under(kernel, self.blocks))
 
     def row_numbers(self, selection):
         """Rows of the training set, in order of inclusion."""
         return selection.rows(self.block_rows)
 
-    def evidence(self, kernel, selection, settings, start=None):
-        """The objective of a round."""
+    def evidence(self, kernel, selection, settings):
+        """The objective of a round; an exact one needs no selection."""
         exact = is_exact(self.noise, self.sizes, settings)
         parts = [
             evidence_of_blocks(
@@ -167,20 +89,16 @@ class LocalTasks:
                 None if selection is None else selection.of_tasks(a, b),
                 settings,
                 exact,
-                None if start is None else start[a:b],
             )
             for a, b in self.chunks
         ]
         return SummedEvidence(parts, settings.n_jobs)
 
-    def fit(self, kernel, selection, settings, start=None):
+    def fit(self, kernel, selection, settings):
         """Posterior and sites of every task, and the log evidence; with `n_jobs`, chunks in processes."""
         apart = settings.n_jobs not in (None, 1) and len(self.chunks) > 1
         how = settings.portable() if apart else settings
-        calls = [
-            (kernel, self.blocks[a:b], selection.of_tasks(a, b), how, None if start is None else start[a:b])
-            for a, b in self.chunks
-        ]
+        calls = [(kernel, self.blocks[a:b], selection.of_tasks(a, b), how) for a, b in self.chunks]
         posteriors, sites, values = [], [], []
         for part in in_parallel(fit_blocks, calls, settings.n_jobs):
             posteriors += part[0]
@@ -192,7 +110,12 @@ class LocalTasks:
         return posteriors, sites, sum(values)
 
     def noise_objective(self, kernel, selection, posteriors=None):
-        """The sum of log Z over all rows."""
+        """The sum of log Z over all rows (LPJ05, eq. 28) and its gradients, as a function of noise values.
+
+        An active row is judged by its posterior given the others: with its own site in it, noise that
+        lets every active point have its way would look best. Without `posteriors`, rows are taken as the
+        selection saw them.
+        """
         if posteriors is None:
             parts = [NoiseTerm(self.blocks[a:b], selection.seen[a:b]) for a, b in self.chunks]
         else:
@@ -209,7 +132,7 @@ class SummedEvidence:
     def __init__(self, parts: list[Any], n_jobs: int | None = None):
         self.parts = parts
         self.n_jobs = n_jobs
-        self.is_exact, self.holds_sites = parts[0].is_exact, parts[0].holds_sites
+        self.holds_sites = parts[0].holds_sites
 
     def __call__(self, kernel, noise_values):
         calls = [(part, kernel, noise_values) for part in self.parts]
@@ -217,15 +140,6 @@ class SummedEvidence:
             return sum_evidence([evidence_sums(*calls[0])])
         with parallel_config(backend="threading"):
             return sum_evidence(in_parallel(evidence_sums, calls, self.n_jobs))
-
-    def slack(self, kernel) -> float:
-        """Nats by which it may fall short of the exact evidence."""
-        return sum(part.slack(kernel) for part in self.parts)
-
-    @property
-    def sites(self) -> list[RowSites]:
-        """Where the last call left the sites of all rows."""
-        return [site for part in self.parts for site in part.sites]
 
 
 def evidence_sums(part, kernel, noise_values) -> tuple[float, FloatArray, dict[str, FloatArray]]:
@@ -263,9 +177,8 @@ class NoiseTerm:
 
 def noise_term(kernel, blocks, posteriors, active) -> NoiseTerm:
     """The sum of log Z over the rows of a chunk."""
-    all_K = covariances_of_tasks(kernel, [b.X for b in blocks])
-    given = zip(posteriors, blocks, active, all_K, strict=True)
-    return NoiseTerm(blocks, [without_own_site(kernel, p, b.X, a, K) for p, b, a, K in given])
+    given = zip(posteriors, blocks, active, strict=True)
+    return NoiseTerm(blocks, [without_own_site(kernel, p, b.X, a) for p, b, a in given])
 
 
 def sum_noise_terms(parts) -> tuple[float, dict[str, FloatArray]]:

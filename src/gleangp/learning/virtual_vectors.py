@@ -1,9 +1,7 @@
 """Virtual informative vectors: transformed copies of the active points compete for the active set.
 
 Lawrence, Platt & Jordan 2005, section 6. Fit as usual; apply every invariance to the active points; select
-again from points and copies, without learning the kernel again. With `posterior="active"` the active
-points and their copies are all there is to choose from, as in the paper. With "projected" all rows go on
-speaking and the copies speak too; active points are chosen from both.
+again from points and copies, without learning the kernel again.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ def add_virtual_vectors(
     """
     blocks, block_rows = tasks.all_blocks, tasks.all_rows
     filled = [t for t in range(len(blocks)) if np.any(model.active_task == t)]
-    pools = [_pool(model, t, blocks[t], block_rows[t], invariances, settings) for t in filled]
+    pools = [_pool(model, t, blocks[t], block_rows[t], invariances) for t in filled]
     wider = [pool[0] for pool in pools]
     settings = replace(settings, n_active=min(settings.n_active, sum(len(b) for b in wider)), optimize=False)
     selection = choose_points(model.kernel, wider, settings, seed)
@@ -72,7 +70,7 @@ def add_virtual_vectors_to_last(
     if not mine.any():
         return model
     numbers = model.n_rows - len(block) + np.arange(len(block))
-    pool, sources, virtual = _pool(model, task, block, numbers, invariances, settings)
+    pool, sources, virtual = _pool(model, task, block, numbers, invariances)
     selector = getattr(settings.selector, "alone", settings.selector)
     settings = replace(settings, selector=selector, n_active=min(settings.n_active, len(pool)))
     selection = choose_points(model.kernel, [pool], settings, seed)
@@ -91,19 +89,16 @@ def add_virtual_vectors_to_last(
 
 
 def _pool(
-    model: SparseModel, task: int, block: Block, rows: IntArray, invariances: list, settings: Settings
+    model: SparseModel, task: int, block: Block, rows: IntArray, invariances: list
 ) -> tuple[Block, IntArray, IntArray]:
     """What may become active in a task: a block, the row each came from, and which invariance made it."""
     position = np.empty(int(rows.max()) + 1, dtype=np.intp)
     position[rows] = np.arange(len(rows))
     active = position[model.active[model.active_task == task]]
-    originals = active if settings.posterior == "active" else np.arange(len(block))
     copies = apply_invariances(invariances, block.X[active])
-    source = np.concatenate([originals, np.tile(active, len(copies))])
-    virtual = np.concatenate(
-        [np.full(len(originals), ORIGINAL), np.repeat(np.arange(len(copies)), len(active))]
-    )
-    X: FloatArray = np.vstack([block.X[originals], *copies])
+    source = np.concatenate([active, np.tile(active, len(copies))])
+    virtual = np.concatenate([np.full(len(active), ORIGINAL), np.repeat(np.arange(len(copies)), len(active))])
+    X: FloatArray = np.vstack([block.X[active], *copies])
     noise = replace(block.noise, **_learnt(model, block))
     pool = replace(Block(block.X, block.y, noise).at(source), X=X)
     return pool, rows[source], virtual

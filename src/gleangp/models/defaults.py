@@ -139,3 +139,25 @@ class NewTask:
 
 
 NEW_TASK = NewTask()
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """How rows without a label enter a classifier."""
+
+    # The default kernel: sites settle with a length scale at which a row is like its neighbours alone, so
+    # that labels do not pass from one cluster to another; from there the kernel becomes smoother and larger.
+    first_variance: float = 1.0
+    variance: float = 4.0  # a deviation of twice the width of the null category
+    stretch: float = 2.0  # of the first length scale
+    soft: float = 0.01  # variance that softens the steps; sharper steps make the propagation swing
+    n_together: int = 600  # rows up to which all are one block: sites are swept over many times
+    n_basis: int = 200  # common basis points with more rows
+    n_checked: int = 500  # rows, half of them labelled, on which it is checked whether the others help
+    n_folds: int = 4  # of the labelled rows, held out in turn for that
+    # Nats by which two kernels are level, and the one made for clusters is taken: few labels cannot decide.
+    level: float = 0.05
+    n_passes: int = 5  # over sites and parameters of the null category, where some of these are learnt
+
+
+UNLABELLED = Unlabelled()

@@ -23,7 +23,7 @@ from gleangp.inference.evidence import (
     row_variance,
 )
 from gleangp.inference.prior import BlockPrior
-from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
 from gleangp.learning.priors import Exponential, LogNormal, Normal
 from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.slots import Slot, Slots
@@ -225,12 +225,9 @@ class PropagatedNoise:
         noise = replace(rows.noise, **values)
         problem = Block(rows.X, rows.y, noise)
 
-        def marginals(now: RowSites) -> Marginals:
-            q = condition(prior, now.precision, now.shift, known, also=row_variance)
-            site_square = float(np.sum(now.shift * now.mean))
-            log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
-            return Marginals(q.mean, q.also, log_det, q)
-
+        marginals = marginals_of(prior, known)
+        if sites is None and not noise.log_concave:
+            sites = labelled_first(problem, marginals)
         swept = sweep_rows(problem, marginals, start=sites, tol=self.tol)
         by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
 
@@ -250,3 +247,15 @@ class PropagatedNoise:
             slot_gradients,
             sites.n_silent,
         )
+
+
+def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[[RowSites], Marginals]:
+    """From the sites of all rows to their marginals; `known` of the basis variables before them."""
+
+    def marginals(now: RowSites) -> Marginals:
+        q = condition(prior, now.precision, now.shift, known, also=row_variance)
+        site_square = float(np.sum(now.shift * now.mean))
+        log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
+        return Marginals(q.mean, q.also, log_det, q)
+
+    return marginals

@@ -101,7 +101,7 @@ class BudgetDisplay(Display):
     >>> from gleangp import SparseGPRegressor
     >>> from gleangp.plots import BudgetDisplay
     >>> X = np.linspace(0, 6, 40)[:, None]
-    >>> model = SparseGPRegressor(n_active=9, posterior="projected", random_state=0)
+    >>> model = SparseGPRegressor(n_active=9, posterior="local", random_state=0)
     >>> model = model.fit(X, np.sin(X[:, 0]), tasks=["a", "b"] * 20)
     >>> int(BudgetDisplay.from_estimator(model).counts.sum())
     9

@@ -72,8 +72,7 @@ class Selector(Protocol):
 
     Where tasks do not interact, a true attribute `task_by_task` says that the choice is a merge of one run
     per task (`start_runs`, `merge_draws`), whose runs may live in other processes or on other machines. A
-    true attribute `samples` says that points are drawn and not ranked. A selector whose work under a kernel
-    serves again under other noise may give a selector that has done it with `under(kernel, blocks)`.
+    true attribute `samples` says that points are drawn and not ranked.
     """
 
     def select(

@@ -55,7 +55,7 @@ class GraphSelector(BaseEstimator):
     >>> import numpy as np
     >>> from gleangp import GraphSelector, SparseGPRegressor
     >>> X = np.linspace(0, 6, 60)[:, None]
-    >>> model = SparseGPRegressor(selector=GraphSelector(), n_active=15, posterior="projected")
+    >>> model = SparseGPRegressor(selector=GraphSelector(), n_active=15, posterior="active")
     >>> model = model.fit(X, np.sin(X[:, 0]))
     >>> round(model.selection_objective_, 2)
     0.29

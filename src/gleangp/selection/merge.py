@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.parallel import in_parallel
-from gleangp.selection.lockstep import extend_together, is_small
 
 _FIRST_SHARE = 1.2  # of an equal share of the budget, computed for every task at first
 _GROWTH = 1.5
@@ -46,7 +45,6 @@ def merge_runs(
     *,
     draws: FloatArray | None = None,
     n_jobs: int | None = None,
-    extend: Callable[[list[Run], list[int]], None] | None = None,
 ) -> tuple[list[Run], IntArray]:
     """Extend the runs until the first `n_active` picks over all tasks are known.
 
@@ -62,8 +60,6 @@ def merge_runs(
         task.
     n_jobs : int, optional
         joblib's number of processes for the tasks.
-    extend : callable, optional
-        `extend(runs, wanted)` takes every run to that many picks, in place, where runs live elsewhere.
 
     Returns
     -------
@@ -76,10 +72,7 @@ def merge_runs(
     share = math.ceil(_FIRST_SHARE * n_active / len(runs)) if len(runs) > 1 else n_active
     wanted = [min(share, len(run)) for run in runs]
     while True:
-        if extend is None:
-            extend_all(runs, wanted, n_jobs)
-        else:
-            extend(runs, wanted)
+        extend_all(runs, wanted, n_jobs)
         order, counts, starved = merge_known([_weights(run) for run in runs], n_active, draws)
         if starved is None:
             return runs, order
@@ -89,13 +82,10 @@ def merge_runs(
 
 
 def extend_all(runs: list[Run], wanted: Sequence[int], n_jobs: int | None = None) -> None:
-    """Take every run to that many picks, in place: small ones in lockstep, the others one by one."""
+    """Take every run to that many picks, in place."""
     todo = [t for t, run in enumerate(runs) if wanted[t] > len(run.picks)]
-    small = [t for t in todo if is_small(runs[t])]
-    large = [t for t in todo if not is_small(runs[t])]
-    extend_together([runs[t] for t in small], [wanted[t] for t in small])
-    extended = in_parallel(_extend_one, [(runs[t], wanted[t] - len(runs[t].picks)) for t in large], n_jobs)
-    for t, run in zip(large, extended, strict=True):
+    extended = in_parallel(_extend_one, [(runs[t], wanted[t] - len(runs[t].picks)) for t in todo], n_jobs)
+    for t, run in zip(todo, extended, strict=True):
         runs[t] = run
 
 

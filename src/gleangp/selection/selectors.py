@@ -6,9 +6,7 @@ A selector chooses; it does not learn. Given the kernel and the blocks of all ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Integral
-from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,14 +14,12 @@ from sklearn.base import BaseEstimator
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.selection.base import Selection, Selector, TaskChoice, draw_row, join_choices
-from gleangp.selection.criteria import Criterion, EntropyReduction, InformationGain
+from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.graph import GraphSelector
-from gleangp.selection.greedy import GreedyRun, prior_variances
-from gleangp.selection.lockstep import LARGEST_BLOCK
+from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.merge import merge_runs
 from gleangp.selection.residual import PivotedRun, SampledRun
 from gleangp.selection.swaps import swap_points
-from gleangp.selection.together import PriorOfTasks, prior_of_tasks, select_together
 from gleangp.tasks import blocks_of_rows
 
 
@@ -59,16 +55,10 @@ class EntropySelector(BaseEstimator):
         """The greedy choice, with its swaps; `rng` is not used."""
         if not isinstance(self.n_swaps, Integral) or self.n_swaps < 0:
             raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
-        selection = _UnderKernel.of(EntropySelector(), EntropyReduction(), kernel, blocks).select(
-            kernel, blocks, n_active, rng=rng, n_jobs=n_jobs
-        )
+        selection = _merged(EntropySelector(), kernel, blocks, n_active, rng, n_jobs)
         if self.n_swaps == 0:
             return selection
         return swap_points(EntropyReduction(), kernel, blocks, selection, self.n_swaps)
-
-    def under(self, kernel, blocks):
-        """The selector with what it must know of the kernel, for several choices with it."""
-        return self if self.n_swaps else _UnderKernel.of(self, EntropyReduction(), kernel, blocks)
 
     def merge_draws(self, n_active, rng):
         """None: the best head wins."""
@@ -101,11 +91,7 @@ class InformationGainSelector(BaseEstimator):
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice; `rng` is not used."""
-        return self.under(kernel, blocks).select(kernel, blocks, n_active, rng=rng, n_jobs=n_jobs)
-
-    def under(self, kernel, blocks):
-        """The selector with what it must know of the kernel, for several choices with it."""
-        return _UnderKernel.of(self, InformationGain(), kernel, blocks)
+        return _merged(self, kernel, blocks, n_active, rng, n_jobs)
 
     def merge_draws(self, n_active, rng):
         """None: the best head wins."""
@@ -220,28 +206,6 @@ SELECTORS: dict[str, type[Selector]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _UnderKernel:
-    """A greedy selector for choices under one kernel: small tasks have their covariances already."""
-
-    selector: Selector
-    criterion: Criterion
-    prior: PriorOfTasks | None
-
-    task_by_task: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, selector, criterion, kernel, blocks) -> _UnderKernel:
-        return cls(selector, criterion, prior_of_tasks(kernel, [b.X for b in blocks]))
-
-    def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The best point over all tasks, again and again."""
-        together = select_together(self.criterion, self.prior, blocks, n_active)
-        if together is not None:
-            return together
-        return _merged(self.selector, kernel, blocks, n_active, rng, n_jobs)
-
-
 def _merged(selector, kernel, blocks, n_active, rng, n_jobs) -> Selection:
     """The choice of a selector to which tasks are strangers: one run per task, merged."""
     runs = selector.start_runs(kernel, blocks, rng)
@@ -252,16 +216,7 @@ def _merged(selector, kernel, blocks, n_active, rng, n_jobs) -> Selection:
 
 
 def _greedy_runs(criterion, kernel, blocks: list[Block]) -> list[GreedyRun]:
-    variances = [None] * len(blocks)
-    if len(blocks) > 1 and max(len(b) for b in blocks) <= LARGEST_BLOCK:
-        # Of all rows at once: with many small tasks the calls cost more than the arithmetic.
-        edges = np.cumsum([len(b) for b in blocks])[:-1]
-        total, white = prior_variances(kernel, np.vstack([b.X for b in blocks]))
-        variances = list(zip(np.split(total, edges), np.split(white, edges), strict=True))
-    return [
-        GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion, known)
-        for b, known in zip(blocks, variances, strict=True)
-    ]
+    return [GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion) for b in blocks]
 
 
 def draw_uniformly(sizes: list[int], n_active: int, rng) -> tuple[IntArray, list[IntArray]]:

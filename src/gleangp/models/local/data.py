@@ -29,6 +29,10 @@ class Data:
         """(M,) rows of each task."""
         return np.bincount(self.codes, minlength=self.n_tasks)
 
+    def at(self, rows: IntArray) -> Data:
+        """Some of the rows."""
+        return Data(self.X[rows], self.y[rows], self.codes[rows], self.n_tasks, self.noise_at(rows))
+
     def noise_at(self, rows: IntArray) -> Any:
         """The noise of some rows."""
         return self.noise[rows] if isinstance(self.noise, np.ndarray) else self.noise.at(rows)

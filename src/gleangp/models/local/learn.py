@@ -161,6 +161,11 @@ def pivots(kernel, W, count, rng):
     return PivotedRun(kernel, W, rng).extend(min(count, len(W))).picks
 
 
+def pivots_of(kernel, W, pool, count, rng):
+    """The same, as a choice of basis points."""
+    return pivots(kernel, W, count, rng)
+
+
 def _spread_choice(n, count, rng):
     return np.sort(rng.choice(n, min(n, count), replace=False))
 

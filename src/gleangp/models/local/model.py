@@ -20,10 +20,10 @@ from gleangp.learning.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import GaussianNoise
+from gleangp.models.likelihood import GaussianNoise, Settled
 from gleangp.models.local.data import Data, blocks_of_tasks
 from gleangp.models.local.draws import laplace_draws
-from gleangp.models.local.learn import Learnt, Search, learn, pivots, race
+from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
 from gleangp.parallel import where_blocks_are
@@ -259,7 +259,8 @@ def fit_local(
 ) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
 
-    `choose_basis(kernel, W, count, rng)` gives row numbers; None: those that leave little unexplained.
+    `choose_basis(kernel, W, pool, count, rng)` gives numbers of rows of `pool`, of which W are the inputs as
+    the kernel sees them; None: those that leave little unexplained.
     """
     if n_basis is None:
         n_basis = conditioning.n_basis
@@ -277,7 +278,7 @@ def fit_local(
         isinstance(candidates[which].search.likelihood, GaussianNoise),
     )
     learnt = learn(search, data, raced[which], seed)
-    finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots, conditioning)
+    finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots_of, conditioning)
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
     best, basis, n_silent = finish(learnt.z, rng)
@@ -354,7 +355,7 @@ class _Finish:
         warp = slots.get(z, "warp")
         terms = [_average_where_empty(term, data.sizes == 0) for term in self.learnt.frozen_terms(z)]
         W = self.search.inputs(data.X, warp)
-        rows, basis = self._rows(terms, W, rng)
+        rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
         prior = BlockPrior(terms, W, rows.layout, rows.Z, elsewhere=where_blocks_are())
         noise = np.zeros(0)
         if isinstance(likelihood, GaussianNoise):
@@ -362,55 +363,69 @@ class _Finish:
                 z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
             noise = likelihood.predictive_variance(slots, z)
         settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
-        q = settled.q
-        site_mean = np.divide(
-            settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
-        )
-        known = {
-            group.task: (group.Z, q.groups[g])
-            for g, group in enumerate(rows.layout.groups)
-            if group.task is not None
-        }
-        posterior = LocalPosterior(
-            tuple(terms),
-            W,
-            data.codes,
-            settled.precision,
-            site_mean,
-            len(data) <= self.conditioning.n_together,
-            len(data),
-            2 * self.conditioning.block,
-            rows.Z,
-            q.common,
-            known,
-            settled.evidence,
-            max(prior.jitter, q.jitter),
-            data.n_tasks,
-        )
+        posterior = local_posterior(prior, rows, data, settled, self.conditioning)
         return Draw(posterior, warp, noise), basis, settled.n_silent
 
-    def _rows(self, terms: Sequence[Term], W: FloatArray, rng):
-        """All rows in blocks, with a basis; inputs as the kernels see them."""
-        data, c = self.data, self.conditioning
-        none = np.zeros(0, dtype=np.intp)
-        if len(data) <= c.n_together:
-            layout = lay_out(data.codes, [np.arange(len(data))])
-            return Rows(W, data.y, data.noise, layout, W[:0]), none
-        scaled = W / length_scales(terms[0].kernel, W.shape[1])
-        blocks = blocks_of_tasks(data, scaled, c.block)
-        own, basis = {}, none
-        if data.n_tasks > 1:
-            for task in np.flatnonzero(data.sizes > 2 * c.block):
-                if any(t.own[task] > 0.0 for t in terms):
-                    of_task = np.flatnonzero(data.codes == task)
-                    own[int(task)] = W[of_task[_some(len(of_task), c.n_own_basis, rng)]]
-        shared = [t for t in terms if t.loadings.shape[1]]
-        if shared and len(blocks) > 1:
-            pool = _some(len(data), c.pool * self.n_basis, rng)
-            basis = pool[
-                np.asarray(self.choose_basis(shared[0].kernel, W[pool], self.n_basis, rng), dtype=np.intp)
-            ]
-        return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
+
+def arrange(
+    terms: Sequence[Term],
+    W: FloatArray,
+    data: Data,
+    n_basis: int,
+    choose_basis: Any,
+    conditioning: Conditioning,
+    rng: np.random.Generator,
+) -> tuple[Rows, IntArray]:
+    """All rows in blocks, with a basis, and the rows it is made of; inputs W as the kernels see them."""
+    c, none = conditioning, np.zeros(0, dtype=np.intp)
+    if len(data) <= c.n_together:
+        layout = lay_out(data.codes, [np.arange(len(data))])
+        return Rows(W, data.y, data.noise, layout, W[:0]), none
+    scaled = W / length_scales(terms[0].kernel, W.shape[1])
+    blocks = blocks_of_tasks(data, scaled, c.block)
+    own, basis = {}, none
+    if data.n_tasks > 1:
+        for task in np.flatnonzero(data.sizes > 2 * c.block):
+            if any(t.own[task] > 0.0 for t in terms):
+                of_task = np.flatnonzero(data.codes == task)
+                own[int(task)] = W[of_task[_some(len(of_task), c.n_own_basis, rng)]]
+    shared = [t for t in terms if t.loadings.shape[1]]
+    if shared and len(blocks) > 1:
+        pool = _some(len(data), c.pool * n_basis, rng)
+        chosen = choose_basis(shared[0].kernel, W[pool], data.at(pool), n_basis, rng)
+        basis = pool[np.asarray(chosen, dtype=np.intp)]
+    return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
+
+
+def local_posterior(
+    prior: BlockPrior, rows: Rows, data: Data, settled: Settled, conditioning: Conditioning
+) -> LocalPosterior:
+    """What prediction needs, from the settled sites of all rows."""
+    q = settled.q
+    site_mean = np.divide(
+        settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
+    )
+    known: dict[int, Any] = {
+        group.task: (group.Z, q.groups[g])
+        for g, group in enumerate(rows.layout.groups)
+        if group.task is not None
+    }
+    return LocalPosterior(
+        tuple(prior.terms),
+        prior.X,
+        data.codes,
+        settled.precision,
+        site_mean,
+        len(data) <= conditioning.n_together,
+        len(data),
+        2 * conditioning.block,
+        rows.Z,
+        q.common,
+        known,
+        settled.evidence,
+        max(prior.jitter, q.jitter),
+        data.n_tasks,
+    )
 
 
 def _has_converged(learnt: Learnt, learning: Learning) -> bool:

@@ -10,7 +10,7 @@ them, in proportion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
-from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
+from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
 from gleangp.linalg import cholesky, log_determinant, solve_lower
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
@@ -125,11 +125,11 @@ def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
         for o in offsets:
             weight = logsumexp([tails[f, o] for f in functions])
             fresh = _fresh(before, W, _LOG_ODDS_FRESH + weight)
-            terms = list(fresh.terms)
-            if len(terms) == 3:
-                terms[1] = _with_weight(terms[1], np.exp(o) * terms[1].own[-1])
-            more = (np.exp(o) - 1.0) * own[1] if len(terms) == 3 else 0.0
-            yield replace(fresh, terms=tuple(terms), cov=fresh.cov + more)
+            if len(alike) == 3:
+                common, offset, function = fresh.terms
+                terms = (common, _with_weight(offset, np.exp(o) * offset.own[-1]), function)
+                fresh = replace(fresh, terms=terms, cov=fresh.cov + (np.exp(o) - 1.0) * own[1])
+            yield fresh
 
 
 def _fresh(before: LocalPosterior, W: FloatArray, log_prior: float) -> Variant:
@@ -153,9 +153,10 @@ def _settle(draw, means, covs, y, noise) -> list[tuple[float, FloatArray, FloatA
     if draw.noise.size:
         variance = draw.noise[-1]
         row_variance = variance * noise
-        evidence = log_normal(y, means, covs + np.diag(row_variance))
-        return [(float(e), 1.0 / row_variance, y, variance) for e in evidence]
-    found, sites = [], None
+        evidences = log_normal(y, means, covs + np.diag(row_variance))
+        return [(float(e), 1.0 / row_variance, y, variance) for e in evidences]
+    found: list[tuple[float, FloatArray, FloatArray, float | None]] = []
+    sites = None
     for mean, cov in zip(means, covs, strict=True):  # neighbours on the grid have nearly the same sites
         sites, evidence = propagate_dense(mean, cov, y, noise, sites)
         found.append((evidence, sites.precision, sites.mean, None))
@@ -177,10 +178,17 @@ def propagate_dense(
     mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any, start: RowSites | None = None
 ) -> tuple[RowSites, float]:
     """Sites of a few rows with latent prior N(mean, cov), and the log evidence."""
+    block, marginals = Block(np.zeros((len(y), 0)), y, noise), dense_marginals(mean, cov)
+    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals) if start is None else start)
+    return swept.sites, swept.evidence
+
+
+def dense_marginals(mean: FloatArray, cov: FloatArray) -> Callable[[RowSites], Marginals]:
+    """From sites to marginals of rows with latent prior N(mean, cov)."""
 
     def marginals(sites: RowSites) -> Marginals:
         root = np.sqrt(sites.precision)
-        chol = cholesky(np.eye(len(y)) + root[:, None] * cov * root)[0]
+        chol = cholesky(np.eye(len(mean)) + root[:, None] * cov * root)[0]
         half = solve_lower(chol, np.ascontiguousarray(root[:, None] * cov))
         var = np.diagonal(cov) - np.einsum("ij,ij->j", half, half)
         moved = sites.shift - sites.precision * mean
@@ -190,8 +198,7 @@ def propagate_dense(
         log_z2 -= log_determinant(chol)
         return Marginals(after, np.maximum(var, 1e-300), float(sites.shift @ after) - log_z2, None)
 
-    swept = sweep_rows(Block(np.zeros((len(y), 0)), y, noise), marginals, start=start)
-    return swept.sites, swept.evidence
+    return marginals
 
 
 def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:

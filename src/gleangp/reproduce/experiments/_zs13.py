@@ -36,8 +36,7 @@ NOTES = (
     "Paper's setting: predictions from the kept points alone (posterior='active'), t = 1, weight 1. The "
     "paper chose parameters by cross-validation, and kernel, likelihood and inference by the accuracy on "
     "test data; nothing is chosen here.",
-    "“projected”: every row contributes through the kept points. “control”: the same selector task by "
-    "task, without the regulariser.",
+    "“control”: the same selector task by task, without the regulariser.",
 )
 _COVERAGE = GraphSelector(scale=5.0, objective="coverage")
 _SPARSE: dict[bool, Any] = {True: SparseGPClassifier, False: SparseGPRegressor}
@@ -90,19 +89,17 @@ def many_task_methods(n_keep: float, measure: Measure, *, classes: bool) -> tupl
 def _sparse_methods(
     paper: dict[str, Any], others: dict[str, Any], n_keep: float, measure: Measure, classes: bool
 ) -> list[Method]:
-    """Our default; the paper's selectors and others, from their points alone and projected; all points."""
+    """Our default; the paper's selectors and others, from their points alone; all points."""
     sparse = _SPARSE[classes]
 
-    def keeping(selector: Any, posterior: str) -> Callable[[], Any]:
-        how = {"selector": selector, "n_active": n_keep, "posterior": posterior, "random_state": 0}
+    def keeping(selector: Any) -> Callable[[], Any]:
+        how = {"selector": selector, "n_active": n_keep, "posterior": "active", "random_state": 0}
         return lambda: sparse(coupling="kernel", **how)
 
     out = [estimator_method(DEFAULT, lambda: sparse(random_state=0), measure, role="default")]
     for name, selector in {**paper, **others}.items():
         role = "paper" if name in paper else "other"
-        out.append(estimator_method(name, keeping(selector, "active"), measure, role=role))
-    for name, selector in {**paper, **others}.items():
-        out.append(estimator_method(f"{name}, projected", keeping(selector, "projected"), measure))
+        out.append(estimator_method(name, keeping(selector), measure, role=role))
     everything = {"coupling": "kernel", "n_active": 1.0, "random_state": 0}
     out.append(estimator_method("all points", lambda: sparse(**everything), measure))
     return out

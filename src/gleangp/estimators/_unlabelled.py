@@ -1,0 +1,168 @@
+"""Rows without a label in a classifier: whether they are used, and under which kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.estimators._defaults import null_category_kernel
+from gleangp.estimators._local import choose_basis_of, n_basis_of
+from gleangp.estimators._training_rows import LocalRows
+from gleangp.inference.prior import Term
+from gleangp.models.decisions import Decision
+from gleangp.models.defaults import UNLABELLED
+from gleangp.models.inputs import InputMap
+from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.local.data import Data, canonical_order
+from gleangp.models.local.learn import pivots_of
+from gleangp.models.local.model import LocalModel
+from gleangp.models.local.plan import plan_search
+from gleangp.models.local.unlabelled import (
+    ClassPrior,
+    held_out_score,
+    learn_noise,
+    null_categories,
+)
+
+ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernel:
+    """Terms of a class, and the inputs as they see them."""
+
+    terms: tuple[Term, ...]
+    inputs: InputMap
+    warp: FloatArray
+    first: _Kernel | None = None  # under which sites settle before
+
+
+class UnlabelledRows:
+    """The rows of a classifier of which some have no label, and its models of the labelled ones.
+
+    Parameters
+    ----------
+    estimator : SparseGPClassifier
+        What was asked for.
+    rows : LocalRows
+        All rows, with codes of classes; -1 without a label.
+    models : list of LocalModel
+        Of every binary problem, learnt from the labelled rows.
+    rng : numpy.random.Generator
+        For rows and basis points that are drawn.
+    """
+
+    def __init__(self, estimator: Any, rows: LocalRows, models: list[LocalModel], rng: np.random.Generator):
+        self.estimator, self.models, self.seed = estimator, models, int(rng.integers(2**63))
+        X = np.asarray(rows.X, dtype=np.float64)
+        self.order = canonical_order(X, rows.y, rows.codes)
+        self.y = rows.y[self.order]
+        self.data = Data(X[self.order], self.y, rows.codes[self.order], rows.n_tasks, models[0].noise)
+        self.noises = null_categories([m.noise for m in models], self.y)
+
+    def fit(self) -> list[LocalModel]:
+        """The models with or without the rows that have no label, whatever predicts held-out labels best."""
+        kernels = {START: self._start_kernels, LABELLED: self._labelled_kernels}
+        if self.estimator.optimizer is None and self.estimator.kernel is not None:
+            del kernels[LABELLED]  # nothing was learnt: the same
+        if self.estimator.noise == "null_category" and len(kernels) == 1:
+            return self._with_decision(self._fit_all(self._start_kernels), START, {}, "As asked.")
+        scores = self._scores(kernels)
+        if self.estimator.noise == "null_category":
+            del scores[ALONE]
+        best = max(scores, key=lambda name: scores[name])
+        if best == LABELLED and scores[START] > scores[LABELLED] - UNLABELLED.level:
+            best = START
+        reason = "It gives labels that are held out the highest mean log probability."
+        models = self.models if best == ALONE else self._fit_all(kernels[best])
+        return self._with_decision(models, best, scores, reason)
+
+    def _scores(self, kernels: dict[str, list[_Kernel]]) -> dict[str, float]:
+        """Mean log probability of held-out labels, on some of the rows."""
+        rng = np.random.default_rng(self.seed)
+        labelled, others = np.flatnonzero(self.y >= 0), np.flatnonzero(self.y < 0)
+        n = max(UNLABELLED.n_checked // 2, UNLABELLED.n_checked - len(others))
+        labelled = _some(labelled, n, rng)
+        others = _some(others, UNLABELLED.n_checked - len(labelled), rng)
+        data, y, has_label = self._part(np.sort(np.concatenate([labelled, others])))
+        scores, noises = {}, [model.noise for model in self.models]
+        of_labelled = self._priors(self._labelled_kernels, data, None)
+        scores[ALONE] = held_out_score(of_labelled, noises, y, has_label)
+        for name, of_classes in kernels.items():
+            priors = of_labelled if name == LABELLED else self._priors(of_classes, data, None)
+            scores[name] = held_out_score(priors, self.noises, y, has_label)
+        return scores
+
+    def _part(self, rows: IntArray) -> tuple[Data, IntArray, IntArray]:
+        return self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
+
+    def _fit_all(self, kernels: list[_Kernel]) -> list[LocalModel]:
+        """The models of all rows under given kernels."""
+        priors = self._priors(kernels, self.data, n_basis_of(self.estimator, len(self.data)))
+        names = self.estimator.learn_noise
+        names = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
+        noises, found = learn_noise(priors, self.noises, self.y, names)
+        models = []
+        for model, prior, noise, (swept, evidence) in zip(self.models, priors, noises, found, strict=True):
+            model = prior.posterior(model, swept, evidence, noise)
+            models.append(replace(model, row_numbers=self.order, active=self.order[model.active]))
+        return models
+
+    def _priors(self, kernels: list[_Kernel], data: Data, n_basis: int | None) -> list[ClassPrior]:
+        """Of every class; classes with the same kernel share one."""
+        choose, made = choose_basis_of(self.estimator) or pivots_of, {}
+
+        def make(k: _Kernel) -> ClassPrior:
+            rng = np.random.default_rng(self.seed)
+            prior = ClassPrior(k.terms, k.inputs, k.warp, data, choose, n_basis, rng)
+            prior.first = None if k.first is None else make(k.first)
+            return prior
+
+        for k in kernels:
+            if id(k) not in made:
+                made[id(k)] = make(k)
+        return [made[id(k)] for k in kernels]
+
+    @cached_property
+    def _labelled_kernels(self) -> list[_Kernel]:
+        return [_Kernel(m.terms, m.inputs, m.best.warp) for m in self.models]
+
+    @cached_property
+    def _start_kernels(self) -> list[_Kernel]:
+        """Those given, or the default ones, with the distance of neighbours as length scale."""
+        estimator, n_models = self.estimator, len(self.models)
+        if estimator.kernel is None:
+            first = null_category_kernel(self.data.X)
+            length = first.k2.kernel.length_scale
+            then = clone(first).set_params(
+                k1__constant_value=UNLABELLED.variance,
+                k2__kernel__length_scale=UNLABELLED.stretch * length,
+            )
+            first.set_params(k1__constant_value=UNLABELLED.first_variance)
+            return [replace(self._made(then), first=self._made(first))] * n_models
+        return [self._made(estimator._start_kernel(lambda: None, k, n_models)) for k in range(n_models)]
+
+    def _made(self, kernel: Any) -> _Kernel:
+        data, coupling = self.data, self.estimator.coupling if self.data.n_tasks > 1 else "auto"
+        search = plan_search(
+            data.X, data.n_tasks, PropagatedNoise(self.noises[0]), kernel=kernel, coupling=coupling
+        )
+        specs = search.make_terms(search.starts[0], search.smoothness[0])
+        terms = tuple(Term(s.kernel, s.loadings, s.own) for s in specs)
+        return _Kernel(terms, search.inputs, np.zeros(0))
+
+    def _with_decision(
+        self, models: list[LocalModel], chosen: str, scores: dict[str, float], reason: str
+    ) -> list[LocalModel]:
+        made = Decision("unlabelled rows", chosen, scores, reason)
+        n_rows = len(self.data)
+        return [replace(m, decisions=(*m.decisions, made), n_rows=n_rows) for m in models]
+
+
+def _some(rows: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    return rows if len(rows) <= count else rng.choice(rows, count, replace=False)
