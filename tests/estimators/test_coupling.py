@@ -165,7 +165,6 @@ def test_bad_input_is_explained():
     [
         ({"posterior": "active", "n_active": 10}, "posterior='active'"),
         ({"invariances": np.negative}, "invariances"),
-        ({"selector": TaskRelevance("entropy"), "n_active": 12}, "the selector does"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
@@ -180,12 +179,21 @@ def test_the_default_says_why_tasks_stay_apart(options, reason):
         model.set_params(coupling="function").fit(X, y, tasks=tasks)
 
 
-def test_unlabeled_rows_keep_tasks_apart():
-    """The null category is for tasks that share the kernel alone."""
+def test_selectors_that_weigh_tasks_choose_the_basis():
+    """The model is the default one."""
+    X, y, tasks = rows()
+    model = SparseGPRegressor(selector=TaskRelevance("entropy"), n_active=12, random_state=0)
+    assert model.fit(X, y, tasks=tasks).coupling_.name == "function"
+    assert np.isfinite(model.predict(X, tasks=tasks)).all()
+
+
+def test_tasks_with_unlabeled_rows_are_coupled():
+    """As without them; whether these rows are used is a decision."""
     X, y, tasks = rows(n_tasks=2)
     labels = np.where(np.arange(len(X)) % 3 == 0, -1, (y > 0).astype(int))
     model = SparseGPClassifier(unlabeled=-1, n_rounds=1, random_state=0).fit(X, labels, tasks=tasks)
-    assert "unlabeled rows" in model.coupling_.reason
+    assert model.coupling_.name == "function"
+    assert any("label" in decision.reason for decision in model.decisions_)
 
 
 def groups(seed=0, n_tasks=6, n=40, noise=0.1):

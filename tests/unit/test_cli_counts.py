@@ -94,7 +94,7 @@ def test_terminal_and_report_agree(fitted):
     assert "noise_std" not in facts
     assert "days" in fitted.with_name("counts.glean.html").read_text()
     held = facts["summary"]["held_out"]
-    assert f"{held['rmse']:.4g}" in fitted.with_name("counts.glean.html").read_text()
+    assert f"{held['deviance']:.4g}" in fitted.with_name("counts.glean.html").read_text()
 
 
 def test_compare_has_mixed_models_of_counts(table):

@@ -404,7 +404,9 @@ def _periods(column: ColumnEncoding, cells: Any, target: Any) -> tuple[str, ...]
         if not several or len(y) < _LEAST_DATES:
             continue
         wider = np.hstack([trend, _waves(days, period)])
-        rest, less = (float(np.sum((y - A @ np.linalg.lstsq(A, y)[0]) ** 2)) for A in (trend, wider))
+        rest, less = (
+            float(np.sum((y - A @ np.linalg.lstsq(A, y, rcond=None)[0]) ** 2)) for A in (trend, wider)
+        )
         tiny = np.finfo(float).tiny
         if len(y) * np.log(max(rest, tiny) / max(less, tiny)) > 2.0 * np.log(len(y)):
             found, trend = (*found, period), wider

@@ -98,16 +98,18 @@ def race(search: Search, data: Data, seed: int) -> list[Learnt]:
         here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
         return [Learnt(objective, objective.slots.start, np.nan, 0, here, search.smoothness[0])]
     first, rng = learning.stages_for(len(data))[0], np.random.default_rng(seed)
-    found: list[Learnt] = []
+    winners: list[Learnt] = []
     for nu in search.smoothness:
+        found: list[Learnt] = []
         for k, start in enumerate(search.starts):
             draw = np.random.default_rng(seed)  # the same rows for all
             objective = search.objective(start, nu, None)
             objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-            climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=not found)
+            needed = not (winners or found)
+            climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=needed)
             found += [] if climbed is None else [climbed]
-    tried = list(dict.fromkeys(f.smoothness for f in found))
-    return [_best([f for f in found if f.smoothness == nu]) for nu in tried]
+        winners += [_best(found)] if found else []
+    return winners
 
 
 def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> Learnt:

@@ -47,27 +47,22 @@ def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> Loc
 
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: the best one."""
-    before, weigh = draw.posterior, len(W) > 0
-    if not weigh and (quantile is None or not _is_mixture(before)):  # the task is like the others
+    before = draw.posterior
+    if len(W) == 0:  # nothing to weigh: the task is like the others
         alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
         return Draw(before.extended(terms=alike), draw.warp, _with_noise(draw, None))
     codes = np.full(len(W), len(before.terms[0].own))
     several = list((_like_one if _is_mixture(before) else _like_all)(before, W, codes))
-    weights, found = np.array([v.log_prior for v in several]), []
-    if weigh:
-        found = _settle(
-            draw, np.array([v.mean for v in several]), np.array([v.cov for v in several]), y, noise
-        )
-        weights = weights + [evidence for evidence, *_ in found]
+    found = _settle(draw, np.array([v.mean for v in several]), np.array([v.cov for v in several]), y, noise)
+    weights = np.array([v.log_prior for v in several]) + [evidence for evidence, *_ in found]
     weights = np.exp(weights - logsumexp(weights))
     if quantile is None:
         chosen = int(np.argmax(weights))
     else:
         chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
-    posterior, variance = before.extended(terms=several[chosen].terms), None
-    if weigh:
-        evidence, precision, site_mean, variance = found[chosen]
-        posterior = with_rows(posterior, W, codes, precision, site_mean, evidence)
+    evidence, precision, site_mean, variance = found[chosen]
+    posterior = before.extended(terms=several[chosen].terms)
+    posterior = with_rows(posterior, W, codes, precision, site_mean, evidence)
     return Draw(posterior, draw.warp, _with_noise(draw, variance))
 
 
