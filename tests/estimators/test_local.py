@@ -308,3 +308,18 @@ def test_the_projected_posterior_is_the_local_one(estimator):
     with pytest.warns(FutureWarning, match="Use posterior='local', or 'active'"):
         old = estimator(posterior="projected", random_state=0).fit(X, y)
     assert_array_equal(old.predict(X), estimator(random_state=0).fit(X, y).predict(X))
+
+
+def test_tasks_whose_size_and_noise_grow_together():
+    """Counts of small and large tasks, as measured numbers: a large task is not taken for a noisy one."""
+    ratios = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        tasks, X = np.repeat(np.arange(40), 6), rng.uniform(-1, 1, (240, 2))
+        truth = np.exp(0.3 + 0.8 * X[:, 0] + 1.5 * rng.normal(size=40)[tasks])
+        y, train = rng.poisson(truth).astype(float), np.tile(np.arange(6) < 4, 40)
+        model = SparseGPRegressor(random_state=0).fit(X[train], y[train], tasks=tasks[train])
+        mean = np.array([y[train & (tasks == t)].mean() for t in range(40)])[tasks]
+        errors = [model.predict(X[~train], tasks=tasks[~train]) - truth[~train], (mean - truth)[~train]]
+        ratios.append(np.sqrt(np.mean(errors[0] ** 2) / np.mean(errors[1] ** 2)))
+    assert np.mean(ratios) < 0.9

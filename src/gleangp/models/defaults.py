@@ -27,6 +27,7 @@ class PriorWidths:
     noise: float = 0.3  # median of the noise deviation
     noise_spread: float = 1.5  # of its logarithm
     noise_ratio: float = 0.25  # mean of tau, the spread of the log noise variances of tasks (exponential)
+    scale_with_noise: float = 0.5  # half-normal of rho: how far own parts grow with the noise of a task
     warp_spread: float = 0.5  # of the logs of the warping parameters; at zero the warping is the identity
 
 
@@ -42,6 +43,7 @@ class Start:
     length: float = 0.5
     noise: float = 0.3
     noise_ratio: float = 1.0
+    scale_with_noise: float = 0.3
 
 
 @dataclass(frozen=True)

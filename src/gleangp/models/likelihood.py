@@ -69,6 +69,12 @@ class Likelihood(Protocol):
     def noise_model(self, slots: Slots, z: FloatArray) -> Any:
         """The noise model at z, with the values that all tasks share."""
 
+    def own_scale(self, slots: Slots, z: FloatArray) -> FloatArray | None:
+        """(M,) factor of the variance of what is a task's own; None: all tasks alike."""
+
+    def own_scale_gradients(self, slots: Slots, z: FloatArray, by_log: FloatArray) -> dict[str, FloatArray]:
+        """Of the slots, from that in the logarithms of `own_scale` (M,)."""
+
     @property
     def names(self) -> tuple[str, ...]:
         """Of the parameters that can have a prior."""
@@ -83,6 +89,9 @@ class GaussianNoise:
 
     z_t is maximised with a Laplace correction: with I_t = (n_t - 1) / 2, the information that the n_t rows
     of a task carry about its log variance, the objective has -1/2 log(1 + tau^2 I_t).
+
+    Tasks with more noise can also differ more from the others: large shops sell and vary more. The variance
+    of what is a task's own (offset, slopes, function) has the factor exp(rho tau z_t), rho in [0, 1] learnt.
 
     A row may have a known factor of its variance (`rows.noise`, for example 1 / weight). `known` fixes
     sigma^2, and then no task has a variance of its own.
@@ -118,6 +127,8 @@ class GaussianNoise:
         if self.varies:
             slots.append(Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)))
             slots.append(Slot("z", np.zeros(len(self.sizes)), -6.0, 6.0, Normal(0.0, 1.0), "identity"))
+            prior = Normal(0.0, widths.scale_with_noise)
+            slots.append(Slot("rho", np.array([start.scale_with_noise]), 0.0, 1.0, prior, "identity"))
         return slots
 
     def noise_model(self, slots: Slots, z: FloatArray) -> Gaussian:
@@ -134,6 +145,18 @@ class GaussianNoise:
         if not self.varies:
             return np.full(len(self.sizes), shared)
         return shared * np.exp(np.exp(slots.get(z, "tau")[0]) * slots.get(z, "z"))
+
+    def own_scale(self, slots: Slots, z: FloatArray) -> FloatArray | None:
+        """(M,) exp(rho tau z_t)."""
+        if not self.varies:
+            return None
+        return np.exp(slots.get(z, "rho")[0] * np.exp(slots.get(z, "tau")[0]) * slots.get(z, "z"))
+
+    def own_scale_gradients(self, slots: Slots, z: FloatArray, by_log: FloatArray) -> dict[str, FloatArray]:
+        """By the chain rule."""
+        rho, tau, levels = slots.get(z, "rho")[0], np.exp(slots.get(z, "tau")[0]), slots.get(z, "z")
+        along = tau * float(by_log @ levels)
+        return {"z": rho * tau * by_log, "tau": np.array([rho * along]), "rho": np.array([along])}
 
     def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task."""
@@ -186,6 +209,13 @@ class PropagatedNoise:
     learn: tuple[str, ...] = ()
     priors: dict[str, Any] | None = None
     tol: float = 1e-7
+
+    def own_scale(self, slots: Slots, z: FloatArray) -> None:
+        """None: tasks have no noise of their own."""
+
+    def own_scale_gradients(self, slots: Slots, z: FloatArray, by_log: FloatArray) -> dict[str, FloatArray]:
+        """None."""
+        return {}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -80,7 +80,18 @@ class LogPosterior:
 
     def terms(self, z: FloatArray) -> list[Term]:
         """The terms at z; use them before they are moved again."""
-        return [term.at(z) for term in self._moving]
+        return self._scaled([term.at(z) for term in self._moving], z)
+
+    def frozen_terms(self, z: FloatArray) -> list[Term]:
+        """The terms at z, for good."""
+        return self._scaled([term.frozen_at(z) for term in self._moving], z)
+
+    def _scaled(self, terms: list[Term], z: FloatArray) -> list[Term]:
+        """What is a task's own, in the scale of the task."""
+        scale = self.likelihood.own_scale(self.slots, z)
+        if scale is None:
+            return terms
+        return [t if t.loadings.shape[1] else replace(t, own=t.own * scale) for t in terms]
 
     def settle(self, z: FloatArray) -> tuple[BlockPrior, Settled, Any]:
         """The prior at z, the settled sites, and the warped inputs."""
@@ -102,9 +113,14 @@ class LogPosterior:
             term.add_gradient(gradient, found.theta[k], found.loadings[k], found.own[k], z)
         for name, part in settled.slot_gradients(found).items():
             gradient[slots.where[name]] += part
+        scale = self.likelihood.own_scale(slots, z)
+        own = [d_own for spec, d_own in zip(self.specs, found.own, strict=True) if not spec.loadings.shape[1]]
+        if scale is not None and own:
+            for name, part in self.likelihood.own_scale_gradients(slots, z, scale * sum(own)).items():
+                gradient[slots.where[name]] += part
         if "warp" in slots.where:
-            own = [d_own for d_own in found.own_Z if d_own is not None]
-            gradient[slots.where["warp"]] += warped.vjp(np.vstack([found.X, found.Z, *own]))
+            bases = [of_basis for of_basis in found.own_Z if of_basis is not None]
+            gradient[slots.where["warp"]] += warped.vjp(np.vstack([found.X, found.Z, *bases]))
         return -(value + settled.evidence), -gradient
 
     def value(self, z: FloatArray) -> float:

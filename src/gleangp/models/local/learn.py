@@ -55,8 +55,7 @@ class Learnt:
 
     def frozen_terms(self, z: FloatArray | None = None) -> list[Term]:
         """The terms at z, or at what was learnt."""
-        z = self.z if z is None else z
-        return [term.frozen_at(z) for term in self.objective._moving]
+        return self.objective.frozen_terms(self.z if z is None else z)
 
 
 @dataclass(frozen=True, eq=False)

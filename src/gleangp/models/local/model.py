@@ -350,10 +350,14 @@ class _Finish:
     choose_basis: Any
     conditioning: Conditioning
 
+    def _terms(self, z: FloatArray) -> list[Term]:
+        empty = self.data.sizes == 0
+        return [_average_where_empty(term, empty) for term in self.learnt.frozen_terms(z)]
+
     def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
         warp = slots.get(z, "warp")
-        terms = [_average_where_empty(term, data.sizes == 0) for term in self.learnt.frozen_terms(z)]
+        terms = self._terms(z)
         W = self.search.inputs(data.X, warp)
         rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
         prior = BlockPrior(terms, W, rows.layout, rows.Z, elsewhere=where_blocks_are())
@@ -361,6 +365,7 @@ class _Finish:
         if isinstance(likelihood, GaussianNoise):
             if likelihood.varies and self.learnt.n_rows < len(data):
                 z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
+                prior = BlockPrior(self._terms(z), W, rows.layout, rows.Z, elsewhere=where_blocks_are())
             noise = likelihood.predictive_variance(slots, z)
         settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
         posterior = local_posterior(prior, rows, data, settled, self.conditioning)
