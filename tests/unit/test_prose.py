@@ -16,7 +16,6 @@ WORDS, CELL, CODE = 120, 160, 88
 # Pages that are written anew elsewhere, and modules whose docstrings are.
 PAGES_TO_COME = {
     "docs/benchmarks.md",
-    "docs/methods/coupling.md",
 }
 MODULES_TO_COME = re.compile(r"gleangp\.estimators\._(sparse|tasks_mixin)")
 
