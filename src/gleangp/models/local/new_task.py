@@ -2,10 +2,10 @@
 
 A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may be
 larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
-tails), and with a small probability it shares no function at all: then its common function is a fresh draw
-of the prior. Where tasks are mixtures of shared functions, a new one has the weights of one of the others.
-The evidence of its rows weighs these variants. Every draw of the hyperparameters takes one of
-them, in proportion.
+tails), and it may share no function at all: then its common function is a fresh draw of the prior. None of
+the M tasks of the fit did, so the odds of that are 1 to M. Where tasks are mixtures of shared functions, a new
+one has the weights of one of the others. The evidence of its rows weighs these variants. Every draw of the
+hyperparameters takes one of them, in proportion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
-_LOG_ODDS_FRESH = np.log(NEW_TASK.fresh / (1.0 - NEW_TASK.fresh))
 
 
 def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> LocalModel:
@@ -76,6 +75,11 @@ class Variant:
     cov: FloatArray  # (n, n)
 
 
+def _count_learnt(posterior: LocalPosterior) -> int:
+    """Tasks of the fit."""
+    return len(posterior.terms[0].own) if posterior.n_tasks_learnt is None else posterior.n_tasks_learnt
+
+
 def _is_mixture(posterior: LocalPosterior) -> bool:
     """Whether tasks differ in how they share functions."""
     learnt = [t.loadings[: posterior.n_tasks_learnt] for t in posterior.terms]
@@ -84,14 +88,14 @@ def _is_mixture(posterior: LocalPosterior) -> bool:
 
 def _like_one(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
     """The task has the weights of one of those of the fit, or it shares no function."""
-    n_tasks = len(before.terms[0].own) if before.n_tasks_learnt is None else before.n_tasks_learnt
+    n_tasks = _count_learnt(before)
     for task in np.unique(np.linspace(0, n_tasks - 1, NEW_TASK.most_like).astype(int)):
         like = tuple(
             replace(t, loadings=np.vstack([t.loadings, t.loadings[task]]), own=np.append(t.own, t.own[task]))
             for t in before.terms
         )
         yield Variant(0.0, like, *before.extended(terms=like).predict_cov(W, codes))
-    yield _fresh(before, W, _LOG_ODDS_FRESH + np.log(n_tasks))
+    yield _fresh(before, W, 0.0)
 
 
 def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
@@ -116,10 +120,11 @@ def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
         total = cov + sum(factor * K for factor, K in zip(factors, own, strict=False))
         terms = tuple(_with_weight(t, factor * t.own[-1]) for factor, t in pairs)
         yield Variant(log_prior, terms, mean, total)
+    n_tasks = _count_learnt(before)
     if hierarchy:
         for o in offsets:
             weight = logsumexp([tails[f, o] for f in functions])
-            fresh = _fresh(before, W, _LOG_ODDS_FRESH + weight)
+            fresh = _fresh(before, W, weight - np.log(n_tasks))
             if len(alike) == 3:
                 common, offset, function = fresh.terms
                 terms = (common, _with_weight(offset, np.exp(o) * offset.own[-1]), function)
