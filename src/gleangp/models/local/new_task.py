@@ -1,11 +1,11 @@
 """A task added to a fitted model, and new rows of known tasks.
 
-A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may be
-larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
+A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may
+be larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
 tails), and it may share no function at all: then its common function is a fresh draw of the prior. None of
-the M tasks of the fit did, so the odds of that are 1 to M. Where tasks are mixtures of shared functions,
-a new one has the weights of one of the others. The evidence of its rows weighs these variants. Every draw of the
-hyperparameters takes one of them, in proportion.
+the M tasks of the fit did, so the odds of that are 1 to M. Where tasks are mixtures of shared functions, a
+new one has the weights of one of the others. The evidence of its rows weighs these variants. Every draw of
+the hyperparameters takes one of them, in proportion.
 """
 
 from __future__ import annotations
