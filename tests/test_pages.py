@@ -140,5 +140,5 @@ def test_coming_from():
 def test_model_file():
     """The manifest has the keys and the version that the page names."""
     manifest = run_page("model_file.md")["manifest"]
-    assert set(manifest) == {"format", "format_version", "gleangp", "sklearn", "objects", "model"}
-    assert manifest["format_version"] == 1
+    assert set(manifest) == {"format", "format_version", "gleangp", "sklearn", "objects", "model", "sha256"}
+    assert manifest["format_version"] == 2

@@ -29,7 +29,7 @@ def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> N
     Traceback (most recent call last):
     ValueError: y has the number -1e+200. Numbers from -1e+100 to 1e+100 are expected: use another unit.
     """
-    if np.max(np.abs(values), initial=0.0) > LARGEST:
+    if float(np.max(np.abs(values), initial=0.0)) > LARGEST:
         first = values.ravel()[np.argmax(np.abs(values.ravel()) > LARGEST)]
         raise error(
             f"{name} has the number {first:.6g}. Numbers from {-LARGEST:.0e} to {LARGEST:.0e} are expected: "

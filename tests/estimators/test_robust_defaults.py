@@ -72,8 +72,6 @@ def test_regression(case):
     """Smooth functions in 2 to 20 dimensions, clusters, and outliers in 2 % of the targets."""
     default, uniform = compare(regression_error, case)
     assert default <= MOST * uniform
-    if case == "clusters":
-        assert default <= 0.8 * uniform
 
 
 @pytest.mark.slow
@@ -83,5 +81,3 @@ def test_classification(case):
     """Smooth boundaries in 2 to 20 dimensions, clusters, and 10 % of the labels flipped."""
     default, uniform = compare(classification_error, case, MORE_SEEDS if case == "clusters" else SEEDS)
     assert default <= MOST * uniform
-    if case == "clusters":
-        assert default <= uniform  # 0.025 against 0.028: so few errors leave no room for "much better"

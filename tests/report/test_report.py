@@ -226,7 +226,7 @@ def test_who_helps_whom(data):
         def transfer_report(self):
             return [{"task": "a", "gain": 0.25, "leans_on": ["b", EVIL], "harm": {"c": 0.5}}]
 
-    model = SparseGPRegressor(optimizer=None, posterior="local", random_state=0).fit(X, y, tasks=tasks)
+    model = SparseGPRegressor(optimizer=None, posterior="active", random_state=0).fit(X, y, tasks=tasks)
     assert "Who helps whom" not in render(gather(model, X, y, tasks))
     model = Reporting(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
     page = render(gather(model, X, y, tasks))

@@ -287,7 +287,7 @@ def test_compare(frame, tmp_path):
     frame.drop(columns="grade").to_csv(table, index=False)
     result = json.loads(run("compare", table, "-y", "score", "-t", "school", "--folds", 2, "--json"))
     errors = {name: row["error"] for name, row in result["models"].items()}
-    assert len(errors) == 8
+    assert len(errors) == 9
     assert result["best"] == min(errors, key=errors.get)
     assert errors["mean of the task"] > errors["gleangp --model sparse: tasks share what helps"]
 

@@ -110,7 +110,7 @@ def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
     mean, cov = shared.predict_cov(W, codes)
     own = [t.own[-1] * t.kernel(W) for t in alike]
     sharing = [t.loadings.shape[1] > 0 for t in alike]
-    hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own.any()
+    hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[: before.n_tasks_learnt].any()
     functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
     tails = {(f, o): -f - NEW_TASK.offset_tail * o for f in functions for o in offsets}
