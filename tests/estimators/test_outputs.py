@@ -53,7 +53,7 @@ def test_outputs_inform_each_other():
     """Where one output is missing, the other one, its mirror image in other units, helps."""
     X, Y, truth = rows()
     Y[X[:, 0] < 3.0, 0] = np.nan
-    both = SparseGPRegressor(random_state=0).fit(X, Y).predict(X)
+    both = SparseGPRegressor(coupling="coregion", random_state=0).fit(X, Y).predict(X)
     alone = SparseGPRegressor(random_state=0).fit(X, Y[:, 0]).predict(X)
     gone = X[:, 0] < 3.0
     error = [np.sqrt(np.mean((f[gone] - truth[gone, 0]) ** 2)) for f in (both[:, 0], alone)]
