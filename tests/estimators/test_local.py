@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
+from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, load, save
 from gleangp.exceptions import LabelError
 
 KERNEL = ConstantKernel(1.5) * RBF([1.0, 2.0])
@@ -264,7 +264,7 @@ def test_tasks_without_noise_are_interpolated(coupling):
     assert (std < 0.02).all()
 
 
-def test_new_rows_of_large_tasks_inform_what_they_share():
+def test_new_rows_of_large_tasks_inform_what_they_share(tmp_path):
     """Tasks with a basis of their own follow the common variables; no covariance of both is kept for each."""
     rng = np.random.default_rng(0)
     X, tasks = rng.uniform(-2, 2, (1800, 2)), np.repeat([0, 1], 900)
@@ -280,6 +280,8 @@ def test_new_rows_of_large_tasks_inform_what_they_share():
         assert own.back.size + own.factor.size < cov.size
     error = model.predict(X, tasks=tasks) - y
     assert np.sqrt(np.mean(error**2)) < 0.15
+    save(model, tmp_path / "model.glean")
+    assert_array_equal(load(tmp_path / "model.glean").predict(X, tasks=tasks), model.predict(X, tasks=tasks))
 
 
 def test_weights_of_absorbed_rows():

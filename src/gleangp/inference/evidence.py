@@ -76,9 +76,8 @@ class GroupKnowledge:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        sizes = check_arrays(self, mean="D derived", cov="D D", own_back="o d")
-        if sizes["o"] + sizes["d"] != sizes["D"]:
-            raise ValueError(f"{sizes['o']} own and {sizes['d']} common variables, not {sizes['D']}.")
+        check_arrays(self, offset="q derived", back="q d derived", factor="q q derived")
+        check_factor("GroupKnowledge.factor", self.factor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +91,7 @@ class Conditioned:
     misfit: float  # m^T C^-1 m
     alpha: FloatArray  # (n,)
     mean: FloatArray  # (n,) of f at the rows
-    also: FloatArray  # (n,) what else was asked for of the rows
+    also: FloatArray  # (n,) one more quantity of the rows; zero without `also`
     root: FloatArray  # (n + 1,) square roots of the precisions, and zero for padded rows
     jitter: float = 0.0  # largest that a block needed, as a share of its diagonal
 
@@ -169,7 +168,7 @@ def _absorb(
 def _row_moments(
     built: BuiltStack, own: GroupKnowledge, r, scaled, real, mean, cov, also
 ) -> tuple[FloatArray, FloatArray, Any]:
-    """alpha and posterior mean of the rows of a stack, and what else is asked for."""
+    """alpha, posterior mean and the quantity `also` of the rows of a stack."""
     half, V = _factors(built, r)[:2]
     mean = own.mean(mean)
     alpha = r * _times(half.transpose(0, 2, 1), _times(half, scaled) - V @ mean)

@@ -104,7 +104,7 @@ class LocalPosterior:
             n_own = sum(t.own[task] > 0.0 for t in self.terms) * len(Z)
             if not 0 <= task < n_tasks or Z.ndim != 2 or Z.shape[1] != sizes["p"]:
                 raise ValueError(f"LocalPosterior has a basis of task {task!r} of {n_tasks}.")
-            if not np.isfinite(Z).all() or known.own_back.shape != (n_own, n_common):
+            if not np.isfinite(Z).all() or known.back.shape != (n_own, n_common):
                 raise ValueError(f"LocalPosterior has a basis of task {task!r} of another size.")
         for number, term in enumerate(self.terms):
             check_kernel(f"kernel {number}", term.kernel, sizes["p"])

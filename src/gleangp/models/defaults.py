@@ -135,7 +135,6 @@ class NewTask:
     most_like: int = 50  # tasks whose weights a new one may have, where tasks are mixtures
     # Logarithms of the factors of its own function and of its offset, with Pareto tails.
     function_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
-    offset_tail: float = 1.0
     offset_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 

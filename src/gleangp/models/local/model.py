@@ -268,17 +268,18 @@ def fit_local(
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
     seed = int(rng.integers(2**62))
     raced = [race(candidate.search, data, seed) for candidate in candidates]
-    scores, which = [0.0], 0
+    scores, which, finished = [0.0], 0, False
     if len(candidates) > 1:
         # Few rows: all are learnt to the end. With more, a few steps on some of the rows decide.
         if all(found[0].n_rows == len(data) for found in raced):
             raced = [[learn(c.search, data, r, seed)] for c, r in zip(candidates, raced, strict=True)]
+            finished = True
         pairs = zip(candidates, raced, strict=True)
         scores = [max(f.evidence_per_row for f in r) * len(data) - c.penalty for c, r in pairs]
         which = int(np.argmax(scores))
     search = candidates[which].search
     gaussian = isinstance(search.likelihood, GaussianNoise)
-    learnt = learn(search, data, raced[which], seed)
+    learnt = raced[which][0] if finished else learn(search, data, raced[which], seed)
     finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots_of, conditioning)
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)

@@ -113,18 +113,17 @@ def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
     hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[: before.n_tasks_learnt].any()
     functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
-    tails = {(f, o): -f - NEW_TASK.offset_tail * o for f in functions for o in offsets}
+    tails = {(f, o): -f - o for f in functions for o in offsets}
     for (f, o), log_prior in tails.items():
         factors = [1.0, np.exp(f)] if len(alike) == 2 else [1.0, np.exp(o), np.exp(f)]
         pairs = list(zip(factors[: len(alike)], alike, strict=False))
         total = cov + sum(factor * K for factor, K in zip(factors, own, strict=False))
         terms = tuple(_with_weight(t, factor * t.own[-1]) for factor, t in pairs)
         yield Variant(log_prior, terms, mean, total)
-    n_tasks = _count_learnt(before)
     if hierarchy:
         for o in offsets:
             weight = logsumexp([tails[f, o] for f in functions])
-            fresh = _fresh(before, W, weight - np.log(n_tasks))
+            fresh = _fresh(before, W, weight - np.log(_count_learnt(before)))
             if len(alike) == 3:
                 common, offset, function = fresh.terms
                 terms = (common, _with_weight(offset, np.exp(o) * offset.own[-1]), function)
