@@ -3,7 +3,7 @@
 The distributed greedy of Mirzasoleiman, Karbasi, Sarkar & Krause 2013: every part chooses as many points as
 are wanted in the end, and the same selector chooses again from their union. A selection holds rows x points;
 here it holds part x points, and parts can be anywhere. The choice is not that of one selection over all
-rows; what is lost is small where parts are alike, and `docs/benchmarks.md` says how much was measured.
+rows; what is lost is small where parts are alike (`benchmarks/scale.py two-rounds` measures it).
 
 A selector that samples (`samples`) must see how rows are spread: what parts chose is spread too widely (it
 left up to 1.8 times as much unexplained as one selection, more than uniform points leave). It therefore
