@@ -1,4 +1,8 @@
-"""Memory that a Dask worker frees is used again while it works, and given back when it is done.
+"""Memory that is freed is used again: evaluations of one objective follow each other in the same pages.
+
+glibc hands large arrays back to the system, which clears their pages before it hands them out again: a kernel
+matrix of some hundreds of rows then costs as much to fetch as to fill. It keeps arrays up to the size of the
+largest one that was ever freed, so a search first frees a large one (`keep_freed_memory`).
 
 Dask starts its workers with `MALLOC_TRIM_THRESHOLD_=65536`, so that idle workers are small. In glibc a
 threshold that is set stops all of them from adapting: every array of more than 128 kB is then mapped afresh,
@@ -9,6 +13,7 @@ fifths of a worker's CPU time.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 from collections.abc import Iterator
@@ -17,12 +22,19 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 # Numbers of parameters of mallopt (malloc.h), and what glibc starts with or lets them grow to on 64 bits.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _FIRST_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = 128 * 1024, 32 * 1024**2
 
 _count = Lock()  # held while the number of calls that reuse memory changes
 _n_reusing = 0
+
+
+def keep_freed_memory() -> None:
+    """Free an array that was never touched, of the largest size that glibc learns from."""
+    np.empty(_LARGEST_MMAP_THRESHOLD - 4 * mmap.PAGESIZE, dtype=np.uint8)
 
 
 @contextmanager
@@ -51,9 +63,9 @@ def reuse_freed_memory() -> Iterator[None]:
                 libc.malloc_trim(0)
 
 
-def _set_thresholds(libc: Any, mmap: int, trim: int) -> None:
-    libc.mallopt(_M_MMAP_THRESHOLD, mmap)
-    libc.mallopt(_M_TRIM_THRESHOLD, trim)
+def _set_thresholds(libc: Any, of_maps: int, of_trim: int) -> None:
+    libc.mallopt(_M_MMAP_THRESHOLD, of_maps)
+    libc.mallopt(_M_TRIM_THRESHOLD, of_trim)
 
 
 @cache

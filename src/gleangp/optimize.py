@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
+from gleangp._allocator import keep_freed_memory
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.memory import reusing
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 Report = Callable[[int, float], bool | None]
@@ -67,8 +67,7 @@ def minimize(
     Parameters
     ----------
     objective : callable
-        theta -> (value, gradient). Neither is, and nothing kept for the next call is, an array from
-        `memory.room`.
+        theta -> (value, gradient).
     start : ndarray of shape (q,)
         The first start, clipped into the bounds.
     bounds : ndarray of shape (q, 2)
@@ -117,6 +116,7 @@ def minimize(
         low = np.maximum(bounds[:, 0], start - _RESTART_REACH)
         high = np.minimum(bounds[:, 1], start + _RESTART_REACH)
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
+    keep_freed_memory()
     runs = []
     for s in starts:
         runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, units, first_step))
@@ -143,7 +143,6 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
     at_start = np.nan
-    objective = reusing(objective)
 
     def guarded(theta):
         nonlocal best, ceiling, reason, at_start

@@ -57,6 +57,24 @@ def test_reused_while_working_and_given_back(call):
 
 
 @pytest.mark.skipif(_glibc() is None, reason="thresholds are glibc's")
+def test_freed_memory_is_kept():
+    """Pages that an array of some megabytes had are used again."""
+    pages = """
+import resource
+import numpy as np
+from gleangp._allocator import keep_freed_memory
+keep_freed_memory()
+np.ones(500_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(40):
+    np.ones(500_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    assert int(subprocess.check_output([sys.executable, "-c", pages], env=inherited)) < 1000  # of 40 000
+
+
+@pytest.mark.skipif(_glibc() is None, reason="thresholds are glibc's")
 def test_thresholds_of_the_user_stay():
     """With both thresholds in the environment nothing is changed."""
     own = {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "100000"}

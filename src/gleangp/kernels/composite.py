@@ -26,7 +26,6 @@ from gleangp.kernels.gradients import (
 )
 from gleangp.kernels.scaled_inputs import ScaledInputs
 from gleangp.linalg import mirror_upper, symmetric_products
-from gleangp.memory import room
 
 
 @rule_for(linearize, ConstantKernel)
@@ -281,7 +280,7 @@ def _amplified(constant, inner, constant_first):
         toward_inner = c * toward_theta
         return with_own(own, toward_inner) if free else toward_inner, c * toward_inputs, own
 
-    value = np.multiply(inner.value, c, out=room(inner.value.shape))
+    value = inner.value * c
     return Linearization(value, theta_vjp, input_vjp, spare=True, both_vjps=both_vjps)
 
 

@@ -21,7 +21,6 @@ from gleangp._typing import FloatArray
 from gleangp.kernels.differences import cross_input_vjp, diag_input_vjp
 from gleangp.kernels.white import has_white
 from gleangp.linalg import mirror_upper
-from gleangp.memory import room
 
 _BLOCK = 64  # rows at a time where only the diagonal of a square block is wanted
 
@@ -58,9 +57,7 @@ class Linearization:
     def own_value(self) -> FloatArray:
         """The value as an array to write into: itself where no vjp needs it, which must not be read then."""
         if not self.spare:
-            copy = room(self.value.shape)
-            copy[:] = self.value
-            return copy
+            return self.value.copy()
         self.value.setflags(write=True)
         return self.value
 

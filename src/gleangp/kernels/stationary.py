@@ -23,7 +23,6 @@ from gleangp.kernels.gradients import (
     rule_for,
 )
 from gleangp.linalg import symmetric_products
-from gleangp.memory import room
 
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
 # in an exponent. Beyond (far-apart clusters, tiny length scales) differences are taken one by one.
@@ -197,7 +196,7 @@ def _half_square_distances(U, V, finish=None):
     if exponent is None and V is U and n > 1:
         exponent = _differences_of_rows(U, finish)
     elif exponent is None:
-        exponent = cdist(U, V, "sqeuclidean", out=room((n, m)))
+        exponent = cdist(U, V, "sqeuclidean", out=np.empty((n, m)))
         exponent *= -0.5
         if finish is not None:
             finish(exponent, out=exponent)
@@ -207,7 +206,7 @@ def _half_square_distances(U, V, finish=None):
 def _differences_of_rows(U, finish):
     """The same from differences, for one set of rows: half of the numbers are worked on, then copied."""
     n = len(U)
-    exponent, strip = room((n, n)), np.empty(min(_STRIP, n) * n)
+    exponent, strip = np.empty((n, n)), np.empty(min(_STRIP, n) * n)
     for start in range(0, n, _STRIP):
         rows, right = slice(start, start + _STRIP), slice(start, None)
         shape = min(_STRIP, n - start), n - start
@@ -228,7 +227,7 @@ def _products_of_rows(U, V, finish):
     v = u if square else 0.5 * np.einsum("ik,ik->i", V, V)
     if max(u.max(), v.max()) > 0.5 * LARGEST_SQUARE:
         return None
-    exponent = np.matmul(U, V.T, out=room((len(U), len(V))))
+    exponent = np.matmul(U, V.T, out=np.empty((len(U), len(V))))
     for rows in _row_blocks(exponent):
         block = exponent[rows]
         block -= u[rows, None] + v  # their sum first, so that the matrix is symmetric
@@ -340,7 +339,7 @@ def _symmetric_differences(dL_dK, weight, U):
     """
     U, _ = _centred(U, U)
     n = len(U)
-    W = room((n, n))
+    W = np.empty((n, n))
     for start in range(0, n, _HALF_STRIP):
         strip = slice(start, start + _HALF_STRIP), slice(start, None)
         np.multiply(dL_dK[strip], weight[strip], out=W[strip])
