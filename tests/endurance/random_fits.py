@@ -85,9 +85,9 @@ def draw_estimator(draw: _Draw) -> tuple[Any, str]:
     if common["posterior"] == "active" and common["coupling"] != "auto":
         common["coupling"] = "kernel"
     if kind == "regressor":
-        noises = ["gaussian"] * 4 + ["student", "poisson", "negative_binomial", "gamma"]
+        noises = ["gaussian"] * 4 + ["outliers", "poisson", "negative_binomial", "gamma"]
         noise = draw.one_of(noises) if common["posterior"] == "local" else "gaussian"
-        target = {"gaussian": "numbers", "student": "numbers", "gamma": "positive"}.get(noise, "counts")
+        target = {"gaussian": "numbers", "outliers": "numbers", "gamma": "positive"}.get(noise, "counts")
         variance = draw.one_of([None, None, 1e-9, 0.1]) if noise == "gaussian" else None
         more = {"noise": noise, "noise_variance": variance, "normalize_y": draw.one_of([True, True, False])}
         return SparseGPRegressor(**common, **more), target

@@ -49,7 +49,7 @@ def frame():
     [
         (SparseGPRegressor(), "score"),
         (SparseGPRegressor(n_active=30, coupling="coregion", optimizer=None), "score"),
-        (SparseGPRegressor(n_active=30, noise="student", optimizer=None), "score"),
+        (SparseGPRegressor(n_active=30, noise="outliers", optimizer=None), "score"),
         (SparseGPRegressor(n_active=30, selector="random", optimizer=None, normalize_y=False), "score"),
         (SparseGPRegressor(n_active=30, optimizer=None, noise_variance=np.linspace(0.1, 0.2, 240)), "score"),
         (SparseGPClassifier(n_active=30, optimizer=None), "passed"),

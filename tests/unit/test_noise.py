@@ -10,6 +10,7 @@ from scipy.special import logsumexp, softmax
 
 from gleangp.noise import (
     Binomial,
+    ContaminatedNormal,
     Gamma,
     Gaussian,
     Logit,
@@ -19,7 +20,6 @@ from gleangp.noise import (
     Poisson,
     Probit,
     RobustProbit,
-    StudentT,
 )
 from gleangp.special import constrain, unconstrain
 
@@ -41,10 +41,10 @@ MODELS = {
         (Ordered(widths=[], variance=2.0), (0.0, 1.0)),
         (Ordered(widths=[0.05]), (1.0,)),
     ],
-    StudentT: [
-        (StudentT(0.5, 4.0, bias=0.3), (-1.0, 12.0)),
-        (StudentT(2.0, 1.5), (0.4,)),
-        (StudentT(0.3, 40.0), (1.0,)),
+    ContaminatedNormal: [
+        (ContaminatedNormal(0.5, 0.1, 8.0, bias=0.3), (-1.0, 12.0)),
+        (ContaminatedNormal(2.0, 0.5, 1.5), (0.4,)),
+        (ContaminatedNormal(0.3, 0.05, 40.0), (1.0,)),
     ],
     Poisson: [(Poisson(), (0.0, 1.0, 30.0)), (Poisson(bias=0.7, exposure=3.0), (2.0,))],
     NegativeBinomial: [
@@ -56,7 +56,7 @@ MODELS = {
     Logit: [(Logit(), (-1.0, 1.0)), (Logit(bias=0.4), (1.0,))],
     RobustProbit: [(RobustProbit(0.1), (-1.0, 1.0)), (RobustProbit(0.01, bias=0.4), (1.0,))],
 }
-CONTINUOUS = (Gaussian, StudentT, Gamma)
+CONTINUOUS = (Gaussian, ContaminatedNormal, Gamma)
 COUNTS = (Poisson, NegativeBinomial, Binomial)
 LABELS = (Probit, Logit, RobustProbit)
 PAIRS = [(noise, y) for models in MODELS.values() for noise, ys in models for y in ys]

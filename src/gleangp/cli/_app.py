@@ -92,7 +92,7 @@ Noise = Annotated[
     str | None,
     typer.Option(
         "--noise",
-        help="How the target varies: `gaussian` (default), `student` (outliers), `poisson`, "
+        help="How the target varies: `gaussian` (default), `outliers` (some targets are wrong), `poisson`, "
         "`negative_binomial` (counts), `binomial` (see --trials), `gamma` (positive); for classes `probit`, "
         "`logit`, `robust` (wrong labels).",
     ),

@@ -124,7 +124,7 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
             std = self._observed_std(latent, include_noise=True)
             found = self._observed_mean(latent)[:, None] + std[:, None] * ndtri(levels)
             return self._by_row(found, tasks)
-        columns = [latent.noise.predict_quantile(latent.mean, latent.var, level) for level in levels]
+        columns = [latent.noise.regular.predict_quantile(latent.mean, latent.var, level) for level in levels]
         found = np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
         return self._by_row(found, tasks)
 
@@ -164,7 +164,7 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
             std = self._observed_std(latent, include_noise=True)
             return self._by_row(ndtr((y - self._observed_mean(latent)) / std), tasks)
         standard = self._units.to_standard(y, latent.codes)
-        return self._by_row(latent.noise.predict_cdf(standard, latent.mean, latent.var), tasks)
+        return self._by_row(latent.noise.regular.predict_cdf(standard, latent.mean, latent.var), tasks)
 
     @reading
     def log_density(
@@ -257,7 +257,7 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
         with threads_for(np.bincount(codes)):
             mean, cov = self._model.predict_cov(X, codes)
         f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
-        noise = self.noise_
+        noise = self.noise_.regular
         drawn = noise.sample(f, rng) if observations else noise.mean_given(f)
         drawn = drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
         return self._by_row(drawn, tasks)
@@ -367,7 +367,7 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
         if self._has_normal_noise:
             var = latent.var + self._noise_to_add(latent.X, latent.codes, include_noise)
         elif include_noise:
-            var = latent.noise.predict_var(latent.mean, latent.var)
+            var = latent.noise.regular.predict_var(latent.mean, latent.var)
         else:
             var = function_var(latent.noise, latent.mean, latent.var)
         return np.sqrt(np.maximum(var, 0.0)) * scale

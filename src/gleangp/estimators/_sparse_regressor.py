@@ -64,9 +64,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
         from the basis and the rows near it. "active": from active points alone (the compression scheme of
         LP04), which is also what is done with `invariances`.
-    noise : {"gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"} or object, \
+    noise : {"gaussian", "outliers", "poisson", "negative_binomial", "binomial", "gamma"} or object, \
             default="gaussian"
-        How targets come from the function; an object is one of `gleangp.noise`. "student" is for outliers.
+        How targets come from the function; an object is one of `gleangp.noise`. With "outliers", a learnt
+        share of the rows are wrong measurements; intervals are those of the others.
         The last four have a logarithmic (binomial: logit) link. Others than "gaussian" need
         `posterior="local"`.
     move_basis : bool or "auto", default="auto"
@@ -183,7 +184,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         "invariances": [callable, "array-like", None],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
         "noise": [
-            StrOptions({"gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma"}),
+            StrOptions(
+                {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
+            ),
             HasMethods(["log_partition"]),
         ],
     }

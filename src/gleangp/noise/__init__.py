@@ -7,6 +7,7 @@ model of other rows, such as those of a prediction.
 
 from gleangp.noise.base import Noise, NoiseModel
 from gleangp.noise.binomial import Binomial
+from gleangp.noise.contaminated import ContaminatedNormal
 from gleangp.noise.gamma import Gamma
 from gleangp.noise.gaussian import Gaussian
 from gleangp.noise.logit import Logit
@@ -16,10 +17,10 @@ from gleangp.noise.ordered import Ordered
 from gleangp.noise.poisson import Poisson
 from gleangp.noise.probit import Probit
 from gleangp.noise.robust_probit import RobustProbit
-from gleangp.noise.student import StudentT
 
 __all__ = [
     "Binomial",
+    "ContaminatedNormal",
     "Gamma",
     "Gaussian",
     "Logit",
@@ -31,13 +32,13 @@ __all__ = [
     "Poisson",
     "Probit",
     "RobustProbit",
-    "StudentT",
     "noise_from_name",
 ]
 
 _BY_NAME = {
     "gaussian": Gaussian,
-    "student": StudentT,
+    "outliers": ContaminatedNormal,
+    "student": ContaminatedNormal,  # another name, from the usual model of outliers
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
     "binomial": Binomial,
@@ -54,7 +55,7 @@ def noise_from_name(name: str) -> NoiseModel:
     Parameters
     ----------
     name : str
-        "gaussian", "student", "poisson", "negative_binomial", "binomial" or "gamma"; for two classes
+        "gaussian", "outliers", "poisson", "negative_binomial", "binomial" or "gamma"; for two classes
         "probit", "logit" or "robust".
 
     Returns
@@ -70,8 +71,8 @@ def noise_from_name(name: str) -> NoiseModel:
     Examples
     --------
     >>> from gleangp.noise import noise_from_name
-    >>> noise_from_name("student")
-    StudentT(scale=1.0, df=4.0, bias=0.0)
+    >>> noise_from_name("poisson")
+    Poisson(bias=0.0, exposure=1.0)
     """
     if name not in _BY_NAME:
         raise ValueError(

@@ -114,6 +114,11 @@ class Noise:
         """The model of those rows."""
         return restrict(self, rows)
 
+    @property
+    def regular(self) -> Any:
+        """The model of rows that are no outliers: what intervals and deviations of new rows are made of."""
+        return self
+
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         raise NotImplementedError

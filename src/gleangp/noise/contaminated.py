@@ -1,0 +1,146 @@
+"""Normal noise with a share of outliers, for regression with wrong measurements among the rows.
+
+p(y | f) is a mixture of two normal distributions, so Z is one of two closed forms, weighted:
+
+    Z = (1 - share) N(y | mean + bias, v_1) + share N(y | mean + bias, v_2),
+    v_1 = var + scale^2,    v_2 = var + (reach scale)^2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import ndtr
+
+from gleangp._typing import FloatArray
+from gleangp.noise.base import Floats, Noise
+from gleangp.noise.gaussian import Gaussian
+
+_LOG_TWO_PI = np.log(2.0 * np.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class ContaminatedNormal(Noise):
+    """p(y | f) = (1 - share) N(y | f + bias, scale**2) + share N(y | f + bias, (reach scale)**2).
+
+    `regular` is the noise of a row that is no outlier. Estimators use it for intervals and deviations: these
+    hold for good measurements. `log_density` is that of any observation.
+
+    Parameters
+    ----------
+    scale : float or ndarray of shape (n,)
+        Deviation of a row that is no outlier.
+    share : float or ndarray of shape (n,)
+        Probability that a row is an outlier.
+    reach : float or ndarray of shape (n,)
+        Deviation of outliers, in units of `scale`.
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function.
+
+    Notes
+    -----
+    p(y | f) is not log-concave: nu < 0 for a row that may be an outlier or not.
+
+    Examples
+    --------
+    >>> noise = ContaminatedNormal(scale=0.5, share=0.05, reach=10.0)
+    >>> log_z, g, nu = noise.log_partition(y=np.array([1.0, 10.0]), mean=0.0, var=0.1)
+    >>> log_z.round(4), g.round(4), nu.round(4)
+    (array([-1.8488, -7.5181]), array([2.7873, 0.3984]), array([2.5954, 0.0398]))
+    """
+
+    scale: Floats = 0.3
+    share: Floats = 0.05
+    reach: Floats = 10.0
+    bias: Floats = 0.0
+
+    log_concave: ClassVar[bool] = False
+    transforms: ClassVar[Mapping[str, str]] = {
+        "scale": "log",
+        "share": "logit",
+        "reach": "log",
+        "bias": "identity",
+    }
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "scale": (0.3, 1.5),
+        "share": (0.02, 1.0),
+        "reach": (10.0, 1.0),
+    }
+
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
+        """log p(y | f)."""
+        return self._two(y - f - self.bias, 0.0)[0]
+
+    def log_partition(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
+        r = y - mean - self.bias
+        log_z, p, (a, b), _ = self._two(r, var)
+        inverse, square = (1.0 - p) * a + p * b, (1.0 - p) * a**2 + p * b**2
+        return log_z, r * inverse, inverse - r**2 * (square - inverse**2)
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d log_z / d parameter, per row."""
+        r = y - mean - self.bias
+        log_z, p, (a, b), (log_1, log_2) = self._two(r, var)
+        # d log N / d variance of both components, times their posterior weights
+        of_1, of_2 = 0.5 * (1.0 - p) * (r**2 * a**2 - a), 0.5 * p * (r**2 * b**2 - b)
+        return {
+            "scale": 2.0 * self.scale * (of_1 + np.square(self.reach) * of_2),
+            "share": np.exp(log_2 - log_z) - np.exp(log_1 - log_z),
+            "reach": 2.0 * np.square(self.scale) * self.reach * of_2,
+            "bias": r * ((1.0 - p) * a + p * b),
+        }
+
+    @property
+    def regular(self) -> Gaussian:
+        """The noise of a row that is no outlier."""
+        return Gaussian(np.square(self.scale), self.bias)
+
+    def mean_given(self, f: Floats) -> FloatArray:
+        """E[y | f]."""
+        return np.add(f, self.bias)
+
+    def var_given(self, f: Floats) -> FloatArray:
+        """Variance of y given f, outliers included."""
+        grown = 1.0 + self.share * (np.square(self.reach) - 1.0)
+        return np.square(self.scale) * grown + np.zeros_like(f, dtype=np.float64)
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        """P(Y <= y | f)."""
+        return self.predict_cdf(y, f, 0.0)
+
+    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        """Mean of an observation of a new row with f ~ N(mean, var)."""
+        return self.mean_given(mean)
+
+    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
+        """Variance of an observation of a new row with f ~ N(mean, var)."""
+        return var + self.var_given(mean)
+
+    def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""
+        r = y - mean - self.bias
+        regular, outlier = (ndtr(r * np.sqrt(v)) for v in self._precisions(var))
+        return (1.0 - self.share) * regular + self.share * outlier
+
+    def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
+        """One observation for each latent value."""
+        shape = np.broadcast_shapes(*(np.shape(a) for a in (f, *self.parameters.values())))
+        scale = self.scale * np.where(rng.random(shape) < self.share, self.reach, 1.0)
+        return f + self.bias + scale * rng.standard_normal(shape)
+
+    def _precisions(self, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """1 / v_1 and 1 / v_2."""
+        square = np.square(self.scale)
+        return 1.0 / (var + square), 1.0 / (var + np.square(self.reach) * square)
+
+    def _two(self, r: Floats, var: Floats) -> tuple[FloatArray, FloatArray, tuple, tuple]:
+        """log Z, the probability that the row is an outlier, both 1 / v, and both log densities."""
+        precisions = self._precisions(var)
+        log_1, log_2 = (0.5 * (np.log(v) - _LOG_TWO_PI - r**2 * v) for v in precisions)
+        with np.errstate(divide="ignore"):  # log 0 = -inf is right where there are no outliers
+            log_z = np.logaddexp(np.log1p(-np.asarray(self.share)) + log_1, np.log(self.share) + log_2)
+            return log_z, np.exp(np.log(self.share) + log_2 - log_z), precisions, (log_1, log_2)
