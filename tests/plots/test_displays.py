@@ -148,6 +148,19 @@ def test_coverage_counts():
     assert at[0.95] == pytest.approx(2 / 3)
 
 
+def test_coverage_of_tasks():
+    """A task that is noisier than predicted is seen among the others."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(list("abcd"), 200)
+    y = rng.standard_normal(800) * np.where(tasks == "d", 4.0, 1.0)
+    display = plots.CoverageDisplay.from_predictions(y, np.zeros(800), np.ones(800), tasks=tasks)
+    at_90 = {task: shares[np.isclose(display.levels, 0.9)][0] for task, shares in display.by_task.items()}
+    assert min(at_90[task] for task in "abc") > 0.8
+    assert at_90["d"] < 0.5
+    np.testing.assert_allclose(np.mean(list(display.by_task.values()), axis=0), display.coverage)
+    assert "80 % of tasks" in [t.get_text() for t in display.ax_.get_legend().get_texts()]
+
+
 def test_coverage_of_a_model(tasks_model):
     """Held-out targets of a well-specified model are covered as promised, within chance."""
     model, *_ = tasks_model

@@ -24,6 +24,8 @@ class CoverageDisplay(Display):
         Share of targets in the interval.
     n_rows : int
         How many targets.
+    by_task : dict of task -> ndarray of shape (m,), default=None
+        The same share within each task. The figure has a band for the middle 80 % of the tasks.
 
     Examples
     --------
@@ -35,10 +37,17 @@ class CoverageDisplay(Display):
     True
     """
 
-    def __init__(self, levels: FloatArray, coverage: FloatArray, n_rows: int) -> None:
+    def __init__(
+        self,
+        levels: FloatArray,
+        coverage: FloatArray,
+        n_rows: int,
+        by_task: dict[Any, FloatArray] | None = None,
+    ) -> None:
         self.levels = levels
         self.coverage = coverage
         self.n_rows = n_rows
+        self.by_task = by_task or {}
 
     @classmethod
     def from_estimator(cls, model: Any, X: Any, y: Any, *, tasks: Any = None, ax: Any = None) -> Self:
@@ -63,10 +72,10 @@ class CoverageDisplay(Display):
         """
         given = {} if tasks is None else {"tasks": tasks}
         mean, std = model.predict(X, return_std=True, include_noise=True, **given)
-        return cls.from_predictions(y, mean, std, ax=ax)
+        return cls.from_predictions(y, mean, std, tasks=tasks, ax=ax)
 
     @classmethod
-    def from_predictions(cls, y: Any, mean: Any, std: Any, *, ax: Any = None) -> Self:
+    def from_predictions(cls, y: Any, mean: Any, std: Any, *, tasks: Any = None, ax: Any = None) -> Self:
         """Draw for given predictions.
 
         Parameters
@@ -74,6 +83,8 @@ class CoverageDisplay(Display):
         y, mean, std : array-like of shape (n,)
             Targets, and mean and standard deviation of their predictions, noise included. Rows where
             the target is NaN do not count.
+        tasks : array-like of shape (n,), default=None
+            Task of each row.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 
@@ -85,8 +96,11 @@ class CoverageDisplay(Display):
         known = ~np.isnan(y)
         # A target lies in the central interval of level l if |2 Phi(z) - 1| <= l.
         needed = np.abs(2.0 * ndtr((y - mean)[known] / std[known]) - 1.0)
-        coverage = np.mean(needed[:, None] <= _LEVELS, axis=0)
-        return cls(_LEVELS, coverage, int(known.sum())).plot(ax=ax)
+        inside, by_task = needed[:, None] <= _LEVELS, {}
+        if tasks is not None:
+            names = np.asarray(tasks)[known]
+            by_task = {task: inside[names == task].mean(axis=0) for task in np.unique(names)}
+        return cls(_LEVELS, inside.mean(axis=0), int(known.sum()), by_task).plot(ax=ax)
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Self:
         """Draw.
@@ -112,6 +126,9 @@ class CoverageDisplay(Display):
             lw=0,
             label="chance, ± 2 sd",
         )
+        if len(self.by_task) > 1:
+            low, high = np.quantile(list(self.by_task.values()), [0.1, 0.9], axis=0)
+            ax.fill_between(self.levels, low, high, color=COLORS[0], alpha=0.2, lw=0, label="80 % of tasks")
         ax.plot(self.levels, self.coverage, "o-", color=COLORS[0], ms=4, label=label or "observed")
         ax.set(xlabel="promised coverage", ylabel="share of targets inside")
         self._legend(ax)
