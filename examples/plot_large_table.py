@@ -23,8 +23,8 @@ y = np.sin(0.4 * x**2) + 0.2 * rng.standard_normal(len(x))
 model = SparseGPRegressor(n_active=30, random_state=0).fit(x[:, None], y)
 
 # %%
-# The mean and its deviation on a fine grid, with basis points as ticks. The deviation is
-# small and even between the rows, and grows in the gap. No step is seen in either.
+# The mean and its deviation on a fine grid, with basis points as ticks. The deviation
+# is small and even where there are rows, and grows in the gap. No step is seen.
 
 basis = x[model.active_]
 grid = np.linspace(0, 10, 2001)[:, None]
@@ -47,10 +47,9 @@ model = SparseGPRegressor(n_active=50, random_state=0).fit(X, z)
 a, b = np.meshgrid(np.linspace(-3, 3, 121), np.linspace(-3, 3, 121))
 mean, std = model.predict(np.column_stack([a.ravel(), b.ravel()]), return_std=True)
 fig, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
-for ax, values, title in zip(
-    axes, (mean, np.log10(std)), ("mean", "log10 of its deviation")
-):
-    image = ax.pcolormesh(a, b, values.reshape(a.shape))
+shown = {"mean": mean, "log10 of its deviation": np.log10(std)}
+for ax, title in zip(axes, shown, strict=True):
+    image = ax.pcolormesh(a, b, shown[title].reshape(a.shape))
     ax.set(title=title, xlabel="x1", aspect="equal")
     fig.colorbar(image, ax=ax)
 axes[0].set_ylabel("x2")

@@ -113,7 +113,11 @@ def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterato
     hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[: before.n_tasks_learnt].any()
     functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
+    # All tasks of the fit were like the others, so the odds of all factors but one are 1 to M.
     tails = {(f, o): -f - o for f in functions for o in offsets}
+    if len(tails) > 1:
+        unlike = logsumexp(list(tails.values())[1:]) + np.log(_count_learnt(before))
+        tails = {at: weight - unlike * (at != (0.0, 0.0)) for at, weight in tails.items()}
     for (f, o), log_prior in tails.items():
         factors = [1.0, np.exp(f)] if len(alike) == 2 else [1.0, np.exp(o), np.exp(f)]
         pairs = list(zip(factors[: len(alike)], alike, strict=False))
