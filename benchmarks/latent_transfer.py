@@ -28,9 +28,9 @@ from gleangp import SharedLatentGPClassifier, SparseGPClassifier
 from gleangp.datasets import load_sarcos, load_usps
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._shared_latent import latent_kernel
-from gleangp.learning.latent_space import fit_shared_kernel
-from gleangp.learning.latent_terms import GaussianTerm
-from gleangp.learning.parameters import Parameters
+from gleangp.models.latent.space import fit_shared_kernel
+from gleangp.models.latent.terms import GaussianTerm
+from gleangp.models.parameters import Parameters
 
 LABELS = (2, 5, 10, 20, 50)
 TEST_ROWS = 200

@@ -16,10 +16,10 @@ import time
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from gleangp.learning.back_constraint import start_perceptron
-from gleangp.learning.latent_space import PULL, ConstrainedPositions, LatentObjective, Weighted
-from gleangp.learning.latent_terms import GaussianTerm
-from gleangp.learning.parameters import Parameters
+from gleangp.models.latent.back_constraint import start_perceptron
+from gleangp.models.latent.space import PULL, ConstrainedPositions, LatentObjective, Weighted
+from gleangp.models.latent.terms import GaussianTerm
+from gleangp.models.parameters import Parameters
 
 N_TASKS, N_SCORES, N_LATENT, N_HIDDEN, DECAY = 4, 20, 2, 50, 1.0
 

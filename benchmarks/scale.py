@@ -145,9 +145,9 @@ def report_threads(n_tasks=100, n_rows=100):
 
 def fit_without_limit(*arguments):
     """As `fit_tasks`, with all BLAS threads whatever the size of the blocks."""
-    import gleangp.parallel
+    import gleangp.numerics.parallel
 
-    gleangp.parallel._SMALL = -1
+    gleangp.numerics.parallel._SMALL = -1
     fit_tasks(*arguments)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gleangp import dask as dask  # not in __all__
     from gleangp import datasets, exceptions, noise, plots, report
     from gleangp.constraints import DifferenceOrder, Order
+    from gleangp.data.tasks import stack_outputs, unstack_outputs
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         RandomSelector,
         ResidualSelector,
     )
-    from gleangp.tasks import stack_outputs, unstack_outputs
 
 __all__ = [
     "ArcSine",
@@ -109,9 +109,9 @@ _HOME = {
     "report": "gleangp.report",
     "rotations": "gleangp.invariances",
     "save": "gleangp.io",
-    "stack_outputs": "gleangp.tasks",
+    "stack_outputs": "gleangp.data.tasks",
     "translations": "gleangp.invariances",
-    "unstack_outputs": "gleangp.tasks",
+    "unstack_outputs": "gleangp.data.tasks",
 }
 
 

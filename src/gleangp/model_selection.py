@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator, GroupKFold, KFold
 from sklearn.utils import check_random_state
 
+from gleangp.data.tasks import encode_tasks, take_task_column
 from gleangp.exceptions import TaskError
-from gleangp.tasks import encode_tasks, take_task_column
 
 __all__ = ["TaskKFold"]
 

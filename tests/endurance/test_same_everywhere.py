@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.learning import task_store
-from gleangp.learning.task_store import chunks_of_tasks
-from gleangp.parallel import in_parallel
+from gleangp.models.active import task_store
+from gleangp.models.active.task_store import chunks_of_tasks
+from gleangp.numerics.parallel import in_parallel
 from tests.endurance.every_estimator import every, make_rows
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -83,7 +83,7 @@ def test_two_jobs_use_two_threads_of_the_system():
     script = """
 import numpy as np
 from gleangp import SparseGPClassifier
-from gleangp.parallel import in_parallel
+from gleangp.numerics.parallel import in_parallel
 from tests.endurance.test_same_everywhere import blas_threads
 rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 2)); y = np.digitize(X[:, 0], [-0.5, 0.5])

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gleangp import SparseGPRegressor
-from gleangp.parallel import in_parallel, on_one_thread, threads_for
+from gleangp.numerics.parallel import in_parallel, on_one_thread, threads_for
 from tests.endurance.every_estimator import every, make_rows
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -17,7 +17,7 @@ from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
 from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.inference.task_evidence import _factored
-from gleangp.learning.hierarchical_rows import GraphSettings, task_rows
+from gleangp.models.hierarchical.rows import GraphSettings, task_rows
 
 C = ConstantKernel
 

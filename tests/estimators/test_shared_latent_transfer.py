@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from gleangp import SharedLatentGPClassifier, SharedLatentGPRegressor, load, save
-from gleangp.learning import latent_blend
+from gleangp.models.latent import blend
 
 N_TASKS, N_ROWS = 6, 60
 NEW, EMPTY = 50, 51
@@ -92,8 +92,8 @@ def test_tasks_are_left_out_with_their_rows():
     settings = SharedLatentGPClassifier(**FAST)._settings(len(X))
 
     def positions(y):
-        labels = [latent_blend.Labels(r, np.where(y[r, None] == 1, 1.0, -1.0)) for r in rows]
-        return latent_blend._positions_left_out(X, labels, settings, np.random.default_rng(0))
+        labels = [blend.Labels(r, np.where(y[r, None] == 1, 1.0, -1.0)) for r in rows]
+        return blend._positions_left_out(X, labels, settings, np.random.default_rng(0))
 
     first = positions(y)
     flipped = y.copy()

@@ -32,14 +32,14 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp import TaskColumn
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin, TaskRegressorMixin
-from gleangp.exceptions import LabelError, TaskError
-from gleangp.labels import (
+from gleangp.data.labels import (
     check_class_target,
     check_regression_target,
     encode_classes,
     split_unlabeled,
 )
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin, TaskRegressorMixin
+from gleangp.exceptions import LabelError, TaskError
 
 
 def design(X, codes, n_tasks):

@@ -10,10 +10,10 @@ kept round may be below that of the reference's last one: it is not what rounds 
 import numpy as np
 
 from gleangp.inference.block import Block
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings
-from gleangp.learning.shared_kernel import learn_shared_kernel
-from gleangp.learning.task_store import LocalTasks
+from gleangp.models.active.learn import learn_shared_kernel
+from gleangp.models.active.settings import Settings
+from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.parameters import Parameters
 from gleangp.selection.selectors import EntropySelector
 
 

@@ -15,10 +15,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.inference.filtering import PRECISION_FLOOR, Sites
 from gleangp.inference.posterior import TaskPosterior, posterior_from_sites
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import Gamma
+from gleangp.models.parameters import Parameters
+from gleangp.models.priors import Gamma
 from gleangp.noise import NoiseModel
-from gleangp.optimize import minimize
+from gleangp.numerics.optimize import minimize
 from gleangp.selection.criteria import EntropyReduction
 from gleangp.selection.greedy import GreedyRun
 from tests.reference.kernels_from_reference import ReferenceKernel, kernel_from_reference

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gleangp.learning.latent_terms import GaussianTerm
+from gleangp.models.latent.terms import GaussianTerm
 from tests.reference.kernels_from_reference import kernel_from_reference
 from tests.reference.reference_data import entry_names, load
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr
 
-from gleangp.special import (
+from gleangp.numerics.special import (
     constrain,
     constrain_slope,
     hazard,
@@ -21,7 +21,7 @@ FILE = "special_functions.json"
 DIGITS = 1e-60  # the reference has 60 digits: log Phi within 1e-60 of zero is stored as zero
 TINY = 1e-300  # numbers below this are, or are close to, denormal
 # Named in the file, but functions the library takes from SciPy, does not have (softplus), or has
-# elsewhere (the gamma prior, in gleangp.learning).
+# elsewhere (the gamma prior, in gleangp.models).
 NOT_HERE = {"inverse_ndtr", "gamma_prior"}
 # The toolbox clamps transformed parameters to +-36; the library leaves bounds to the optimiser.
 CLAMP = 36.0

@@ -13,7 +13,7 @@ from gleangp.graph.local_scaling import local_scaling_graph
 from gleangp.inference.order_evidence import OrderedTask
 from gleangp.inference.task_evidence import GaussianStack
 from gleangp.inference.task_rows import OrderRows, TaskRows
-from gleangp.linalg import solve_general
+from gleangp.numerics.linalg import solve_general
 
 LINEAR_RBF = ConstantKernel(0.5) * DotProduct(0.0, "fixed") + ConstantKernel(1.0) * RBF(1.2)
 KERNELS = [LINEAR_RBF, ConstantKernel(1.5) * Matern(1.0, nu=1.5), RBF(1.1) + WhiteKernel(0.2)]

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import EntropySelector, ResidualSelector, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.projected import project
-from gleangp.learning import shared_kernel
+from gleangp.models.active import learn as active_learn
 from gleangp.noise import Gaussian
 from gleangp.selection import two_rounds
 from gleangp.selection.two_rounds import needs_two_rounds, part_of_row, select_in_two_rounds
@@ -67,8 +67,8 @@ def test_many_small_tasks_are_learnt_on_a_part(monkeypatch):
     tasks = np.arange(3000) % 100
     settings = {"posterior": "active", "n_active": 3000, "random_state": 0}
     whole = SparseGPRegressor(**settings).fit(X, y, tasks=tasks)
-    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 2000)
-    monkeypatch.setattr(shared_kernel, "_LARGE_PART", 1000)
+    monkeypatch.setattr(active_learn, "MOST_LEARNT_ON", 2000)
+    monkeypatch.setattr(active_learn, "_LARGE_PART", 1000)
     part = SparseGPRegressor(**settings).fit(X, y, tasks=tasks)
     assert_allclose(part.kernel_.theta[1:3], whole.kernel_.theta[1:3], atol=0.3)  # the length scales
     assert_allclose(part.noise_.variance, whole.noise_.variance, rtol=0.3)
@@ -81,7 +81,7 @@ def test_float32_rows_are_stored_and_not_calculated_with(monkeypatch, tmp_path, 
     target = y if estimator is SparseGPRegressor else y > 0
     np.save(tmp_path / "X.npy", exact.astype(np.float32))
     stored = np.load(tmp_path / "X.npy", mmap_mode="r")
-    monkeypatch.setattr(shared_kernel, "MOST_LEARNT_ON", 500)
+    monkeypatch.setattr(active_learn, "MOST_LEARNT_ON", 500)
     new = exact[:50].astype(np.float32)
     kernel = ConstantKernel(1.0, "fixed") * RBF(1.0, "fixed")
 

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp.inference.block import Block
-from gleangp.learning.evidence import ActiveSiteEvidence
+from gleangp.models.active.evidence import ActiveSiteEvidence
 from gleangp.noise import Gaussian, Probit
 
 KERNELS = {

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from gleangp._allocator import _glibc
+from gleangp.numerics.memory import _glibc
 
 COUNT_FAULTS = """
 import resource
 import threading
 import numpy as np
-from gleangp._allocator import reuse_freed_memory
+from gleangp.numerics.memory import reuse_freed_memory
 
 
 def faults():
@@ -62,7 +62,7 @@ def test_freed_memory_is_kept():
     pages = """
 import resource
 import numpy as np
-from gleangp._allocator import keep_freed_memory
+from gleangp.numerics.memory import keep_freed_memory
 keep_freed_memory()
 np.ones(500_000)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -33,7 +33,7 @@ from gleangp import (
 from gleangp.exceptions import ModelFileError
 from gleangp.io import classes, replacing
 from gleangp.io.container import content_hash
-from gleangp.learning.priors import Gamma, LogNormal
+from gleangp.models.priors import Gamma, LogNormal
 from gleangp.noise import Gaussian
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -7,14 +7,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import DataConversionWarning
 
-from gleangp.exceptions import LabelError
-from gleangp.labels import (
+from gleangp.data.labels import (
     check_class_target,
     check_regression_target,
     encode_binary,
     encode_classes,
     split_unlabeled,
 )
+from gleangp.exceptions import LabelError
 
 
 @pytest.mark.parametrize(

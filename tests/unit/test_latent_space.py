@@ -9,9 +9,10 @@ from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import propagate_dense
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
-from gleangp.learning.back_constraint import start_perceptron
-from gleangp.learning.latent_search import row_objective, search_positions
-from gleangp.learning.latent_space import (
+from gleangp.models.latent.back_constraint import start_perceptron
+from gleangp.models.latent.observations import observe
+from gleangp.models.latent.search import row_objective, search_positions
+from gleangp.models.latent.space import (
     ConstrainedPositions,
     FreePositions,
     LatentObjective,
@@ -19,11 +20,10 @@ from gleangp.learning.latent_space import (
     fit_kernel,
     start_positions,
 )
-from gleangp.learning.latent_sparse import ProjectedGaussianTerm, ProjectedProbitTerm
-from gleangp.learning.latent_terms import GaussianTerm, ProbitTerm
-from gleangp.learning.observations import observe
-from gleangp.learning.parameters import MovingKernel, Parameters
-from gleangp.learning.priors import LogNormal
+from gleangp.models.latent.sparse import ProjectedGaussianTerm, ProjectedProbitTerm
+from gleangp.models.latent.terms import GaussianTerm, ProbitTerm
+from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit
 
 SMOOTH = ConstantKernel(1.3) * RBF([0.9, 1.4]) + ConstantKernel(0.4)

@@ -13,12 +13,12 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import gaussian_log_evidence
-from gleangp.learning.evidence import ActiveGaussianEvidence
-from gleangp.learning.fit_blocks import fit_blocks
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings
-from gleangp.learning.shared_kernel import learn_shared_kernel
-from gleangp.learning.task_store import LocalTasks
+from gleangp.models.active.evidence import ActiveGaussianEvidence
+from gleangp.models.active.fit_blocks import fit_blocks
+from gleangp.models.active.learn import learn_shared_kernel
+from gleangp.models.active.settings import Settings
+from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
 from tests.unit.gp_twins import make_block

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.linalg import (
+from gleangp.numerics.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.optimize import minimize
+from gleangp.numerics.optimize import minimize
 
 WIDE = np.array([[-10.0, 10.0], [-10.0, 10.0]])
 

@@ -21,12 +21,12 @@ from gleangp.estimators._defaults import (
 from gleangp.estimators._targets import natural_units, target_moments
 from gleangp.estimators._targets import standard_units as units_of_moments
 from gleangp.exceptions import KernelError
-from gleangp.learning.evidence import (
+from gleangp.models.active.evidence import (
     ActiveGaussianEvidence,
     ActiveSiteEvidence,
 )
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import Gamma, LogNormal, Normal
+from gleangp.models.parameters import Parameters
+from gleangp.models.priors import Gamma, LogNormal, Normal
 from gleangp.noise import Gaussian, NullCategory, Probit
 from tests.unit.gp_twins import make_block
 

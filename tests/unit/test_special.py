@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, logsumexp, softmax
 
-from gleangp.special import (
+from gleangp.numerics.special import (
     constrain,
     constrain_slope,
     hazard,

@@ -10,14 +10,14 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
 from gleangp import stack_outputs, unstack_outputs
-from gleangp.exceptions import GleanError, TaskError
-from gleangp.tasks import (
+from gleangp.data.tasks import (
     append_task,
     blocks_of_rows,
     encode_tasks,
     lookup_tasks,
     take_task_column,
 )
+from gleangp.exceptions import GleanError, TaskError
 
 WHO = ["bob", "ann", "bob"]
 NUMBERS = {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}

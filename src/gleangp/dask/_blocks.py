@@ -19,7 +19,7 @@ from distributed import Client, Future
 from gleangp._typing import FloatArray, IntArray
 from gleangp.dask._cluster import gather, send, submit
 from gleangp.inference.prior import BlockPrior, Layout, Stack, Term
-from gleangp.parallel import in_worker
+from gleangp.numerics.parallel import in_worker
 
 _PART_ROWS = 5000  # of consecutive stacks that one worker computes at a time
 _AT_ONCE = 16  # parts whose results come to the client together

@@ -13,14 +13,14 @@ from dask.delayed import delayed
 from distributed import Client
 from sklearn.base import is_regressor
 
-from gleangp._columns import as_column, missing_entries
 from gleangp.dask._blocks import BlocksOnCluster
 from gleangp.dask._cluster import connected, current_client, gather, submit
+from gleangp.data.columns import as_column, missing_entries
+from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
+from gleangp.data.tasks import encode_tasks
 from gleangp.estimators._tasks_mixin import TaskMixin
 from gleangp.exceptions import GleanError, LabelError, TaskError
-from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
-from gleangp.parallel import blocks_elsewhere
-from gleangp.tasks import encode_tasks
+from gleangp.numerics.parallel import blocks_elsewhere
 
 _SHOWN = 5  # partitions in an error message
 

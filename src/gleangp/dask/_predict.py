@@ -11,7 +11,7 @@ from distributed import get_client
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp.dask._cluster import send
-from gleangp.parallel import in_worker
+from gleangp.numerics.parallel import in_worker
 
 
 def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predict", **options: Any) -> Any:

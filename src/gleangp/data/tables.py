@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._columns import missing_entries
 from gleangp._typing import FloatArray
+from gleangp.data.columns import missing_entries
 from gleangp.exceptions import InputError, InputWarning
 
 __all__ = [

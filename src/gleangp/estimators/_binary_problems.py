@@ -10,11 +10,11 @@ import numpy as np
 
 from gleangp.estimators._progress import FitProgress
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings, most_stages
-from gleangp.learning.sparse_model import fit_sparse_model
-from gleangp.learning.virtual_vectors import add_virtual_vectors
-from gleangp.parallel import in_parallel
+from gleangp.models.active.model import fit_sparse_model
+from gleangp.models.active.settings import Settings, most_stages
+from gleangp.models.active.virtual_vectors import add_virtual_vectors
+from gleangp.models.parameters import Parameters
+from gleangp.numerics.parallel import in_parallel
 from gleangp.progress import Progress, silent
 
 

@@ -8,7 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
-from gleangp.learning.priors import Gamma, LogNormal, Prior
+from gleangp.models.priors import Gamma, LogNormal, Prior
 
 # One length scale per feature is learnt where there are rows enough to tell them apart.
 _ROWS_PER_LENGTH_SCALE = 10

@@ -17,6 +17,8 @@ from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import check_possible, encode_constraints
+from gleangp.data.labels import check_regression_target
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._hierarchical_rows import (
     NO_TASK,
     BlockMaker,
@@ -32,18 +34,16 @@ from gleangp.estimators._training_rows import in_canonical_order
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white
-from gleangp.labels import check_regression_target
-from gleangp.learning.hierarchical_model import (
+from gleangp.models.hierarchical.learn import most_stages
+from gleangp.models.hierarchical.model import (
     HierarchicalModel,
     add_task,
     fit_hierarchical_model,
     predict_hierarchy,
     predict_hierarchy_cov,
 )
-from gleangp.learning.hierarchy import most_stages
-from gleangp.parallel import threads_for
+from gleangp.numerics.parallel import threads_for
 from gleangp.progress import Progress
-from gleangp.tasks import blocks_of_rows
 
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
 _NO_OTHER_NOISE = 1e-6

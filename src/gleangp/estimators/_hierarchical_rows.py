@@ -13,7 +13,7 @@ from gleangp.constraints import EncodedConstraints
 from gleangp.estimators._sparse import generator_from
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import ScaledInputs
-from gleangp.learning.hierarchical_rows import GraphSettings, choose_active, task_rows
+from gleangp.models.hierarchical.rows import GraphSettings, choose_active, task_rows
 
 NO_TASK = -1  # the task of the common model that has no rows: the common function itself
 

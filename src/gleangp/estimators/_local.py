@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference.block import Block
-from gleangp.learning.choice import Choice
+from gleangp.models.choice import Choice
 from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths
@@ -20,7 +21,6 @@ from gleangp.models.local.model import Candidate, LocalModel, fit_local
 from gleangp.models.local.plan import plan_search
 from gleangp.noise import Gaussian
 from gleangp.selection.selectors import ResidualSelector
-from gleangp.tasks import blocks_of_rows
 
 _REASONS = {
     "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",

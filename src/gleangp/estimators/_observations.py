@@ -21,7 +21,7 @@ from gleangp.models.local.answers import (
     transfer_report,
 )
 from gleangp.noise import Gaussian
-from gleangp.parallel import threads_for
+from gleangp.numerics.parallel import threads_for
 
 
 class Latent(NamedTuple):

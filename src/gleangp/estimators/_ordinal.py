@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
@@ -20,15 +22,13 @@ from gleangp.estimators._training_rows import LocalRows, Ranks
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
-from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.sparse_model import fit_sparse_model
-from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
+from gleangp.models.active.model import fit_sparse_model
+from gleangp.models.active.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.models.defaults import ORDERED_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
-from gleangp.parallel import threads_for
-from gleangp.tasks import blocks_of_rows
+from gleangp.numerics.parallel import threads_for
 
 _NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the default kernel
 

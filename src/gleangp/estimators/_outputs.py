@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_regression_target
+from gleangp.data.tasks import stack_outputs
 from gleangp.exceptions import LabelError
-from gleangp.labels import check_regression_target
-from gleangp.tasks import stack_outputs
 
 
 def count_outputs(y: Any) -> int:

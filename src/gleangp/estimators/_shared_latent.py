@@ -20,13 +20,13 @@ from gleangp.estimators._progress import ProgressMixin
 from gleangp.estimators._sparse import generator_from
 from gleangp.exceptions import LabelError
 from gleangp.kernels import has_white
-from gleangp.learning.latent_blend import (
+from gleangp.models.latent.blend import (
     add_blended_prior,
     fit_blended_model,
     fit_blended_task,
     most_folds,
 )
-from gleangp.learning.latent_model import (
+from gleangp.models.latent.model import (
     Labels,
     LatentModel,
     Settings,
@@ -38,8 +38,8 @@ from gleangp.learning.latent_model import (
     reconstruct,
     relevance,
 )
-from gleangp.learning.parameters import Parameters
-from gleangp.parallel import threads_for
+from gleangp.models.parameters import Parameters
+from gleangp.numerics.parallel import threads_for
 
 SHARED_CONSTRAINTS = {
     "n_components": [Interval(Integral, 1, None, closed="left")],

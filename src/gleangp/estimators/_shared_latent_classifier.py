@@ -11,14 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._shared_latent import SHARED_CONSTRAINTS, SharedLatentMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.exceptions import LabelError
-from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.latent_blend import label_inputs
-from gleangp.learning.latent_model import Labels
-from gleangp.parallel import threads_for
-from gleangp.tasks import blocks_of_rows
+from gleangp.models.latent.blend import label_inputs
+from gleangp.models.latent.model import Labels
+from gleangp.numerics.parallel import threads_for
 
 
 class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstimator):

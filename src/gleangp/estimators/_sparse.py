@@ -18,12 +18,12 @@ from gleangp.estimators._random import generator_from as generator_from
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.exceptions import KernelError
 from gleangp.invariances import check_invariances
-from gleangp.learning.choice import Choice
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings, most_stages
-from gleangp.learning.sparse_model import SparseModel
+from gleangp.models.active.model import SparseModel
+from gleangp.models.active.settings import Settings, most_stages
+from gleangp.models.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.local.model import LocalModel
+from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 

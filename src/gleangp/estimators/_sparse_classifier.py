@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_class_target, encode_classes, split_unlabeled
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._binary_problems import (
     BinaryProblem,
     fit_binary_problems,
@@ -34,18 +36,16 @@ from gleangp.estimators._unlabelled import UnlabelledRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
-from gleangp.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import LogNormal
-from gleangp.learning.settings import most_stages
-from gleangp.learning.virtual_vectors import add_virtual_vectors_to_last
+from gleangp.models.active.settings import most_stages
+from gleangp.models.active.virtual_vectors import add_virtual_vectors_to_last
 from gleangp.models.defaults import LABEL_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.unlabelled import add_unlabelled_task
+from gleangp.models.parameters import Parameters
+from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.parallel import threads_for
-from gleangp.tasks import blocks_of_rows
+from gleangp.numerics.parallel import threads_for
 
 # Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
 # make expectation propagation swing, softer ones let rows stay inside.

@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import HasMethods, Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
+from gleangp.data.labels import check_regression_target
 from gleangp.data.tables import is_table
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._observations import ObservationMixin
@@ -26,15 +28,13 @@ from gleangp.exceptions import LabelError, TaskError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
-from gleangp.labels import check_regression_target
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import LogNormal
-from gleangp.learning.sparse_model import fit_sparse_model
-from gleangp.learning.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
+from gleangp.models.active.model import fit_sparse_model
+from gleangp.models.active.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
+from gleangp.models.parameters import Parameters
+from gleangp.models.priors import LogNormal
 from gleangp.noise import Gaussian, noise_from_name
-from gleangp.parallel import threads_for
-from gleangp.tasks import blocks_of_rows
+from gleangp.numerics.parallel import threads_for
 
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable (the
 # default of scikit-learn's exact regressor).
@@ -80,7 +80,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
         Hyperparameter name (as in `kernel_.hyperparameters`, or "noise__variance") -> prior, e.g.
-        `gleangp.learning.priors.LogNormal`. They replace those of the default model.
+        `gleangp.models.priors.LogNormal`. They replace those of the default model.
     normalize_y : bool, default=True
         Standardise the targets inside. Kernel and noise parameters are then in units of the
         standardised target. Without effect on counts and on "gamma".

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from gleangp._typing import FloatArray
 from gleangp.estimators._one_step import reading
 from gleangp.models.local.answers import choose_informative
-from gleangp.parallel import threads_for
+from gleangp.numerics.parallel import threads_for
 
 
 class SuggestMixin:

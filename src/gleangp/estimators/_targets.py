@@ -16,8 +16,8 @@ from scipy.special import polygamma
 
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
-from gleangp.learning import shared_kernel
-from gleangp.linalg import deviation
+from gleangp.models.active import learn as active_learn
+from gleangp.numerics.linalg import deviation
 
 # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
@@ -113,7 +113,7 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
     if n_tasks == 1 or (size == 1).all():
         all_in_all = np.sqrt(share @ deviations**2 + share @ (means - centre) ** 2)
         one_scale = _or_one(float(all_in_all), largest)
-        if size.sum() > shared_kernel.MOST_LEARNT_ON:
+        if size.sum() > active_learn.MOST_LEARNT_ON:
             centre, one_scale = _rounded(centre, one_scale)
         return _shared_units(n_tasks, centre, one_scale)
     if _share_units(size, deviations, means, within):

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.data.tables import check_headings
+from gleangp.data.tasks import take_task_column, take_task_of_all
 from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import ModelFileError, TaskError
-from gleangp.tasks import take_task_column, take_task_of_all
 
 __all__ = ["TaskColumn"]
 

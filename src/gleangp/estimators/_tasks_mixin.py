@@ -31,6 +31,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, validate_data
 
 from gleangp._state import check_columns, check_magnitude
+from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tables import (
     ColumnEncoding,
     check_headings,
@@ -39,12 +40,7 @@ from gleangp.data.tables import (
     is_table,
     learn_columns,
 )
-from gleangp.estimators._one_step import changing, reading
-from gleangp.estimators._outputs import every_output
-from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
-from gleangp.labels import check_class_target, check_regression_target, split_unlabeled
-from gleangp.learning import shared_kernel
-from gleangp.tasks import (
+from gleangp.data.tasks import (
     append_task,
     encode_tasks,
     list_names,
@@ -53,6 +49,10 @@ from gleangp.tasks import (
     take_task_column,
     take_task_of_all,
 )
+from gleangp.estimators._one_step import changing, reading
+from gleangp.estimators._outputs import every_output
+from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
+from gleangp.models.active import learn as active_learn
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
 
@@ -356,7 +356,7 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
 
 def _is_large_float32(X: Any) -> bool:
     """Whether learning will only ever look at parts of these rows, which are converted one by one."""
-    return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > shared_kernel.MOST_LEARNT_ON
+    return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > active_learn.MOST_LEARNT_ON
 
 
 def _encoded(tasks: Any, n_rows: int) -> tuple[np.ndarray | None, np.ndarray]:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._targets import TargetMoments, TargetUnits, target_moments
 from gleangp.inference.block import Block, float64
-from gleangp.learning.task_store import LocalTasks
+from gleangp.models.active.task_store import LocalTasks
 from gleangp.models.local.data import canonical_order
-from gleangp.tasks import blocks_of_rows
 
 # Rows from which the spread of the features is told: more make no difference to where a search starts.
 _MOST_SAMPLED = 50_000

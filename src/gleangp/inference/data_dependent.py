@@ -30,8 +30,8 @@ from gleangp.inference.posterior import (
 from gleangp.inference.projected import fit_projection
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white, kernel_columns, white_diag
-from gleangp.linalg import solve_general
 from gleangp.noise import Gaussian
+from gleangp.numerics.linalg import solve_general
 
 _CHUNK_ENTRIES = 4_000_000
 

@@ -13,7 +13,13 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.row_ep import Marginals, RowSites, sweep_rows
-from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+from gleangp.numerics.linalg import (
+    cholesky,
+    inverse_from_cholesky,
+    log_determinant,
+    solve_cholesky,
+    solve_lower,
+)
 
 # A site of less precision than this is silent, and its row of the factor would be infinite.
 _SILENT = 1e-16

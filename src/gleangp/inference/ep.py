@@ -13,7 +13,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Sites
-from gleangp.linalg import cholesky, log_determinant, solve_lower
+from gleangp.numerics.linalg import cholesky, log_determinant, solve_lower
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,7 +33,13 @@ from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.prior import BlockPrior, BuiltStack
-from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+from gleangp.numerics.linalg import (
+    cholesky,
+    inverse_from_cholesky,
+    log_determinant,
+    solve_cholesky,
+    solve_lower,
+)
 
 LOG_TWO_PI = np.log(2.0 * np.pi)
 _FAINT = 1e-6  # precision times prior variance below which a site's effect is lost in rounding

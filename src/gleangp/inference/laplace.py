@@ -22,8 +22,8 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.linalg import cholesky, log_determinant, solve_cholesky, solve_lower
 from gleangp.noise.order import SiteValues
+from gleangp.numerics.linalg import cholesky, log_determinant, solve_cholesky, solve_lower
 
 _MAX_STEPS = 100
 _TOLERANCE = 1e-11  # of the objective, relative

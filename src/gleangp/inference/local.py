@@ -28,7 +28,7 @@ from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factor
 from gleangp.inference.prior import Basis, Term
 from gleangp.kernels import has_white, white_diag
 from gleangp.kernels.evaluate import evaluate
-from gleangp.linalg import inverse_from_cholesky
+from gleangp.numerics.linalg import inverse_from_cholesky
 
 _LEARNT = -1  # key of the rows learnt from, where these are one block
 N_NEAREST = 60  # training rows near a new row of a large task

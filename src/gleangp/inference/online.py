@@ -14,7 +14,7 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Sites
 from gleangp.inference.posterior import TaskPosterior
 from gleangp.kernels import kernel_columns
-from gleangp.linalg import grow_cholesky, solve_cholesky, solve_lower
+from gleangp.numerics.linalg import grow_cholesky, solve_cholesky, solve_lower
 
 
 class Absorbed(NamedTuple):

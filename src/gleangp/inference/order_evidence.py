@@ -17,8 +17,8 @@ from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
 from gleangp.inference.task_evidence import TaskEvidence
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import prepare_stack
-from gleangp.linalg import solve_general
 from gleangp.noise.order import OrderSites
+from gleangp.numerics.linalg import solve_general
 
 # Added to the diagonal of K_uu, in standard units: constraints on labelled rows are combinations of them.
 JITTER = 1e-6

@@ -19,7 +19,7 @@ from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
 from gleangp.kernels import has_white, kernel_columns, linearize, white_diag
-from gleangp.linalg import (
+from gleangp.numerics.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,

@@ -27,7 +27,7 @@ import numpy as np
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels.evaluate import Evaluation, evaluate
-from gleangp.linalg import cholesky, solve_lower
+from gleangp.numerics.linalg import cholesky, solve_lower
 
 NUGGET = 1e-8  # of the mean prior variance at the basis: float64 kernels are accurate to little more
 _STACK_ENTRIES = 2_000_000  # of one array of matrices or features

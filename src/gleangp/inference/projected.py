@@ -51,7 +51,7 @@ from gleangp.kernels import (
     signal_diag,
     white_diag,
 )
-from gleangp.linalg import (
+from gleangp.numerics.linalg import (
     cholesky,
     gram,
     inverse_from_cholesky,

@@ -25,7 +25,7 @@ from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import prepare_stack
-from gleangp.linalg import solve_general
+from gleangp.numerics.linalg import solve_general
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,7 @@ from gleangp.kernels.gradients import (
     rule_for,
 )
 from gleangp.kernels.scaled_inputs import ScaledInputs
-from gleangp.linalg import mirror_upper, symmetric_products
+from gleangp.numerics.linalg import mirror_upper, symmetric_products
 
 
 @rule_for(linearize, ConstantKernel)

@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from gleangp._typing import FloatArray
 from gleangp.kernels.differences import cross_input_vjp, diag_input_vjp
 from gleangp.kernels.white import has_white
-from gleangp.linalg import mirror_upper
+from gleangp.numerics.linalg import mirror_upper
 
 _BLOCK = 64  # rows at a time where only the diagonal of a square block is wanted
 

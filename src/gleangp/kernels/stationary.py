@@ -22,7 +22,7 @@ from gleangp.kernels.gradients import (
     linearize_diag,
     rule_for,
 )
-from gleangp.linalg import symmetric_products
+from gleangp.numerics.linalg import symmetric_products
 
 # Squared norms up to which |u|**2 + |v|**2 - 2 u'v is used: its rounding error is then below 1e-9,
 # in an exponent. Beyond (far-apart clusters, tiny length scales) differences are taken one by one.

@@ -22,7 +22,7 @@ import numpy as np
 
 from gleangp._state import LARGEST, check_arrays, check_codes
 from gleangp._typing import FloatArray, IntArray
-from gleangp.linalg import deviation
+from gleangp.numerics.linalg import deviation
 
 _MARGIN = 0.02  # of the range, kept free at both ends, where the slope of v can be zero or infinite
 _WILD = 20.0  # times the spread of the middle nine tenths of a column

@@ -24,8 +24,8 @@ from gleangp.inference.evidence import (
 )
 from gleangp.inference.prior import BlockPrior
 from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
-from gleangp.learning.priors import Exponential, LogNormal, Normal
 from gleangp.models.defaults import PriorWidths, Start
+from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
 

@@ -17,10 +17,10 @@ from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.evidence import evidence_gradient
 from gleangp.inference.prior import BlockPrior, Layout, Term
 from gleangp.inference.row_ep import RowSites
-from gleangp.learning.priors import Normal
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise, Likelihood, Settled
+from gleangp.models.priors import Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.models.terms import MovingTerm, TermSpec
 

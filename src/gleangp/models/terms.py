@@ -22,9 +22,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.prior import Term
-from gleangp.learning.parameters import KernelParameters, MovingKernel
-from gleangp.learning.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
+from gleangp.models.parameters import KernelParameters, MovingKernel
+from gleangp.models.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
 from gleangp.models.slots import Slot, Slots
 
 _AMPLITUDE = tuple(np.exp([-12.0, 8.0]))  # bounds of a variance

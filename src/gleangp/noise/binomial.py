@@ -9,7 +9,7 @@ from scipy.special import betainc, expit, gammaln
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Noise, check_counts, check_positive, refuse
 from gleangp.noise.quadrature import tilted
-from gleangp.special import log_expit_derivatives
+from gleangp.numerics.special import log_expit_derivatives
 
 
 @dataclass(frozen=True, eq=False)

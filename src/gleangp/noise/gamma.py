@@ -10,7 +10,7 @@ from scipy.special import gammainc
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, refuse
 from gleangp.noise.log_link import LogLink, exp_bounded
-from gleangp.special import digamma_remainder, stirling_remainder
+from gleangp.numerics.special import digamma_remainder, stirling_remainder
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats
 from gleangp.noise.two_classes import TwoClasses
-from gleangp.special import log_expit_derivatives
+from gleangp.numerics.special import log_expit_derivatives
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from scipy.special import betainc, expit, gammaln
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, check_counts
 from gleangp.noise.log_link import LogLink, check_exposure
-from gleangp.special import (
+from gleangp.numerics.special import (
     digamma_remainder,
     log1p_remainder,
     log_expit_derivatives,

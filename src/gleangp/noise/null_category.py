@@ -20,7 +20,7 @@ from scipy.special import expit, log_ndtr
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
-from gleangp.special import log_ndtr_derivatives, log_weighted_sum_ndtr
+from gleangp.numerics.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
 _SLACK = 1e-9  # of bounds, relative: more than rounding

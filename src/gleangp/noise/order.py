@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.special import log_ndtr_derivatives
+from gleangp.numerics.special import log_ndtr_derivatives
 
 # Beyond this the third derivative is below 1e-7 and cancels to noise.
 _FAR_LEFT = -300.0

@@ -12,7 +12,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
-from gleangp.special import log_diff_ndtr, log_diff_ndtr_derivatives
+from gleangp.numerics.special import log_diff_ndtr, log_diff_ndtr_derivatives
 
 
 @dataclass(frozen=True, eq=False)

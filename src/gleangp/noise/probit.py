@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
-from gleangp.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
+from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
 
 _BLOCK = 1 << 14  # rows at a time, so that working arrays stay in the cache
 

@@ -10,7 +10,7 @@ from scipy.special import erf, log_ndtr
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats
 from gleangp.noise.two_classes import TwoClasses
-from gleangp.special import log_ndtr_derivatives
+from gleangp.numerics.special import log_ndtr_derivatives
 
 _SQRT_HALF = np.sqrt(0.5)
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.labels import split_unlabeled
+from gleangp.data.labels import split_unlabeled
 from gleangp.report.effects import InputEffect, Response, effects, response_of
 from gleangp.report.held_out import (
     HeldOutRows,

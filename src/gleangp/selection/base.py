@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
-from gleangp.tasks import blocks_of_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,8 +25,8 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Filter, Sites, mean_steps
 from gleangp.kernels import has_white, prepare_columns, signal_diag
-from gleangp.linalg import solve_lower
 from gleangp.noise import NoiseModel
+from gleangp.numerics.linalg import solve_lower
 from gleangp.selection.base import TaskChoice, best_row
 from gleangp.selection.criteria import Criterion
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.parallel import in_parallel
+from gleangp.numerics.parallel import in_parallel
 
 _FIRST_SHARE = 1.2  # of an equal share of the budget, computed for every task at first
 _GROWTH = 1.5

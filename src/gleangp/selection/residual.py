@@ -16,7 +16,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.kernels import kernel_columns, signal_diag, white_diag
-from gleangp.linalg import solve_lower
+from gleangp.numerics.linalg import solve_lower
 from gleangp.selection.base import TaskChoice, draw_row
 from gleangp.selection.criteria import EntropyReduction
 from gleangp.selection.greedy import GreedyRun

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
 from gleangp.selection.base import Selection, Selector, TaskChoice, draw_row, join_choices
 from gleangp.selection.criteria import EntropyReduction, InformationGain
@@ -20,7 +21,6 @@ from gleangp.selection.greedy import GreedyRun
 from gleangp.selection.merge import merge_runs
 from gleangp.selection.residual import PivotedRun, SampledRun
 from gleangp.selection.swaps import swap_points
-from gleangp.tasks import blocks_of_rows
 
 
 class EntropySelector(BaseEstimator):

@@ -15,7 +15,7 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites
 from gleangp.kernels import kernel_columns, signal_diag, white_diag
-from gleangp.linalg import cholesky, solve_lower
+from gleangp.numerics.linalg import cholesky, solve_lower
 from gleangp.selection.base import Selection, best_row
 from gleangp.selection.criteria import Criterion
 

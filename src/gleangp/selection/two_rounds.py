@@ -18,10 +18,10 @@ from dataclasses import replace
 import numpy as np
 
 from gleangp._typing import IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
-from gleangp.parallel import in_parallel
+from gleangp.numerics.parallel import in_parallel
 from gleangp.selection.base import Selection
-from gleangp.tasks import blocks_of_rows
 
 MOST_ENTRIES = 60_000_000  # rows x points of one selection: 480 MB
 

@@ -22,7 +22,7 @@ from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.slots import Slots
 from gleangp.models.terms import TermSpec, prefixes
-from gleangp.optimize import Optimum, minimize
+from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, report_to, silent
 from gleangp.progress import Stage as ProgressStage
 from gleangp.selection.residual import PivotedRun

@@ -16,7 +16,7 @@ from gleangp.inference.evidence import condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.kernels import signal_diag, white_diag
-from gleangp.learning.choice import Choice
+from gleangp.models.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.inputs import InputMap
@@ -26,7 +26,7 @@ from gleangp.models.local.draws import laplace_draws
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
 from gleangp.models.local.plan import sum_of_terms
 from gleangp.models.objective import Rows
-from gleangp.parallel import where_blocks_are
+from gleangp.numerics.parallel import where_blocks_are
 from gleangp.progress import Stage
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed

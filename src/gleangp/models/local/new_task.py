@@ -22,9 +22,9 @@ from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
 from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
-from gleangp.linalg import cholesky, log_determinant, solve_lower
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
+from gleangp.numerics.linalg import cholesky, log_determinant, solve_lower
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 

@@ -30,7 +30,7 @@ from gleangp.models.local.model import Draw, LocalModel, arrange, local_posterio
 from gleangp.models.local.new_task import dense_marginals
 from gleangp.models.slots import Slots
 from gleangp.noise import NullCategory
-from gleangp.optimize import minimize
+from gleangp.numerics.optimize import minimize
 
 
 class PriorOfRows:

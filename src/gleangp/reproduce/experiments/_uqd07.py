@@ -19,9 +19,9 @@ from gleangp import SharedLatentGPClassifier
 from gleangp.datasets import load_usps
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._shared_latent import latent_kernel
-from gleangp.learning.latent_space import Weighted, fit_kernel
-from gleangp.learning.latent_terms import GaussianTerm
-from gleangp.learning.parameters import Parameters
+from gleangp.models.latent.space import Weighted, fit_kernel
+from gleangp.models.latent.terms import GaussianTerm
+from gleangp.models.parameters import Parameters
 from gleangp.plots._base import MARKERS, color_of
 from gleangp.reproduce.experiment import Column, Context, Method, Outcome
 from gleangp.reproduce.figures import new_figure

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray
-from gleangp.linalg import cholesky, solve_cholesky
+from gleangp.numerics.linalg import cholesky, solve_cholesky
 
 # The hidden layer at the start: slopes of this size, offsets of one, which spreads the sigmoids over
 # inputs whose leading component has unit deviation.

@@ -23,7 +23,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 
 from gleangp._typing import BoolArray, FloatArray
 from gleangp.kernels import ScaledInputs
-from gleangp.learning.latent_model import (
+from gleangp.models.latent.model import (
     Blend,
     Labels,
     LatentModel,
@@ -32,10 +32,10 @@ from gleangp.learning.latent_model import (
     label_term,
     locate,
 )
-from gleangp.learning.latent_space import fit_shared_kernel
-from gleangp.learning.latent_terms import Mapping, Term
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.priors import LogNormal
+from gleangp.models.latent.space import fit_shared_kernel
+from gleangp.models.latent.terms import Mapping, Term
+from gleangp.models.parameters import Parameters
+from gleangp.models.priors import LogNormal
 from gleangp.progress import Progress
 
 _FOLDS = 3  # groups of source tasks, each left out once

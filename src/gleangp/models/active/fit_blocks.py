@@ -11,8 +11,8 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, posterior_from_sites
-from gleangp.learning.evidence import ActiveGaussianEvidence, ActiveSiteEvidence
-from gleangp.learning.settings import Settings
+from gleangp.models.active.evidence import ActiveGaussianEvidence, ActiveSiteEvidence
+from gleangp.models.active.settings import Settings
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
 from gleangp.selection.two_rounds import needs_two_rounds, select_in_two_rounds

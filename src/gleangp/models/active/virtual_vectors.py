@@ -13,10 +13,10 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.invariances import apply_invariances
-from gleangp.learning.fit_blocks import choose_points, fit_blocks
-from gleangp.learning.settings import Settings
-from gleangp.learning.sparse_model import SparseModel
-from gleangp.learning.task_store import LocalTasks
+from gleangp.models.active.fit_blocks import choose_points, fit_blocks
+from gleangp.models.active.model import SparseModel
+from gleangp.models.active.settings import Settings
+from gleangp.models.active.task_store import LocalTasks
 from gleangp.progress import Stage, Steps
 
 ORIGINAL = -1  # in place of the number of an invariance

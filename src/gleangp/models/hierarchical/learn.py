@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.learning.task_terms import TaskTerms
-from gleangp.optimize import Optimum, minimize
+from gleangp.models.hierarchical.evidence import TaskTerms
+from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, report_to, silent
 
 # Hyperpriors on logarithms, in standard units: centre and standard deviation.

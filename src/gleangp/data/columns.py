@@ -1,6 +1,6 @@
 """One column of user data (targets or tasks) as an array: which entries are missing, of which type.
 
-Lists, arrays, pandas and polars columns arrive here; `tasks.py` and `labels.py` give them meaning.
+Lists, arrays, pandas and polars columns arrive here; `data/tasks.py` and `data/labels.py` give them meaning.
 """
 
 from collections.abc import Callable

@@ -16,9 +16,11 @@ from sklearn.base import clone
 
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
 from gleangp.inference.task_rows import TaskRows
-from gleangp.learning.hierarchy import (
+from gleangp.models.hierarchical.evidence import TaskTerms
+from gleangp.models.hierarchical.learn import (
     ALPHA,
     WIDTH,
     HierarchyFit,
@@ -27,9 +29,7 @@ from gleangp.learning.hierarchy import (
     learn_hierarchy,
     matrix_root,
 )
-from gleangp.learning.task_terms import TaskTerms
 from gleangp.progress import Progress, Stage, silent
-from gleangp.tasks import blocks_of_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

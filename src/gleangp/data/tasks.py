@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from gleangp._columns import as_column, check_length, missing_entries, with_common_type
 from gleangp._compat import safe_indexing
+from gleangp.data.columns import as_column, check_length, missing_entries, with_common_type
 from gleangp.exceptions import TaskError
 
 __all__ = [
@@ -59,7 +59,7 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
 
     Examples
     --------
-    >>> from gleangp.tasks import take_task_column
+    >>> from gleangp.data.tasks import take_task_column
     >>> rest, tasks = take_task_column([[0.5, "ann"], [0.7, "bob"]], task=1)
     >>> tasks
     array(['ann', 'bob'], dtype='<U3')
@@ -116,7 +116,7 @@ def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int
 
     Examples
     --------
-    >>> from gleangp.tasks import take_task_of_all
+    >>> from gleangp.data.tasks import take_task_of_all
     >>> take_task_of_all([[0.5, "ann"], [0.7, "ann"]], 1, "ann", n_columns=2).tolist()
     [[0.5], [0.7]]
     """
@@ -157,7 +157,7 @@ def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> from gleangp.tasks import encode_tasks
+    >>> from gleangp.data.tasks import encode_tasks
     >>> names, codes = encode_tasks(["bob", "ann", "bob"], n_rows=3)
     >>> names.tolist(), codes.tolist()
     (['ann', 'bob'], [1, 0, 1])
@@ -193,7 +193,7 @@ def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np
     Examples
     --------
     >>> import numpy as np
-    >>> from gleangp.tasks import lookup_tasks
+    >>> from gleangp.data.tasks import lookup_tasks
     >>> names = np.array(["ann", "bob"])
     >>> lookup_tasks(names, ["bob", "bob", "ann"])
     array([1, 1, 0])
@@ -234,7 +234,7 @@ def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tup
     Examples
     --------
     >>> import numpy as np
-    >>> from gleangp.tasks import match_tasks
+    >>> from gleangp.data.tasks import match_tasks
     >>> codes, new = match_tasks(np.array(["ann", "bob"]), ["cid", "bob", "cid"])
     >>> codes.tolist(), new.tolist()
     ([2, 1, 2], ['cid'])
@@ -276,7 +276,7 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from gleangp.tasks import append_task
+    >>> from gleangp.data.tasks import append_task
     >>> append_task(np.array(["bob", "cid"]), "ann").tolist()
     ['bob', 'cid', 'ann']
     """
@@ -310,7 +310,7 @@ def blocks_of_rows(codes: np.ndarray, n_tasks: int) -> list[np.ndarray]:
     Examples
     --------
     >>> import numpy as np
-    >>> from gleangp.tasks import blocks_of_rows
+    >>> from gleangp.data.tasks import blocks_of_rows
     >>> [rows.tolist() for rows in blocks_of_rows(np.array([2, 0, 2]), n_tasks=3)]
     [[1], [], [0, 2]]
     """
@@ -490,7 +490,7 @@ def list_names(names: Any) -> str:
 
     Examples
     --------
-    >>> from gleangp.tasks import list_names
+    >>> from gleangp.data.tasks import list_names
     >>> list_names(range(12))
     '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
     """

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
-from gleangp._allocator import keep_freed_memory
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.numerics.memory import keep_freed_memory
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 Report = Callable[[int, float], bool | None]

@@ -14,19 +14,19 @@ from sklearn.base import clone
 
 from gleangp._state import check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.learning.back_constraint import Perceptron
-from gleangp.learning.latent_search import search_positions
-from gleangp.learning.latent_space import (
+from gleangp.models.latent.back_constraint import Perceptron
+from gleangp.models.latent.observations import Observations, observe
+from gleangp.models.latent.search import search_positions
+from gleangp.models.latent.space import (
     LatentFit,
     Weighted,
     fit_kernel,
     learn_positions,
     start_positions,
 )
-from gleangp.learning.latent_sparse import ProjectedGaussianTerm, ProjectedProbitTerm, choose_basis
-from gleangp.learning.latent_terms import GaussianTerm, Mapping, ProbitTerm, Term
-from gleangp.learning.observations import Observations, observe
-from gleangp.learning.parameters import Parameters
+from gleangp.models.latent.sparse import ProjectedGaussianTerm, ProjectedProbitTerm, choose_basis
+from gleangp.models.latent.terms import GaussianTerm, Mapping, ProbitTerm, Term
+from gleangp.models.parameters import Parameters
 from gleangp.progress import Progress, Stage, silent
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_codes, check_kernel, check_noise
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
@@ -25,14 +26,13 @@ from gleangp.inference.posterior import (
     predict_mean,
     prior_only,
 )
-from gleangp.learning.choice import Choice
-from gleangp.learning.fit_blocks import choose_points, fit_blocks
-from gleangp.learning.parameters import Parameters
-from gleangp.learning.settings import Settings
-from gleangp.learning.shared_kernel import learn_shared_kernel
-from gleangp.learning.task_store import LocalTasks
+from gleangp.models.active.fit_blocks import choose_points, fit_blocks
+from gleangp.models.active.learn import learn_shared_kernel
+from gleangp.models.active.settings import Settings
+from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.choice import Choice
+from gleangp.models.parameters import Parameters
 from gleangp.selection.base import in_order
-from gleangp.tasks import blocks_of_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.learning.back_constraint import Perceptron, start_perceptron
-from gleangp.learning.latent_terms import Term
-from gleangp.learning.parameters import MovingKernel, Parameters
-from gleangp.linalg import cholesky, solve_cholesky
-from gleangp.optimize import Optimum, minimize
+from gleangp.models.latent.back_constraint import Perceptron, start_perceptron
+from gleangp.models.latent.terms import Term
+from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.numerics.linalg import cholesky, solve_cholesky
+from gleangp.numerics.optimize import Optimum, minimize
 
 PULL = 0.01  # inverse prior variance of the positions
 _RIDGE = 0.1  # per row, of the discriminants that start the positions

@@ -15,11 +15,11 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
-from gleangp.learning.parameters import MovingKernel, Parameters
-from gleangp.learning.settings import Settings
-from gleangp.learning.task_store import LocalTasks, is_exact
-from gleangp.optimize import Optimum, minimize
-from gleangp.parallel import one_thread
+from gleangp.models.active.settings import Settings
+from gleangp.models.active.task_store import LocalTasks, is_exact
+from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.numerics.optimize import Optimum, minimize
+from gleangp.numerics.parallel import one_thread
 from gleangp.progress import Stage, Steps, report_to
 from gleangp.selection.base import Chosen, Selection
 

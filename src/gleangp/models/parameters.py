@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 from sklearn.base import clone
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.learning.priors import LogNormal, Prior
+from gleangp.models.priors import LogNormal, Prior
 
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 

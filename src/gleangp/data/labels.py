@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from gleangp._columns import (
+from gleangp._state import check_magnitude
+from gleangp.data.columns import (
     as_column,
     check_length,
     is_missing,
     missing_entries,
     with_common_type,
 )
-from gleangp._state import check_magnitude
 from gleangp.exceptions import LabelError
 
 __all__ = [
@@ -56,7 +56,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
 
     Examples
     --------
-    >>> from gleangp.labels import check_regression_target
+    >>> from gleangp.data.labels import check_regression_target
     >>> y, labeled = check_regression_target([1, None, 3], n_rows=3)
     >>> y, labeled
     (array([ 1., nan,  3.]), array([ True, False,  True]))
@@ -94,7 +94,7 @@ def check_class_target(y: Any, n_rows: int) -> np.ndarray:
 
     Examples
     --------
-    >>> from gleangp.labels import check_class_target
+    >>> from gleangp.data.labels import check_class_target
     >>> check_class_target(["a", "b", -1], n_rows=3)
     array(['a', 'b', -1], dtype=object)
     """
@@ -123,7 +123,7 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
 
     Examples
     --------
-    >>> from gleangp.labels import split_unlabeled
+    >>> from gleangp.data.labels import split_unlabeled
     >>> split_unlabeled([1, 0, -1], unlabeled=-1)
     array([ True,  True, False])
     >>> split_unlabeled([1, 1, -1], unlabeled=None)
@@ -174,7 +174,7 @@ def encode_classes(y: Any, labeled: np.ndarray, unlabeled: Any = None) -> tuple[
     Examples
     --------
     >>> import numpy as np
-    >>> from gleangp.labels import encode_classes
+    >>> from gleangp.data.labels import encode_classes
     >>> classes, codes = encode_classes(["b", "a", "?"], np.array([True, True, False]))
     >>> classes.tolist(), codes.tolist()
     (['a', 'b'], [1, 0, -1])
@@ -217,7 +217,7 @@ def encode_binary(y: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Examples
     --------
-    >>> from gleangp.labels import encode_binary
+    >>> from gleangp.data.labels import encode_binary
     >>> classes, signs = encode_binary(["no", "yes", "no"])
     >>> classes.tolist(), signs.tolist()
     (['no', 'yes'], [-1.0, 1.0, -1.0])

@@ -16,7 +16,7 @@ from gleangp.inference.projected_task import ProjectedTask
 from gleangp.inference.task_evidence import GaussianStack, TaskEvidence
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import is_stackable
-from gleangp.parallel import in_parallel
+from gleangp.numerics.parallel import in_parallel
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
 _LARGEST_STACKED = 128

@@ -16,9 +16,9 @@ from joblib import parallel_config
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import without_own_site
-from gleangp.learning.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
-from gleangp.learning.settings import Settings
-from gleangp.parallel import in_parallel
+from gleangp.models.active.fit_blocks import choose_points, evidence_of_blocks, fit_blocks
+from gleangp.models.active.settings import Settings
+from gleangp.numerics.parallel import in_parallel
 
 _CHUNK_ROWS = 20_000
 

@@ -21,7 +21,8 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import DensePosterior, propagate_dense
 from gleangp.kernels import kernel_columns, linearize
-from gleangp.linalg import (
+from gleangp.noise import Probit
+from gleangp.numerics.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,
@@ -29,7 +30,6 @@ from gleangp.linalg import (
     solve_cholesky,
     solve_lower,
 )
-from gleangp.noise import Probit
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB

@@ -12,9 +12,9 @@ from scipy.spatial.distance import cdist
 
 from gleangp._typing import FloatArray
 from gleangp.kernels import linearize, linearize_diag
-from gleangp.learning.latent_space import PULL
-from gleangp.learning.latent_terms import Mapping
-from gleangp.linalg import solve_cholesky, solve_lower
+from gleangp.models.latent.space import PULL
+from gleangp.models.latent.terms import Mapping
+from gleangp.numerics.linalg import solve_cholesky, solve_lower
 
 _CHUNK_ENTRIES = 4_000_000
 _NEAREST = 3  # training rows whose positions are tried as starts

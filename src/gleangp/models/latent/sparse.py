@@ -27,9 +27,15 @@ from gleangp.inference.projected import (
     signal_diag_vjp,
 )
 from gleangp.kernels import kernel_columns, linearize, linearize_diag, signal_diag, white_diag
-from gleangp.learning.latent_terms import Mapping
-from gleangp.linalg import cholesky, inverse_from_cholesky, log_determinant, solve_cholesky, solve_lower
+from gleangp.models.latent.terms import Mapping
 from gleangp.noise import Gaussian, Probit
+from gleangp.numerics.linalg import (
+    cholesky,
+    inverse_from_cholesky,
+    log_determinant,
+    solve_cholesky,
+    solve_lower,
+)
 from gleangp.selection.selectors import ResidualSelector
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)

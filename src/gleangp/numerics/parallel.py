@@ -17,7 +17,7 @@ from typing import Any
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
-from gleangp._allocator import reuse_freed_memory
+from gleangp.numerics.memory import reuse_freed_memory
 
 _SMALL = 1000  # rows of a block up to which one thread does the work
 

@@ -1,0 +1,1 @@
+"""Numbers: linear algebra, special functions, the one search, threads and memory."""
