@@ -226,7 +226,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         stages = most_stages(settings)
         if blend:  # every fold learns a space from one start
             stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
-        progress = self._begin_progress(*given, stages)
+        progress = self._begin_progress(given[0], given[1], given[2], stages)
         settings = replace(settings, progress=progress)
         learn = fit_blended_model if blend else fit_latent_model
         with threads_for([len(X)]):  # positions of all rows are learnt together

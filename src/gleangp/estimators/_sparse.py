@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -52,6 +53,18 @@ SHARED_CONSTRAINTS = {
 class SparseGPMixin(ProgressMixin):
     """Settings from constructor parameters; bookkeeping of tasks; warnings."""
 
+    # Of the estimator: constructor parameters, and what a fit sets.
+    posterior: str
+    selector: Any
+    invariances: Any
+    n_active: Any
+    n_rounds: Any
+    n_restarts: int
+    n_jobs: int | None
+    noise_: Any
+    _model: Any
+    _models: Any
+
     _most_active = 1000  # of a task, by default
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
     _needs_of_noise = "predict_mean"  # a method that the noise model has
@@ -87,7 +100,8 @@ class SparseGPMixin(ProgressMixin):
 
     def _with_progress(self, settings: Settings, given: tuple) -> tuple[Settings, FitProgress]:
         """The settings, and the progress that they now tell callbacks of; `given` are X, y and tasks."""
-        progress = self._begin_progress(*given, most_stages(settings))
+        X, y, tasks = given
+        progress = self._begin_progress(X, y, tasks, most_stages(settings))
         return replace(settings, progress=progress), progress
 
     def _settings_for_new_task(self, n_rows: int, **more) -> Settings:
@@ -139,7 +153,7 @@ class SparseGPMixin(ProgressMixin):
         if self.n_active is None:
             return default_n_active(sizes, self._most_active)
         if isinstance(self.n_active, Integral):
-            if warn and self.n_active > n_rows:
+            if warn and int(self.n_active) > n_rows:
                 warnings.warn(
                     f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
                     UserWarning,

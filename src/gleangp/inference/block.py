@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.noise import NoiseModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,7 +16,7 @@ class Block:
 
     X: FloatArray  # (n, p); of very many rows it may be float32, and then only `at` and `whole` are float64
     y: FloatArray  # (n,), in the coding of `noise`
-    noise: NoiseModel
+    noise: Any  # a `NoiseModel`; what needs Gaussian noise, or a null category, reads their fields
 
     def __len__(self) -> int:
         return len(self.y)

@@ -43,7 +43,7 @@ def propagate(kernel, kept: Block, sites: Sites, *, max_sweeps: int = 100, tol: 
         if change <= tol * (1.0 + np.max(precision, initial=0.0)):
             break
     settled = Sites(mean, precision, n_silent)
-    converged = change <= tol * (1.0 + np.max(precision, initial=0.0))
+    converged = bool(change <= tol * (1.0 + np.max(precision, initial=0.0)))
     return Propagated(settled, ep_log_evidence(K, kept, settled), n_sweeps, change, converged)
 
 

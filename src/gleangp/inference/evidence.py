@@ -158,7 +158,8 @@ def condition(
             for values, some in zip(of_rows, found, strict=True):
                 values[at] = some
     common = Knowledge(mean, inner)
-    return Conditioned(common, P_inv, groups, log_det, misfit, *of_rows[:, :n], root, jitter)
+    alpha, of_mean, more = of_rows[:, :n]
+    return Conditioned(common, P_inv, groups, log_det, misfit, alpha, of_mean, more, root, jitter)
 
 
 def _absorb(
@@ -255,7 +256,8 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
             d_rows += _feature_gradients(built, dF, theta, loadings, own, inside)
             dX[stack.rows] += d_rows
     dX[n] = 0.0
-    dZ, own_Z = np.zeros_like(prior.Z), [None] * len(q.groups)
+    dZ = np.zeros_like(prior.Z)
+    own_Z: list[FloatArray | None] = [None] * len(q.groups)
     for g in range(len(q.groups)):
         group_Z = prior.layout.groups[g].Z
         if group_Z is not None:
@@ -272,7 +274,8 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
 
 def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:
     """Adds the gradients through the features of a stack; returns dE/dX of its rows (B, m, p)."""
-    stack, at, d_phi_of = built.stack, 0, {}
+    stack, at = built.stack, 0
+    d_phi_of: dict[int, list] = {}
     B, m = stack.rows.shape
     for part, K, Phi in built.crosses:
         d = Phi.shape[1]
@@ -287,7 +290,7 @@ def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:
             np.add.at(loadings[part.term], (stack.codes, part.loading), by_row)
         entry = d_phi_of.setdefault(id(part.basis), [part, K, Phi, np.zeros((B * m, d))])
         entry[3] += (weight[:, :, None] * part_dF).reshape(B * m, d)
-    d_rows = 0.0
+    d_rows: Any = 0.0
     for key, (part, K, Phi, d_phi) in d_phi_of.items():
         basis = part.basis
         d_K = solve_lower(basis.chol, np.ascontiguousarray(d_phi.T), transposed=True).T

@@ -81,7 +81,7 @@ def settle_exclusive(
     n_classes, n = len(blocks), len(blocks[0])
     free = ~blocks[0].noise.is_labeled(blocks[0].y)
     log_minus, log_plus = np.zeros((n_classes, n)), np.zeros((n_classes, n))
-    sites: list[RowSites] = []
+    sites: list[Any] = []  # of class c, or None until the first sweep
     for c, (prior, block) in enumerate(zip(priors, blocks, strict=True)):
         start = prior.labelled_first(block) if starts is None else starts[c]
         log_minus[c], log_plus[c] = _sides(block, prior.sweep(block, start, max_sweeps=1))

@@ -62,7 +62,7 @@ def find_mode(
     objective = values.log_prob
     if start is not None:
         started = sites(K @ start)
-        ahead = started.log_prob - 0.5 * start @ (K @ start)
+        ahead = float(started.log_prob - 0.5 * start @ (K @ start))
         if np.isfinite(ahead) and ahead > objective:
             a, u, values, objective = start, K @ start, started, ahead
     converged = False
@@ -76,7 +76,7 @@ def find_mode(
             a_new = a + step * direction
             u_new = K @ a_new
             new_values = sites(u_new)
-            new = new_values.log_prob - 0.5 * a_new @ u_new
+            new = float(new_values.log_prob - 0.5 * a_new @ u_new)
             if new >= objective - 1e-13 * abs(objective) or step < _LEAST_STEP:
                 break
             step *= 0.5

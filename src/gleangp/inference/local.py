@@ -285,8 +285,8 @@ class LocalPosterior:
         if near.shape[0] == 1:
             F = np.zeros((*near.shape, 0)) if self.together else self.features(X[0], task)[None]
         else:
-            some, back = np.unique(near, return_inverse=True)
-            F = self.features(self.X[some], task)[back.reshape(near.shape)]
+            some, places = np.unique(near, return_inverse=True)
+            F = self.features(self.X[some], task)[places.reshape(near.shape)]
         H = self._kernel(X, codes, X, codes) - F @ F.transpose(0, 2, 1)
         if not self._informed(task) and not self.together:
             H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
@@ -344,7 +344,7 @@ class LocalPosterior:
 
     def _kernel(self, A, codes_A, B, codes_B) -> FloatArray:
         """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""
-        total = 0.0
+        total: Any = 0.0
         for term in self.terms:
             L_A, L_B = term.loadings[codes_A], term.loadings[codes_B]
             weight = L_A @ L_B.swapaxes(-1, -2)

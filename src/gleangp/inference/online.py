@@ -43,7 +43,7 @@ def absorb_active(kernel, posterior: TaskPosterior, sites: Sites, block: Block) 
     for i in range(len(block)):
         k = kernel_columns(kernel, X, block.X[i : i + 1])[:, 0] if len(X) else np.zeros(0)
         v = solve_lower(chol, k)
-        site = _site(block, i, v @ solve_lower(chol, means), prior_var[i] - v @ v)
+        site = _site(block, i, float(v @ solve_lower(chol, means)), prior_var[i] - v @ v)
         chol = grow_cholesky(chol, k, prior_var[i] + 1.0 / site.precision)
         X = np.vstack([X, block.X[i]])
         means = np.append(means, site.mean)

@@ -102,16 +102,18 @@ def lay_out(
             task = int(codes[rows[0]])
             parts.setdefault(task if task in own_bases else None, []).append(rows)
     groups = []
-    for task, members in parts.items():
+    for of_task, members in parts.items():
         if members:
-            groups.append(Group(_stack(codes, members), task, own_bases.get(task)))
+            Z = None if of_task is None else own_bases[of_task]
+            groups.append(Group(_stack(codes, members), of_task, Z))
     return Layout(np.asarray(codes, dtype=np.intp), groups)
 
 
 def _stack(codes: IntArray, blocks: list[IntArray]) -> list[Stack]:
     """Blocks of nearly equal size together: a padded row costs as much as another."""
     by_size = sorted(range(len(blocks)), key=lambda b: len(blocks[b]))
-    stacks, members = [], []
+    stacks: list[Stack] = []
+    members: list[int] = []
     for b in [*by_size, None]:
         size = 0 if b is None else len(blocks[b])
         full = members and (
@@ -161,6 +163,7 @@ class Basis:
         d_K = 0.5 * (d_K + d_K.T)
         d_K.flat[:: len(d_K) + 1] += NUGGET * np.mean(np.diagonal(d_K))  # the nugget moves too
         theta, dA, dB = self.K.vjp(d_K)
+        assert dB is not None
         return theta, np.broadcast_to(dA + dB, self.Z.shape)
 
 
@@ -239,7 +242,7 @@ class WithinTasks:
         _, m, p = self._shape
         padded = np.zeros((m + 1, m + 1))
         padded[:m, :m] = G[0]
-        theta, d_rows = 0.0, np.zeros((m + 1, p))
+        theta, d_rows = np.zeros(self._term.kernel.n_dims), np.zeros((m + 1, p))
         for part, K in self._parts:
             of_part = padded[part.rows[:, :, None], part.rows[:, None, :]]
             of_theta, d_input, _ = K.vjp(self._term.own[part.tasks][:, None, None] * of_part)
@@ -291,7 +294,7 @@ class BlockPrior:
                 self.common += [Part(k, basis, column, r) for r, column in enumerate(term.loadings.T)]
         for group in layout.groups:
             parts = []
-            if group.task is not None:
+            if group.task is not None and group.Z is not None:
                 for k, term in enumerate(self.terms):
                     if term.own[group.task] > 0.0:
                         parts.append(Part(k, Basis(term.kernel, group.Z), np.sqrt(term.own), None))
@@ -334,7 +337,7 @@ class BlockPrior:
     def map(
         self,
         function: Callable[..., Any],
-        by_row: Sequence[FloatArray],
+        by_row: Sequence[np.ndarray],
         shared: tuple[Any, ...] = (),
         by_group: Sequence[Any] | None = None,
     ) -> Iterator[tuple[int, IntArray, Any]]:

@@ -82,7 +82,7 @@ class Settled:
     q: Coefficients
     evidence: float
     d_unexplained: FloatArray  # (n,) derivative of the evidence in `unexplained`
-    d_white: FloatArray | None  # (n,) and in the white variance, where there is any
+    d_white: Any  # (n,) and in the white variance, where there is any
     noise_grad: dict[str, FloatArray]  # derivative in the noise parameters, natural units, to be summed
     rho_is_half_precision: bool  # d_unexplained = -precision / 2: saves two products
 

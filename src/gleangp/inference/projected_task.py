@@ -23,6 +23,7 @@ class ProjectedTask:
         self.kernel.theta = theta[0]
         noise = float(np.exp(log_noise))
         block = Block(self.task.X, self.task.y, Gaussian(noise))
+        assert self.task.basis is not None
         evidence = projected_evidence(self.kernel, block, self.task.basis)
         nothing = np.zeros(1)
         return TaskEvidence(

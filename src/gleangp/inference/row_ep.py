@@ -98,10 +98,10 @@ def sweep_rows(
         now = marginals(sites)
         cavities = leave_out(sites, now.mean, now.var)
         log_z, g, nu = block.noise.log_partition(block.y, cavities.mean, cavities.var + spread)
-        if course.settles(cavities.log_evidence(log_z) + 0.5 * (sites.shift @ now.mean - now.log_det)):
+        if course.settles(cavities.log_evidence(log_z) + 0.5 * float(sites.shift @ now.mean - now.log_det)):
             break
         move = cavities.wanted_sites(g, nu) - sites
-        step = course.step(move.precision @ last_move, last_move @ last_move)
+        step = course.step(float(move.precision @ last_move), float(last_move @ last_move))
         sites, last_move = sites.moved(move, step), move.precision
     if not block.noise.log_concave:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
@@ -193,7 +193,7 @@ class Course:
 
     def step(self, along: float, length: float) -> float:
         """From the product of the precisions' move with the last one, and of the last with itself."""
-        kept = float(along) / max(float(length), 1e-300)
+        kept = along / max(length, 1e-300)
         self._step = min(max(self._step / max(1.0 - kept, 0.5), 0.25), 1.0)
         self._sweeps += 1
         if not self.log_concave:

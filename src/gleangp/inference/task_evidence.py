@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -51,7 +52,7 @@ class GaussianStack:
         self.real = np.zeros((B, n), dtype=bool)  # rows that are not padding
         with_graph = any(t.laplacian is not None for t in tasks)
         alone = B == 1 and with_graph
-        self.laplacian = tasks[0].laplacian if alone else np.zeros((B, n, n)) if with_graph else None
+        self.laplacian: Any = tasks[0].laplacian if alone else np.zeros((B, n, n)) if with_graph else None
         for b, task in enumerate(tasks):
             at = np.concatenate(
                 [np.arange(task.n_labelled), n_labelled + np.arange(len(task.X) - task.n_labelled)]
@@ -61,11 +62,11 @@ class GaussianStack:
             self.y[b, : task.n_labelled] = task.y
             self.real[b, at] = True
             if with_graph and not alone and task.laplacian is not None:
-                L = task.laplacian
+                L: Any = task.laplacian
                 self.laplacian[b][np.ix_(at, at)] = L.toarray() if issparse(L) else L
         self.n_labelled = n_labelled
         self.padded = not self.real.all()
-        self.both_real = self.real[:, :, None] & self.real[:, None, :] if self.padded else None
+        self.both_real: Any = self.real[:, :, None] & self.real[:, None, :] if self.padded else None
         self.kernels = prepare_stack(kernel, X)
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
@@ -77,7 +78,8 @@ class GaussianStack:
         if kernels.white is not None:
             noise = noise + kernels.white[:, :k]
         alpha = np.exp(log_alpha)[:, None, None]
-        R_l = Kt = None
+        R_l: Any = None
+        Kt: Any = None
         if self.laplacian is None:
             K_ll = K
         else:

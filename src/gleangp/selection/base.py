@@ -56,8 +56,8 @@ def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
 
 def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
     """The selection over all tasks from what was chosen of each."""
-    sites = None if choices[0].sites is None else tuple(c.sites for c in choices)
-    seen = None if choices[0].seen is None else tuple(c.seen for c in choices)
+    sites: Any = None if choices[0].sites is None else tuple(c.sites for c in choices)
+    seen: Any = None if choices[0].seen is None else tuple(c.seen for c in choices)
     gain = in_order(order, [c.gain for c in choices])
     return Selection(order, tuple(c.active for c in choices), gain, sites, seen)
 

@@ -10,6 +10,7 @@ old score is the best on offer.
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -244,7 +245,7 @@ class Coverage:
         self.best[v] = 1.0
 
 
-_OBJECTIVES = {"degree": Degree, "coverage": Coverage}
+_OBJECTIVES: dict[str, Any] = {"degree": Degree, "coverage": Coverage}
 
 
 def mean_connectivity(graphs: list[csr_array], active: list[IntArray]) -> float:

@@ -17,7 +17,7 @@ The picks are those of the plain loop; only the order of summation differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class GreedyRun:
         self.keys: list[float] = []
         self._head: tuple[float, int] | None = None
         self._foresight = _LEAST_PICKS
-        self._columns = None
+        self._columns: Any = None
         self._spare: _Spare | None = None
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class GreedyRun:
     def _in_nats(self, keys: FloatArray) -> FloatArray:
         return self.criterion.gain(keys) if len(self.filters) == 1 else keys
 
-    def _sum_keys(self, keys: list[FloatArray]) -> FloatArray:
+    def _sum_keys(self, keys: list[Any]) -> FloatArray:
         if len(keys) == 1:
             return keys[0]
         return np.sum([self.criterion.gain(key) for key in keys], axis=0)

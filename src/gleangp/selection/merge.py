@@ -16,7 +16,9 @@ from typing import Protocol
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
 from gleangp.numerics.parallel import in_parallel
+from gleangp.selection.base import TaskChoice
 
 _FIRST_SHARE = 1.2  # of an equal share of the budget, computed for every task at first
 _GROWTH = 1.5
@@ -37,6 +39,9 @@ class Run(Protocol):
 
     def extend(self, count: int) -> Run:
         """Make up to `count` more picks; returns itself, or its copy from another process."""
+
+    def choice(self, count: int, block: Block) -> TaskChoice:
+        """The first `count` picks."""
 
 
 def merge_runs(

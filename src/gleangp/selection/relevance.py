@@ -149,11 +149,11 @@ class TaskRelevance(BaseEstimator):
             )
 
     def _check_numbers(self) -> None:
-        if not (isinstance(self.weight, Real) and 0.0 <= self.weight < np.inf):
+        if not (isinstance(self.weight, Real) and 0.0 <= float(self.weight) < np.inf):
             raise ValueError(f"weight={self.weight!r}; a finite number that is not negative is expected.")
         for name in ("n_neighbors", "n_descriptor_points"):
             value = getattr(self, name)
-            if not (isinstance(value, Integral) and value >= 1):
+            if not (isinstance(value, Integral) and int(value) >= 1):
                 raise ValueError(f"{name}={value!r}; an integer of at least 1 is expected.")
 
     def _relevance(self):

@@ -32,7 +32,7 @@ def swap_points(
     """
     states = [
         _State(criterion, kernel, block, active, sites)
-        for block, active, sites in zip(blocks, selection.active, selection.sites, strict=True)
+        for block, active, sites in zip(blocks, selection.active, selection.sites or (), strict=True)
     ]
     order, gain = selection.order.tolist(), selection.gain.tolist()
     for _ in range(n_swaps):

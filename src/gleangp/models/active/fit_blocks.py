@@ -5,6 +5,8 @@ Tasks that share a kernel alone do not interact, so any part of them can be deal
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gleangp.inference.block import Block
@@ -43,10 +45,8 @@ def keeps_all(noise, n_rows: int, settings: Settings) -> bool:
     )
 
 
-def evidence_of_blocks(
-    kernel, blocks: list[Block], selection: Selection | None, settings: Settings, exact: bool
-):
-    """The objective of a round for given active points; `exact` if these are all rows."""
+def evidence_of_blocks(kernel, blocks: list[Block], selection: Any, settings: Settings, exact: bool):
+    """The objective of a round for given active points; None if `exact`: these are all rows."""
     if exact:
         return ActiveGaussianEvidence(blocks)
     kept = [b.at(a) for b, a in zip(blocks, selection.active, strict=True)]

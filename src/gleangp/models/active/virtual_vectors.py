@@ -7,6 +7,7 @@ again from points and copies, without learning the kernel again.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ def add_virtual_vectors(
     `tasks` is what the model was fitted on. In the result `active` has the row that a point came from,
     and `virtual` the number of the invariance that made it.
     """
-    blocks, block_rows = tasks.all_blocks, tasks.all_rows
+    blocks: Any = tasks.all_blocks
+    block_rows: Any = tasks.all_rows
     filled = [t for t in range(len(blocks)) if np.any(model.active_task == t)]
     pools = [_pool(model, t, blocks[t], block_rows[t], invariances) for t in filled]
     wider = [pool[0] for pool in pools]

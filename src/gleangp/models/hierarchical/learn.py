@@ -24,6 +24,7 @@ all tasks) without a special case.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -193,7 +194,7 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
     -------
     HierarchyFit
     """
-    best = None
+    best: Any = None
     for number, (point, cov) in enumerate(_starts(terms, start, plan)):
         stage = _stage(f"start {number + 1}", terms, plan)
         if plan.progress(stage, 0, None) and best is not None:
@@ -233,7 +234,7 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     froms = [start]
     if terms.has_graph.any():  # the evidence often has two peaks in alpha: graph or no graph
         froms.append(replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA)))
-    one_kernel = []
+    one_kernel: list[tuple[Point, Any]] = []
     for p in froms:
         stage = _stage("one kernel", terms, plan)
         if plan.progress(stage, 0, None) and one_kernel:

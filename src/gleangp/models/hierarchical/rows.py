@@ -72,14 +72,15 @@ def task_rows(
     constrained = np.zeros(len(X), dtype=bool)
     if constraints is not None:
         constrained[np.unique(constraints[0].indices)] = True
-    with_graph = settings.n_neighbors is not None and not labelled.all() and (labelled | constrained).any()
+    n_neighbors = settings.n_neighbors
+    with_graph = not labelled.all() and (labelled | constrained).any()
     laplacian = None
     kept = np.flatnonzero(labelled)
-    if with_graph:
+    if n_neighbors is not None and with_graph:
         kept = np.concatenate([kept, np.flatnonzero(constrained & ~labelled)])
         free = np.flatnonzero(~labelled & ~constrained)
         kept = np.concatenate([kept, _landmarks(X, free, settings.n_landmarks, rng)])
-        graph = local_scaling_graph(X, settings.n_neighbors, n_jobs=settings.n_jobs)
+        graph = local_scaling_graph(X, n_neighbors, n_jobs=settings.n_jobs)
         whole = normalized_laplacian(graph)
         laplacian = whole[kept][:, kept] if len(kept) == len(X) else condense_laplacian(whole, kept)
     else:

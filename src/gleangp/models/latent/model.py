@@ -48,7 +48,7 @@ class Settings:
     n_components: int
     n_scores: int
     n_hidden: int | None  # None: no back-constraint
-    n_active: int | None = None  # rows whose positions are the basis of all mappings; None: all rows
+    n_active: Any = None  # int: rows whose positions are the basis of all mappings; None: all rows
     label_weight: float = 1.0
     weight_decay: float = 5.0
     max_iter: int = 300
@@ -136,7 +136,7 @@ def fit_latent_model(
     speaking = labels if settings.label_weight > 0.0 else []
     start = start_positions(inputs, [_label_term(task, settings) for task in speaking], settings.n_components)
     learn = _learn_dense if _is_dense(settings, len(X)) else _learn_sparse
-    fits = []
+    fits: list[Any] = []
     for number, stream in enumerate(rng.spawn(settings.n_init)):
         stage = Stage(f"start {number + 1}", settings.max_iter, len(labels), settings.n_active)
         if settings.progress(stage, 0, None) and fits:
