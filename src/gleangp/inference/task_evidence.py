@@ -52,7 +52,9 @@ class GaussianStack:
         self.real = np.zeros((B, n), dtype=bool)  # rows that are not padding
         with_graph = any(t.laplacian is not None for t in tasks)
         alone = B == 1 and with_graph
-        self.laplacian: Any = tasks[0].laplacian if alone else np.zeros((B, n, n)) if with_graph else None
+        self.laplacian: Any = None
+        if with_graph:
+            self.laplacian = tasks[0].laplacian if alone else np.zeros((B, n, n))
         for b, task in enumerate(tasks):
             at = np.concatenate(
                 [np.arange(task.n_labelled), n_labelled + np.arange(len(task.X) - task.n_labelled)]

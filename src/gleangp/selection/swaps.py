@@ -9,6 +9,8 @@ other point.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gleangp._typing import FloatArray
@@ -100,7 +102,7 @@ class _State:
         self.filter.rows, self.filter.size = rows, len(rows)
         self.filter.mean = self.steps @ rows
         self.filter.var -= np.einsum("dn,dn->n", rows, rows)
-        self._left_out = None
+        self._left_out: Any = None
 
     def sites(self) -> Sites:
         """Sites of the active points, in order of inclusion."""

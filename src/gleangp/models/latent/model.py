@@ -211,7 +211,7 @@ def _is_dense(settings: Settings, n_rows: int) -> bool:
     return settings.n_active is None or settings.n_active >= n_rows
 
 
-def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Term:
+def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Any:
     if basis is None:
         return (ProbitTerm if settings.probit else GaussianTerm)(labels.targets, labels.rows)
     make = ProjectedProbitTerm if settings.probit else ProjectedGaussianTerm
@@ -221,7 +221,7 @@ def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = Non
 def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels=None) -> list[Weighted]:
     """The mappings of the objective, that to the observations first, at given kernels or the start's."""
     rows = np.arange(len(scores))
-    first = GaussianTerm(scores, rows) if basis is None else ProjectedGaussianTerm(scores, rows, basis)
+    first: Any = GaussianTerm(scores, rows) if basis is None else ProjectedGaussianTerm(scores, rows, basis)
     parts = [Weighted(first, Parameters(settings.observation_kernel, None))]
     parts += [
         Weighted(_label_term(task, settings, basis), settings.label_parameters, settings.label_weight)
