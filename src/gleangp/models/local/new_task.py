@@ -3,14 +3,15 @@
 A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may
 be larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
 tails), and it may share no function at all: then its common function is a fresh draw of the prior. None of
-the M tasks of the fit did, so the odds of that are 1 to M. Where tasks are mixtures of shared functions, a
-new one has the weights of one of the others. The evidence of its rows weighs these variants. Every draw of
-the hyperparameters takes one of them, in proportion.
+the M tasks of the fit did, so the odds of that are 1 to M. Its noise is that of one of the others. Where
+tasks are mixtures of shared functions, a new one also has the weights of one of the others. The evidence of
+its rows weighs these variants. Every draw of the hyperparameters takes one of them, in proportion; without
+draws it is the most probable one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,48 +32,51 @@ _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> LocalModel:
     """The model with one more task; `noise` is that of its rows, as in `Data.noise`."""
-    draws = model.all_draws
-    added = [
-        _with_task(draw, model.inputs(X, draw.warp), y, noise, (k + 0.5) / len(draws))
-        for k, draw in enumerate(draws)
-    ]
-    best = (
-        added[0]
-        if not model.draws
-        else _with_task(model.best, model.inputs(X, model.best.warp), y, noise, None)
-    )
-    return replace(model, best=best, draws=tuple(added) if model.draws else (), n_rows=model.n_rows + len(y))
+
+    def added(draw: Draw, quantile: float | None) -> Draw:
+        return _with_task(draw, model.inputs(X, draw.warp), y, noise, quantile)
+
+    draws = tuple(added(draw, (k + 0.5) / len(model.draws)) for k, draw in enumerate(model.draws))
+    return replace(model, best=added(model.best, None), draws=draws, n_rows=model.n_rows + len(y))
 
 
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: the best one."""
     before = draw.posterior
+    alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
     if len(W) == 0:  # nothing to weigh: the task is like the others
-        alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
         return Draw(before.extended(terms=alike), draw.warp, _with_noise(draw, None))
     codes = np.full(len(W), len(before.terms[0].own))
-    several = list((_like_one if _is_mixture(before) else _like_all)(before, W, codes))
-    found = _settle(draw, np.array([v.mean for v in several]), np.array([v.cov for v in several]), y, noise)
-    weights = np.array([v.log_prior for v in several]) + [evidence for evidence, *_ in found]
+    several = (_like_one if _is_mixture(before) else _like_all)(draw, alike, W, codes)
+    found = _settle(several, y, noise)
+    weights = several.log_prior + [evidence for evidence, *_ in found]
     weights = np.exp(weights - logsumexp(weights))
     if quantile is None:
         chosen = int(np.argmax(weights))
     else:
         chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
-    evidence, precision, site_mean, variance = found[chosen]
-    posterior = before.extended(terms=several[chosen].terms)
-    posterior = with_rows(posterior, W, codes, precision, site_mean, evidence)
+    evidence, precision, site_mean = found[chosen]
+    variance = None
+    if several.noise is not None:
+        variance = float(several.noise[chosen] if quantile is not None else weights @ several.noise)
+    terms = tuple(
+        replace(term, loadings=np.vstack([term.loadings[:-1], loading]), own=np.append(term.own[:-1], own))
+        for term, loading, own in zip(alike, several.loadings[chosen], several.own[chosen], strict=True)
+    )
+    posterior = with_rows(before.extended(terms=terms), W, codes, precision, site_mean, evidence)
     return Draw(posterior, draw.warp, _with_noise(draw, variance))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Variant:
-    """What a new task may be."""
+class Variants:
+    """What a new task may be: V variants of K terms."""
 
-    log_prior: float
-    terms: tuple[Term, ...]  # with the weights of the new task last
-    mean: FloatArray  # (n,) of its rows
-    cov: FloatArray  # (n, n)
+    log_prior: FloatArray  # (V,)
+    loadings: list[list[FloatArray]]  # of every variant, and in it of every term
+    own: FloatArray  # (V, K) weights of what is its own
+    mean: FloatArray  # (V, n) of its rows
+    cov: FloatArray  # (V, n, n)
+    noise: FloatArray | None  # (V,) variance; None: not Gaussian
 
 
 def _count_learnt(posterior: LocalPosterior) -> int:
@@ -86,83 +90,108 @@ def _is_mixture(posterior: LocalPosterior) -> bool:
     return any(np.ptp(loadings, axis=0).any() for loadings in learnt)
 
 
-def _like_one(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
-    """The task has the weights of one of those of the fit, or it shares no function."""
-    n_tasks = _count_learnt(before)
-    for task in np.unique(np.linspace(0, n_tasks - 1, NEW_TASK.most_like).astype(int)):
+def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray) -> Variants:
+    """The task has the weights and the noise of one of those of the fit, or it shares no function."""
+    before, n_tasks = draw.posterior, _count_learnt(draw.posterior)
+    tasks = np.unique(np.linspace(0, n_tasks - 1, NEW_TASK.most_like).astype(int))
+    moments = []
+    for task in tasks:
         like = tuple(
             replace(t, loadings=np.vstack([t.loadings, t.loadings[task]]), own=np.append(t.own, t.own[task]))
             for t in before.terms
         )
-        yield Variant(0.0, like, *before.extended(terms=like).predict_cov(W, codes))
-    yield _fresh(before, W, 0.0)
+        moments.append(before.extended(terms=like).predict_cov(W, codes))
+    own = np.array([[t.own[task] for t in before.terms] for task in tasks])
+    fresh = _fresh_weights(alike, before)
+    moments.append((np.zeros(len(W)), _sum_of_kernels(alike, fresh[None], W)[0]))
+    return Variants(
+        np.zeros(len(tasks) + 1),
+        [*([t.loadings[task] for t in before.terms] for task in tasks), _nothing_shared(alike)],
+        np.vstack([own, fresh]),
+        np.array([mean for mean, _ in moments]),
+        np.array([cov for _, cov in moments]),
+        draw.noise[[*tasks, -1]] if draw.noise.size else None,
+    )
 
 
-def _like_all(before: LocalPosterior, W: FloatArray, codes: IntArray) -> Iterator[Variant]:
+def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray) -> Variants:
     """Factors of the offset and of the own function of the task, or it shares no function.
 
-    A hierarchy has one shared term, then the offset and the own function; a model of one task has the shared
-    term alone. Tasks that share no function have nothing to vary.
+    Its noise, and the size of what is its own, are those of one of the tasks of the fit. A hierarchy has one
+    shared term, then the offset and the own function; a model of one task has the shared term alone. Tasks
+    that share no function have nothing to vary.
     """
-    alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
-    # Mean and covariance of what the task shares, and prior covariances of what is its own.
-    shared = before.extended(terms=tuple(_with_weight(t, 0.0) for t in alike))
-    mean, cov = shared.predict_cov(W, codes)
-    own = [t.own[-1] * t.kernel(W) for t in alike]
+    before, n_learnt = draw.posterior, draw.posterior.n_tasks_learnt
     sharing = [t.loadings.shape[1] > 0 for t in alike]
-    hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[: before.n_tasks_learnt].any()
+    hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[:n_learnt].any()
     functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
-    # All tasks of the fit were like the others, so the odds of all factors but one are 1 to M.
-    tails = {(f, o): -f - o for f in functions for o in offsets}
-    if len(tails) > 1:
-        unlike = logsumexp(list(tails.values())[1:]) + np.log(_count_learnt(before))
-        tails = {at: weight - unlike * (at != (0.0, 0.0)) for at, weight in tails.items()}
-    for (f, o), log_prior in tails.items():
-        factors = [1.0, np.exp(f)] if len(alike) == 2 else [1.0, np.exp(o), np.exp(f)]
-        pairs = list(zip(factors[: len(alike)], alike, strict=False))
-        total = cov + sum(factor * K for factor, K in zip(factors, own, strict=False))
-        terms = tuple(_with_weight(t, factor * t.own[-1]) for factor, t in pairs)
-        yield Variant(log_prior, terms, mean, total)
-    if hierarchy:
-        for o in offsets:
-            weight = logsumexp([tails[f, o] for f in functions])
-            fresh = _fresh(before, W, weight - np.log(_count_learnt(before)))
-            if len(alike) == 3:
-                common, offset, function = fresh.terms
-                terms = (common, _with_weight(offset, np.exp(o) * offset.own[-1]), function)
-                fresh = replace(fresh, terms=terms, cov=fresh.cov + (np.exp(o) - 1.0) * own[1])
-            yield fresh
+    log_factors, log_prior, fresh = [], [], []
+    for o in offsets:
+        for f in functions:
+            log_factors.append([0.0, f] if len(alike) == 2 else [0.0, o, f][: len(alike)])
+            log_prior.append(-f - o)
+        if hierarchy:  # with odds of 1 to M
+            log_factors.append([0.0, 0.0] if len(alike) == 2 else [0.0, o, 0.0][: len(alike)])
+            log_prior.append(-o + logsumexp(-np.array(functions)) - np.log(_count_learnt(before)))
+        fresh += [False] * len(functions) + [True] * hierarchy
+    base, noise = _levels(draw, alike)
+    # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
+    own = base[:, None, :] * np.exp(np.array(log_factors))
+    alone = np.tile(np.array(fresh), len(base))
+    own = own.reshape(len(alone), -1) + np.where(
+        alone[:, None], _fresh_weights(alike, before, own=False), 0.0
+    )
+    shared = before.extended(terms=tuple(replace(t, own=np.append(t.own[:-1], 0.0)) for t in alike))
+    mean, cov = shared.predict_cov(W, codes)
+    togetherness = [t.loadings[-1] for t in alike]
+    return Variants(
+        np.tile(log_prior, len(base)),
+        [_nothing_shared(alike) if apart else togetherness for apart in alone],
+        own,
+        np.where(alone[:, None], 0.0, mean),
+        np.where(alone[:, None, None], 0.0, cov) + _sum_of_kernels(alike, own, W),
+        None if noise is None else np.repeat(noise, len(fresh)),
+    )
 
 
-def _fresh(before: LocalPosterior, W: FloatArray, log_prior: float) -> Variant:
-    """The task shares no function: everything of it is a fresh draw of the prior."""
-    terms = []
-    for term in (with_average_task(t, before.n_tasks_learnt) for t in before.terms):
-        within = float(np.mean(term.within[: before.n_tasks_learnt]))
-        loadings = np.vstack([term.loadings[:-1], np.zeros((1, term.loadings.shape[1]))])
-        terms.append(_with_weight(replace(term, loadings=loadings), within))
-    cov = sum((t.own[-1] * t.kernel(W) for t in terms), np.zeros((len(W), len(W))))
-    return Variant(log_prior, tuple(terms), np.zeros(len(W)), cov)
+def _levels(draw: Draw, alike: tuple[Term, ...]) -> tuple[FloatArray, FloatArray | None]:
+    """Own weights (L, K) and noise (L,) of tasks of the fit, at quantiles of the noise."""
+    if not draw.noise.size:
+        return np.array([[t.own[-1] for t in alike]]), None
+    learnt = draw.noise[: _count_learnt(draw.posterior)]
+    places = np.linspace(0.0, len(learnt) - 1.0, 2 * NEW_TASK.n_levels + 1)[1::2].round().astype(int)
+    tasks = np.argsort(learnt, kind="stable")[np.unique(places)]
+    return np.column_stack([t.own[tasks] for t in alike]), learnt[tasks]
 
 
-def _with_weight(term: Term, weight: float) -> Term:
-    """The term with another own weight of the last task."""
-    return replace(term, own=np.append(term.own[:-1], weight))
+def _fresh_weights(alike: tuple[Term, ...], before: LocalPosterior, *, own: bool = True) -> FloatArray:
+    """(K,) own weights of a task that shares nothing: all variance, or that which the others share."""
+    n = before.n_tasks_learnt
+    return np.array([np.mean(t.within[:n] - t.own[:n]) + (t.own[-1] if own else 0.0) for t in alike])
 
 
-def _settle(draw, means, covs, y, noise) -> list[tuple[float, FloatArray, FloatArray, float | None]]:
-    """For every prior of the new rows: log evidence, precision and mean of sites, and the noise variance."""
-    if draw.noise.size:
-        variance = draw.noise[-1]
-        row_variance = variance * noise
-        evidences = log_normal(y, means, covs + np.diag(row_variance))
-        return [(float(e), 1.0 / row_variance, y, variance) for e in evidences]
-    found: list[tuple[float, FloatArray, FloatArray, float | None]] = []
+def _nothing_shared(alike: tuple[Term, ...]) -> list[FloatArray]:
+    return [np.zeros(t.loadings.shape[1]) for t in alike]
+
+
+def _sum_of_kernels(terms: tuple[Term, ...], weights: FloatArray, W: FloatArray) -> FloatArray:
+    """(V, n, n) from weights (V, K)."""
+    return np.einsum("vk,kij->vij", weights, np.array([t.kernel(W) for t in terms]))
+
+
+def _settle(several: Variants, y: FloatArray, noise: Any) -> list[tuple[float, FloatArray, FloatArray]]:
+    """Log evidence of the new rows under every variant, and precision and mean of their sites."""
+    if several.noise is not None:
+        variances, covs = several.noise[:, None] * noise, several.cov.copy()
+        np.einsum("bii->bi", covs)[...] += variances
+        evidences = log_normal(y, several.mean, covs)
+        return [(float(e), 1.0 / variance, y) for e, variance in zip(evidences, variances, strict=True)]
+    found = []
     sites = None
-    for mean, cov in zip(means, covs, strict=True):  # neighbours on the grid have nearly the same sites
+    for mean, cov in zip(several.mean, several.cov, strict=True):  # neighbours have nearly the same sites
         sites, evidence = propagate_dense(mean, cov, y, noise, sites)
-        found.append((evidence, sites.precision, sites.mean, None))
+        found.append((evidence, sites.precision, sites.mean))
     return found
 
 
