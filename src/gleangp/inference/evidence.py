@@ -293,7 +293,7 @@ def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:
     d_rows: Any = 0.0
     for key, (part, K, Phi, d_phi) in d_phi_of.items():
         basis = part.basis
-        d_K = solve_lower(basis.chol, np.ascontiguousarray(d_phi.T), transposed=True).T
+        d_K = solve_lower(basis.chol, d_phi.T, transposed=True).T
         of_theta, d_input, d_basis = K.vjp(d_K)
         theta[part.term] = theta[part.term] + of_theta
         d_rows = d_rows + np.broadcast_to(d_input, (B * m, basis.Z.shape[1]))

@@ -149,7 +149,7 @@ class Basis:
     def features(self, X: FloatArray) -> tuple[Evaluation, FloatArray]:
         """K(X, Z), and Phi^T (n, d)."""
         K = evaluate(self.kernel, X, self.Z)
-        return K, solve_lower(self.chol, np.ascontiguousarray(K.value.T)).T
+        return K, solve_lower(self.chol, K.value.T).T
 
     def gradients(self, inside: FloatArray) -> tuple[FloatArray, FloatArray]:
         """dE/dtheta and dE/dZ through K_zz, from `inside` = dE/dPhi Phi^T (d, d).

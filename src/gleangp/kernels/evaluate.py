@@ -37,6 +37,8 @@ from gleangp._typing import FloatArray
 from gleangp.kernels.gradients import linearize, rule_for
 from gleangp.kernels.scaled_inputs import ScaledInputs
 
+_CACHED = 2**15  # numbers
+
 # dL/dtheta (q,), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
 Gradients = tuple[FloatArray, FloatArray, FloatArray | None]
 
@@ -197,11 +199,7 @@ def _(kernel, A, B):
 
 @rule_for(_rule, RBF)
 def _(kernel, A, B):
-    def shape(d2):
-        K = np.exp(-0.5 * d2)
-        return K, lambda: -0.5 * K
-
-    return _stationary(kernel, A, B, shape)
+    return _stationary(kernel, A, B, _gaussian)
 
 
 @rule_for(_rule, Matern)
@@ -237,42 +235,75 @@ def _(kernel, A, B):
 
 
 def _gaussian(d2):
-    K = np.exp(-0.5 * d2)
-    return K, lambda: -0.5 * K
+    for (K,) in _parts(d2):
+        K *= -0.5
+        np.exp(K, out=K)
+    return d2, lambda: -0.5 * d2
 
 
 def _exponential(d2):
-    r = np.sqrt(d2)
-    K = np.exp(-r)
+    r, K = d2, np.empty_like(d2)
+    for r_part, K_part in _parts(r, K):
+        np.sqrt(r_part, out=r_part)
+        np.negative(r_part, out=K_part)
+        np.exp(K_part, out=K_part)
     return K, lambda: np.divide(-0.5 * K, r, out=np.zeros_like(r), where=r > 0.0)
 
 
 def _matern_32(d2):
-    r = np.sqrt(3.0 * d2)
-    decay = np.exp(-r)
-    return (1.0 + r) * decay, lambda: -1.5 * decay
+    decay, K = np.empty_like(d2), np.empty_like(d2)
+    for r, e, K_part in _parts(d2, decay, K):
+        _root_and_decay(r, e, 3.0)
+        np.add(r, 1.0, out=K_part)
+        K_part *= e
+    return K, lambda: -1.5 * decay
 
 
 def _matern_52(d2):
-    r = np.sqrt(5.0 * d2)
-    decay = np.exp(-r)
-    slope = 1.0 + r
-    slope *= decay
-    r *= r
-    r *= decay
-    r /= 3.0
-    r += slope
-    return r, lambda: (-5.0 / 6.0) * slope
+    decay, K = np.empty_like(d2), np.empty_like(d2)
+    for r, e, K_part in _parts(d2, decay, K):  # (1 + r + r^2 / 3) exp(-r)
+        _root_and_decay(r, e, 5.0)
+        np.divide(r, 3.0, out=K_part)
+        K_part += 1.0
+        K_part *= r
+        K_part += 1.0
+        K_part *= e
+
+    def slope():
+        found = 1.0 + d2  # r by now
+        found *= decay
+        found *= -5.0 / 6.0
+        return found
+
+    return K, slope
+
+
+def _root_and_decay(r, decay, factor):
+    """r = sqrt(factor d2) in place of d2, and exp(-r)."""
+    r *= factor
+    np.sqrt(r, out=r)
+    np.negative(r, out=decay)
+    np.exp(decay, out=decay)
+
+
+def _parts(*arrays):
+    """Parts of arrays of one shape that stay in the cache from one operation to the next."""
+    flat = [a.reshape(-1) for a in arrays]
+    for start in range(0, flat[0].size, _CACHED):
+        yield tuple(a[start : start + _CACHED] for a in flat)
 
 
 def _stationary(kernel, A, B, shape) -> Evaluation:
-    """`shape` gives phi(d2), and a function that gives phi'(d2), from squared scaled distances."""
+    """`shape` gives phi(d2), and a function that gives phi'(d2), from squared scaled distances.
+
+    d2_ij = |a_i|^2 + |c_j|^2 - 2 a_i c_j is one product of [-2 a, |a|^2, 1] and [c, 1, |c|^2].
+    """
     length = np.asarray(kernel.length_scale, dtype=np.float64)
     a, b = A / length, None if B is None else B / length
     c = a if b is None else b
-    d2 = (-2.0 * a) @ _turned(c)
-    d2 += np.einsum("...ip,...ip->...i", c, c)[..., None, :]
-    d2 += np.einsum("...ip,...ip->...i", a, a)[..., :, None]
+    square_a, square_c = ((v * v).sum(axis=-1, keepdims=True) for v in (a, c))
+    left = np.concatenate([-2.0 * a, square_a, np.ones_like(square_a)], axis=-1)
+    d2 = left @ _turned(np.concatenate([c, np.ones_like(square_c), square_c], axis=-1))
     np.maximum(d2, 0.0, out=d2)
     if b is None:
         np.einsum("...ii->...i", d2)[...] = 0.0

@@ -366,7 +366,11 @@ class _Finish:
         noise = np.zeros(0)
         if isinstance(likelihood, GaussianNoise):
             if likelihood.varies and self.learnt.n_rows < len(data):
-                z = _noise_of_tasks(prior, rows, likelihood, slots, z, self.search.learning.noise_passes)
+                # As many basis points as while learning will do: the noise is what is left within blocks.
+                learning = self.search.learning
+                Z = rows.Z[: learning.stages[-1].n_basis]
+                few = BlockPrior(terms, W, rows.layout, Z, elsewhere=where_blocks_are())
+                z = _noise_of_tasks(few, rows, likelihood, slots, z, learning.noise_passes)
                 prior = BlockPrior(self._terms(z), W, rows.layout, rows.Z, elsewhere=where_blocks_are())
             noise = likelihood.predictive_variance(slots, z)
         settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
