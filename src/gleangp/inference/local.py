@@ -24,6 +24,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.neighbourhoods import neighbourhoods
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factors
 from gleangp.inference.prior import Basis, Term
 from gleangp.kernels import has_white, white_diag
@@ -211,8 +212,14 @@ class LocalPosterior:
                 near.ndim - 1
             )
             step = max(1, _CHUNK_ENTRIES // (width + 1))
-            for start in range(0, len(rows), step):
-                part = slice(start, start + step)
+            if near.ndim == 2:  # new rows that lie together have neighbours, and their features, in common
+                lengths = length_scales(self.terms[0].kernel, X.shape[1])
+                parts = neighbourhoods(X[rows] / lengths, step)
+            else:
+                parts = [
+                    np.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step)
+                ]
+            for part in parts:
                 solved = self._solve(near[part] if near.ndim == 2 else near[None], task, cache=near.ndim == 1)
                 new = X[rows[part]]
                 new = new[:, None] if near.ndim == 2 else new[None]
