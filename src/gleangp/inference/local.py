@@ -212,14 +212,9 @@ class LocalPosterior:
                 near.ndim - 1
             )
             step = max(1, _CHUNK_ENTRIES // (width + 1))
-            if near.ndim == 2:  # new rows that lie together have neighbours, and their features, in common
-                lengths = length_scales(self.terms[0].kernel, X.shape[1])
-                parts = neighbourhoods(X[rows] / lengths, step)
-            else:
-                parts = [
-                    np.arange(start, min(start + step, len(rows))) for start in range(0, len(rows), step)
-                ]
-            for part in parts:
+            # New rows that lie together have neighbours in common, whose features are computed once.
+            lengths = length_scales(self.terms[0].kernel, X.shape[1])
+            for part in neighbourhoods(X[rows] / lengths, step):
                 solved = self._solve(near[part] if near.ndim == 2 else near[None], task, cache=near.ndim == 1)
                 new = X[rows[part]]
                 new = new[:, None] if near.ndim == 2 else new[None]
