@@ -403,7 +403,8 @@ def unstack_outputs(values: Any, tasks: Any, *, names: Sequence[Any] | None = No
     Examples
     --------
     >>> import gleangp
-    >>> gleangp.unstack_outputs([1.0, 2.0, 3.0, 4.0], ["b", "b", "a", "a"], names=["a", "b"])
+    >>> tasks = ["b", "b", "a", "a"]
+    >>> gleangp.unstack_outputs([1.0, 2.0, 3.0, 4.0], tasks, names=["a", "b"])
     array([[3., 1.],
            [4., 2.]])
     """

@@ -54,7 +54,9 @@ class DecisionDisplay(Display):
     >>> from gleangp.plots import DecisionDisplay
     >>> X, y = make_moons(60, noise=0.2, random_state=0)
     >>> model = SparseGPClassifier(n_active=10, random_state=0).fit(X, y)
-    >>> DecisionDisplay.from_estimator(model, X, y, n_points=20).proba.shape
+    >>> display = DecisionDisplay.from_estimator(model, X, y, n_points=20)
+    >>> display = display.plot()  # again, on new axes
+    >>> display.proba.shape
     (20, 20, 2)
     """
 

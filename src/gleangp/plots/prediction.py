@@ -51,6 +51,7 @@ class PredictionDisplay(Display):
     >>> X = np.linspace(0, 6, 40)[:, None]
     >>> model = SparseGPRegressor(n_active=8, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> display = PredictionDisplay.from_estimator(model, X, np.sin(X[:, 0]))
+    >>> display = display.plot()  # again, on new axes
     >>> display.mean.shape
     (300,)
     """
