@@ -97,6 +97,30 @@ def test_results_are_shown(page_results, tmp_path, monkeypatch):
     assert (tmp_path / picture[1]).stat().st_size > 1000
 
 
+@pytest.mark.parametrize("name", [page for page in PAGES if page.startswith("noise/")])
+def test_pages_of_noise_models(name):
+    """Each has a formula, a picture and a table; the site shows what its code prints and draws."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert text.startswith("<!-- results -->\n# ")
+    assert "$p(y" in text or "$$" in text
+    assert "plt.subplots(" in text
+    assert "print(" in text
+    (table,) = set(re.findall(r'read_csv\("(.*?)"\)', text))
+    assert (DOCS / "data" / table).exists()
+    assert f"<../data/{table}>" in text
+
+
+def test_noise_models_fit_their_tables():
+    """Heavy tails and dispersion are found, intervals of counts hold, and robust noise bears wrong labels."""
+    student, counts, labels = (
+        run_page(f"noise/{name}.md") for name in ("student", "negative_binomial", "labels")
+    )
+    assert student["model"].noise_.df < 10.0
+    assert counts["model"].noise_.dispersion > 0.01
+    assert 0.85 < np.mean(counts["inside"]) < 0.98
+    assert labels["losses"][1] < 0.6
+
+
 def test_tables():
     """The frame is learnt as it is, new values are warnings, and the pipeline comes back from its file."""
     scope = run_page("howto/tables.md")
