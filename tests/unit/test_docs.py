@@ -68,6 +68,20 @@ def test_reference_has_every_name(tmp_path):
     assert set(NAMES) - set(site.env.domaindata["py"]["objects"]) == set()
 
 
+@pytest.mark.parametrize("path", sorted((DOCS / "decisions").glob("0*.md")), ids=lambda p: p.stem)
+def test_decisions_have_a_status(path):
+    """A decision is accepted or names its successor, and the files that it names are there."""
+    text = path.read_text(encoding="utf-8")
+    status = re.search(
+        r"^Status: (accepted|superseded by \[(\d{3})\]\((\2-[\w-]+\.md)\))[.,; ]", text, re.MULTILINE
+    )
+    assert status, "write `Status: accepted.` or `Status: superseded by [NNN](NNN-title.md).`"
+    assert status[3] is None or (path.parent / status[3]).exists()
+    if status[3] is None:
+        for name in re.findall(r"`([a-z_/]+\.py)`", text):
+            assert (DOCS.parent / "src" / "gleangp" / name.removeprefix("gleangp/")).exists(), name
+
+
 def test_promises_are_shown_by_tests_that_are_there():
     """Every promise names a test, and each of them is there."""
     text = (DOCS / "explanation" / "promises.md").read_text(encoding="utf-8")
