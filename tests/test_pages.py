@@ -146,6 +146,30 @@ def test_cross_validation():
     ]
 
 
+def test_mixed_effects():
+    """The slopes are those of the data, shrunk; an unknown person is less certain than a known one."""
+    scope = run_page("howto/mixed_effects.md")
+    assert {scope["slopes"].idxmax(), scope["slopes"].idxmin()} <= {"s308", "s337", "s335"}
+    low, high = scope["model"].predict_interval(scope["rows"]).T
+    known = scope["model"].predict_interval(scope["rows"].assign(subject="s309"))
+    assert np.all(high - low > known[:, 1] - known[:, 0])
+
+
+def test_intervals():
+    """About 95 % of the rows lie in 1.96 deviations of their prediction from the others."""
+    scope = run_page("howto/intervals.md")
+    assert 0.9 < np.mean(np.abs(scope["y"] - scope["mean"]) < 1.96 * scope["std"]) < 0.99
+
+
+def test_counts():
+    """Expected counts are in proportion to the exposure; ends of intervals are whole."""
+    scope = run_page("howto/counts.md")
+    long, short = scope["model"].predict(scope["X"].iloc[[0, 0]], exposure=[4.0, 1 / 7])
+    np.testing.assert_allclose(long / short, 28.0)
+    ends = scope["sick"].predict_interval(scope["row"], trials=[30])
+    np.testing.assert_array_equal(ends, np.round(ends))
+
+
 def test_new_task():
     """Three rows place the new patient; without rows, and before more rows, the deviation is larger."""
     scope = run_page("howto/new_task.md")
