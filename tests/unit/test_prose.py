@@ -126,6 +126,19 @@ def test_docstrings(name):
     assert [line for line in code if len(line.strip()) > CODE] == []
 
 
+def test_code():
+    """No forbidden phrase in comments, docstrings and messages of package, examples and benchmarks."""
+    files = [path for part in ("src", "examples", "benchmarks") for path in (ROOT / part).rglob("*.py")]
+    assert len(files) > 100
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := FORBIDDEN.search(line))
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
