@@ -67,7 +67,7 @@ class RobustProbit(TwoClasses):
         z = y * (mean + self.bias) / np.sqrt(1.0 + np.asarray(var))
         return {"flip": -erf(z * _SQRT_HALF) * np.exp(-log_z), "bias": g}
 
-    def _log_sum(self, log_phi: FloatArray, z: FloatArray) -> FloatArray:
+    def _log_sum(self, log_phi: FloatArray, z: Floats) -> FloatArray:
         """log p as a sum over both classes: also right for a flip above one half, where a search may pass."""
         with np.errstate(divide="ignore"):  # log 0 = -inf is right where no label is flipped
             return np.logaddexp(np.log(self.flip) + log_ndtr(-z), np.log1p(-self.flip) + log_phi)
