@@ -2,8 +2,9 @@
 Fit a large table with thirty points
 ====================================
 
-An exact Gaussian process is too slow for many rows. Here thirty of 1400 rows are kept
-as active points, and every row contributes to the posterior through them.
+An exact Gaussian process is too slow for many rows. Here thirty of 1400 rows are the
+active points. Rows that are near each other are treated exactly; rows that are far
+apart depend on each other through the active points.
 """
 
 # %%
