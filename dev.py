@@ -14,7 +14,16 @@ from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-KINDS = ("added", "changed", "deprecated", "removed", "fixed", "security")
+# Kind of a note in changelog.d -> heading in the changelog.
+KINDS = {
+    "added": "New",
+    "improved": "Better",
+    "changed": "Changed",
+    "deprecated": "Deprecated",
+    "removed": "Removed",
+    "fixed": "Fixed",
+    "security": "Security",
+}
 
 
 def run(*command: str | Path) -> None:
@@ -60,20 +69,24 @@ def build(folder: Path) -> None:
     python("-m", "twine", "check", "--strict", *files)
 
 
-def release(version: str) -> None:
+def release(version: str, *, only_prepare: bool = False) -> None:
     """Everything of a release that happens here: version, changelog, build, commit and tag."""
     if git("status", "--porcelain"):
         sys.exit("There are changes that are not committed. Commit or stash them first.")
     prepare(version, date.today().isoformat())
+    if only_prepare:
+        print("Look at it with `git diff`, edit CHANGELOG.md, and commit.")
+        return
     build(ROOT / "dist" / version)
     run("git", "add", "--all", "CHANGELOG.md", "CITATION.cff", "changelog.d", "src/gleangp/_version.py")
-    run("git", "commit", "--quiet", "--message", f"MNT release {version}")
+    if git("status", "--porcelain"):
+        run("git", "commit", "--quiet", "--message", f"MNT release {version}")
     run("git", "tag", "--annotate", f"v{version}", "--message", f"gleangp {version}")
     print(f"Look at it with `git show`, then publish it: git push origin HEAD v{version}")
 
 
 def prepare(version: str, day: str) -> None:
-    """Write the version and the day where they belong, and collect the notes of changelog.d."""
+    """Write the version and the day where they belong, and fold the notes of changelog.d in the changelog."""
     if not re.fullmatch(r"\d+\.\d+\.\d+(rc\d+)?", version):
         sys.exit(f"{version!r} is not a version. Give one like 0.3.0 or 0.3.0rc1.")
     if f"v{version}" in git("tag").split():
@@ -81,22 +94,30 @@ def prepare(version: str, day: str) -> None:
     replace("src/gleangp/_version.py", r'__version__ = ".*"', f'__version__ = "{version}"')
     cited = f"version: {version}\ndate-released: {day}\n"
     replace("CITATION.cff", r"(?m)^version: .*\n(date-released: .*\n)?", cited)
-    notes = collected_notes()
-    heading = f"## [{version}] - {day}"
-    replace("CHANGELOG.md", r"(?m)^## \[Unreleased\]$", f"## [Unreleased]\n\n{heading}\n{notes}".rstrip())
+    files = {kind: sorted((ROOT / "changelog.d").glob(f"*.{kind}.md")) for kind in KINDS}
+    notes = {KINDS[kind]: [f.read_text(encoding="utf-8").strip() for f in files[kind]] for kind in KINDS}
+    path = ROOT / "CHANGELOG.md"
+    path.write_text(folded(path.read_text(encoding="utf-8"), version, day, notes), encoding="utf-8")
+    for file in (file for of_kind in files.values() for file in of_kind):
+        file.unlink()
 
 
-def collected_notes() -> str:
-    """The notes of changelog.d by kind, as they stand in the changelog; their files are deleted."""
-    text = ""
-    for kind in KINDS:
-        files = sorted((ROOT / "changelog.d").glob(f"*.{kind}.md"))
-        if files:
-            notes = [file.read_text(encoding="utf-8").strip() for file in files]
-            text += f"\n### {kind.capitalize()}\n\n" + "".join(f"- {note}\n" for note in notes)
-        for file in files:
-            file.unlink()
-    return text
+def folded(changelog: str, version: str, day: str, notes: dict[str, list[str]]) -> str:
+    """The changelog with the notes below the heading of the version, which may have some already."""
+    first, *sections = re.split(r"(?m)^(?=## \[)", changelog)
+    at = next((k for k, text in enumerate(sections) if text.startswith(f"## [{version}]")), None)
+    if at is None:
+        at = 1  # below "Unreleased"
+        sections.insert(at, "")
+    intro, *parts = re.split(r"(?m)^### (.*)\n", sections[at])
+    lists = {heading: text.strip() for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+    for heading in KINDS.values():
+        more = "\n".join(f"- {note}" for note in notes.get(heading, []))
+        lists[heading] = "\n".join(filter(None, (lists.pop(heading, ""), more)))
+    text = "\n".join([f"## [{version}] - {day}", *intro.splitlines()[1:]]).strip()
+    text += "".join(f"\n\n### {heading}\n\n{items}" for heading, items in lists.items() if items)
+    sections[at] = text
+    return "\n\n".join(part.strip() for part in (first, *sections)) + "\n"
 
 
 def replace(name: str, pattern: str, new: str) -> None:
@@ -121,13 +142,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command = commands.add_parser(function.__name__, help=function.__doc__)
         if function is release:
             command.add_argument("version")
+            command.add_argument("--prepare", action="store_true", help="version and changelog only")
     asked, rest = parser.parse_known_args(arguments)
     if rest and asked.command != "test":
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if asked.command == "test":
         test(rest)
     elif asked.command == "release":
-        release(asked.version)
+        release(asked.version, only_prepare=asked.prepare)
     else:
         globals()[asked.command]()
 

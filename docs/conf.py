@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs")]
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from public_names import public_methods, public_names  # noqa: E402 the path above comes first
+from page_results import shows_results, with_results  # noqa: E402 the path above comes first
+from public_names import public_methods, public_names  # noqa: E402
 from sphinx.util.logging import getLogger  # noqa: E402
 
 from gleangp import __version__  # noqa: E402
@@ -28,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["build", "_build", "Thumbs.db", "sg_execution_times.rst"]
+exclude_patterns = ["build", "_build", "data", "Thumbs.db", "sg_execution_times.rst"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -75,6 +76,13 @@ def warn_of_gaps(app, env):
             getLogger(__name__).warning("%s is public, but not on the site: list it in api.rst", name)
 
 
+def show_results(app, page, source):
+    """Put what the blocks of a page print and draw below them, if the page says so in its first line."""
+    if shows_results(source[0]):
+        source[0] = with_results(source[0], page)
+
+
 def setup(app):
-    """Look for gaps once all pages have been read."""
+    """Run pages when they are read; look for gaps once all pages have been read."""
+    app.connect("source-read", show_results)
     app.connect("env-check-consistency", warn_of_gaps)

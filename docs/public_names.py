@@ -7,7 +7,26 @@ import inspect
 # Their own pages or sections; `__all__` of these modules is public too.
 MODULES = ("datasets", "noise", "plots")
 # Methods by which the parts of the library work together, not what users call.
-INTERNAL = {"achieved", "check_tasks", "merge_draws", "parameters", "select", "start_runs", "under"}
+INTERNAL = {
+    "achieved",
+    "check_tasks",
+    "distances",
+    "get_metadata_routing",
+    "is_labeled",
+    "is_stationary",
+    "log_mean",
+    "log_sides",
+    "merge_draws",
+    "norms",
+    "parameters",
+    "parts",
+    "precision_bound",
+    "select",
+    "start_runs",
+    "terms",
+    "typical_bias",
+    "under",
+}
 
 
 def public_methods(value: type) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 import venv
 from pathlib import Path
 
-# What pip is asked for; None: this interpreter, which has gleangp and scikit-learn.
+# What pip installs; None: this interpreter, which has gleangp and scikit-learn.
 REQUIREMENTS: dict[str, list[str] | None] = {
     "gleangp": None,
     "sklearn": None,

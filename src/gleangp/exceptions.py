@@ -81,7 +81,7 @@ class InvarianceError(GleanError, ValueError):
 
 
 class ClusterError(GleanError, RuntimeError):
-    """The Dask cluster is not there, or its workers cannot do what is asked of them."""
+    """The Dask cluster is not there, or its workers cannot do what they must."""
 
 
 class DatasetError(GleanError, OSError, ValueError):

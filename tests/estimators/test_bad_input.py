@@ -141,7 +141,7 @@ def test_added_rows_of_another_task(Model):
     X, y = problem(Model)
     with_column = np.column_stack([X.astype(object), halves(y)])
     model = Model(task=2).fit(with_column, y)
-    with pytest.raises(TaskError, match="asked to add 'w', but its rows say 'u'"):
+    with pytest.raises(TaskError, match="task='w', but the task column of its rows has 'u'"):
         model.add_task(with_column[:4], y[:4], "w")
 
 

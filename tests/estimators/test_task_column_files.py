@@ -113,7 +113,7 @@ def test_first_partial_fit_is_fit():
 def test_new_rows_that_cannot_be():
     """Rows of another task, a column less, a heading twice; a last step without the method."""
     model = clone(MODELS["columns"]).fit(X, Y)
-    with pytest.raises(TaskError, match="asked to add 'cid', but its rows say 'ann'"):
+    with pytest.raises(TaskError, match="task='cid', but the task column of its rows has 'ann'"):
         model.add_task(X[:4], Y[:4], "cid")
     with pytest.raises(ValueError, match="feature names"):
         model.partial_fit(X.drop(columns="x"), Y)

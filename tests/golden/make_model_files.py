@@ -94,3 +94,9 @@ if __name__ == "__main__":
     keep_table("table_v1")
     few = gleangp.SparseGPRegressor(n_active=10, posterior="active", random_state=0)  # the first with a hash
     keep("active_regressor_v2", few.fit(X, y, tasks=tasks), new, new_tasks)
+    for name, model, target in (  # the default model of version 0.2
+        ("default_regressor_v2", gleangp.SparseGPRegressor(), y),
+        ("default_classifier_v2", gleangp.SparseGPClassifier(), np.digitize(y, [-0.4, 0.4])),
+        ("counts_v2", gleangp.SparseGPRegressor(noise="negative_binomial"), np.round(np.exp(y + 1))),
+    ):
+        keep(name, model.set_params(random_state=0).fit(X, target, tasks=tasks), new, new_tasks)

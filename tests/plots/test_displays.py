@@ -39,6 +39,17 @@ def test_prediction(tasks_model):
     assert ax.get_title() == "b"
 
 
+def test_ticks_are_the_basis():
+    """Of a model with a basis the ticks are its points, not all rows; without a basis there are none."""
+    X = np.linspace(0, 6, 700)[:, None]
+    model = SparseGPRegressor(n_active=7, random_state=0).fit(X, np.sin(X[:, 0]))
+    display = plots.PredictionDisplay.from_estimator(model, X)
+    assert len(model.active_) == 7
+    np.testing.assert_allclose(display.active, np.sort(X[model.active_, 0]))
+    model = SparseGPRegressor(random_state=0).fit(X[::20], np.sin(X[::20, 0]))
+    assert len(plots.PredictionDisplay.from_estimator(model, X).active) == 0
+
+
 def test_unknown_task(tasks_model):
     """A task that is not there is an error that names those that are."""
     model, X, *_ = tasks_model
@@ -134,7 +145,7 @@ def test_decision(n_classes):
     grid = np.column_stack([display.xx.ravel(), display.yy.ravel()])
     np.testing.assert_allclose(display.proba.reshape(81, -1), model.predict_proba(grid))
     texts = [t.get_text() for t in display.ax_.get_legend().get_texts()]
-    assert texts == [*map(str, range(n_classes)), "unlabelled", "active"]
+    assert texts == [*map(str, range(n_classes)), "unlabelled"]  # without a basis there are no active points
 
 
 def test_coverage_counts():

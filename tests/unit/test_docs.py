@@ -19,15 +19,8 @@ spec.loader.exec_module(pages)
 NAMES = pages.public_names()
 CLASSES = {name: value for name, value in NAMES.items() if inspect.isclass(value)}
 ABSTRACT = {"gleangp.noise.Noise", "gleangp.noise.NoiseModel"}  # a base class and a protocol
-# The examples of these come with the model that is written anew in their modules.
-METHODS_TO_COME = ("gleangp.SparseGPClassifier", "gleangp.SparseGPRegressor")
-ESTIMATOR_METHODS = [
-    (name, method)
-    for name, value in CLASSES.items()
-    if hasattr(value, "fit") and name not in METHODS_TO_COME
-    for method in pages.public_methods(value)
-    if method != "get_metadata_routing"  # scikit-learn calls it
-]
+METHODS = [(name, method) for name, value in CLASSES.items() for method in pages.public_methods(value)]
+PROTOCOL = "gleangp.noise.NoiseModel"  # no base class of the models that have its methods
 
 
 def test_api_page_is_complete():
@@ -50,11 +43,12 @@ def test_names_have_a_docstring(name):
     assert is_method or name in ABSTRACT or ">>> " in doc
 
 
-@pytest.mark.parametrize(("name", "method"), ESTIMATOR_METHODS)
-def test_methods_of_estimators_have_an_example(name, method):
-    """An example of the method, or of its class, calls it."""
-    examples = inspect.getdoc(getattr(CLASSES[name], method)) + inspect.getdoc(CLASSES[name])
-    assert re.search(rf"^\s*>>> .*\.{method}\(", examples, re.MULTILINE)
+@pytest.mark.parametrize(("name", "method"), [pair for pair in METHODS if pair[0] != PROTOCOL])
+def test_methods_have_an_example(name, method):
+    """An example of the method, of its class or of a base class of that calls it."""
+    homes = [home for home in CLASSES[name].__mro__ if home.__module__.startswith("gleangp")]
+    docs = [inspect.getdoc(part) or "" for part in (getattr(CLASSES[name], method), *homes)]
+    assert re.search(rf"^\s*(>>>|\.\.\.) .*\.{method}\(", "\n".join(docs), re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -72,6 +66,20 @@ def test_reference_has_every_name(tmp_path):
     )
     site.build()
     assert set(NAMES) - set(site.env.domaindata["py"]["objects"]) == set()
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "decisions").glob("0*.md")), ids=lambda p: p.stem)
+def test_decisions_have_a_status(path):
+    """A decision is accepted or names its successor, and the files that it names are there."""
+    text = path.read_text(encoding="utf-8")
+    status = re.search(
+        r"^Status: (accepted|superseded by \[(\d{3})\]\((\2-[\w-]+\.md)\))[.,; ]", text, re.MULTILINE
+    )
+    assert status, "write `Status: accepted.` or `Status: superseded by [NNN](NNN-title.md).`"
+    assert status[3] is None or (path.parent / status[3]).exists()
+    if status[3] is None:
+        for name in re.findall(r"`([a-z_/]+\.py)`", text):
+            assert (DOCS.parent / "src" / "gleangp" / name.removeprefix("gleangp/")).exists(), name
 
 
 def test_promises_are_shown_by_tests_that_are_there():

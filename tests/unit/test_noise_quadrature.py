@@ -37,6 +37,7 @@ EXTREMES = [
     (Gamma(40.0), (1e-6, 1.0, 1e5)),
     (Logit(), (-1.0, 1.0)),
     (RobustProbit(0.1), (-1.0, 1.0)),
+    (RobustProbit(0.7), (-1.0, 1.0)),
     (ContaminatedNormal(0.1, 0.05, 10.0), (0.0, 1.0, -30.0, 60.0)),
     (ContaminatedNormal(3.0, 0.5, 2.0), (0.0, 1.0, -30.0, 60.0)),
     (ContaminatedNormal(0.5, 1e-4, 100.0), (0.0, 2.0, -30.0)),

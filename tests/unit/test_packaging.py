@@ -103,7 +103,8 @@ def dev(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "a@b.c")
     for name in ("CHANGELOG.md", "CITATION.cff", "src/gleangp/_version.py", "changelog.d/README.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text((ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+        text = (ROOT / name).read_text(encoding="utf-8").split("## [0.")[0]  # no versions yet
+        (tmp_path / name).write_text(text, encoding="utf-8")
     for name, text in {"b.added": "New b.", "a.added": "New a.", "c.fixed": r"No \1 more."}.items():
         (tmp_path / "changelog.d" / f"{name}.md").write_text(text + "\n", encoding="utf-8")
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
@@ -121,13 +122,32 @@ def test_release_with_one_command(dev, tmp_path, monkeypatch):
     )
     changelog = (tmp_path / "CHANGELOG.md").read_text()
     section = re.search(r"## \[Unreleased\]\n\n## \[7\.8\.9\] - \S{10}\n\n(.*?)(?=\n## |\Z)", changelog, re.S)
-    assert section[1].strip() == "### Added\n\n- New a.\n- New b.\n\n### Fixed\n\n- No \\1 more."
+    assert section[1].strip() == "### New\n\n- New a.\n- New b.\n\n### Fixed\n\n- No \\1 more."
     assert [path.name for path in (tmp_path / "changelog.d").iterdir()] == ["README.md"]
     assert dev.git("status", "--porcelain") == ""
     assert dev.git("rev-parse", "v7.8.9^{commit}") == dev.git("rev-parse", "HEAD")
     assert dev.git("log", "-1", "--format=%s").strip() == "MNT release 7.8.9"
     dev.main(["release", "7.9.0"])  # without notes, over the date of the one before
     assert (tmp_path / "CITATION.cff").read_text().count("date-released") == 1
+
+
+def test_notes_that_come_late(dev, tmp_path):
+    """`--prepare` may be repeated: notes join those of the version, edits are kept, nothing is tagged."""
+    dev.main(["release", "7.8.9", "--prepare"])
+    changelog = tmp_path / "CHANGELOG.md"
+    before = changelog.read_text()
+    edited = before.replace("- New a.", "- A new a,\n  in two lines.").replace(
+        "### New", "One sentence.\n\n### New"
+    )
+    changelog.write_text(edited)
+    (tmp_path / "changelog.d" / "late.fixed.md").write_text("Late.\n")
+    (tmp_path / "changelog.d" / "fast.improved.md").write_text("Fast.\n")
+    for command in (["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    dev.main(["release", "7.8.9", "--prepare"])
+    wanted = edited.replace("- No \\1 more.", "- No \\1 more.\n- Late.")
+    assert changelog.read_text() == wanted.replace("### Fixed", "### Better\n\n- Fast.\n\n### Fixed")
+    assert dev.git("tag") == ""
 
 
 def test_release_refuses(dev, tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -41,8 +42,9 @@ def _draw_new_task(ax: Any, result: DemoResult) -> None:
         ax.fill_between(line[:, 0], mean - 2 * std, mean + 2 * std, color=colour, alpha=0.18, lw=0)
         ax.plot(line[:, 0], mean, color=colour, lw=2, label=label)
     order = np.argsort(task.X_test[:, 0])
-    ax.plot(task.X_test[order, 0], task.f_test[order], color="0.35", lw=1, ls="--", label="truth")
-    ax.plot(task.X[:HEADLINE_ROWS, 0], task.y[:HEADLINE_ROWS], "ko", ms=6, label=f"{HEADLINE_ROWS} labels")
+    ax.plot(task.X_test[order, 0], task.f_test[order], color="0.5", lw=1, ls="--", label="truth")
+    few, ink = slice(HEADLINE_ROWS), rcParams["text.color"]
+    ax.plot(task.X[few, 0], task.y[few], "o", color=ink, ms=6, label=f"{HEADLINE_ROWS} labels")
     ax.set(title="a new task (the one of median gain)", xlabel="the input that matters", ylabel="target")
     ax.legend(frameon=False, fontsize=8, ncols=2)
 

@@ -78,7 +78,7 @@ def fit(
     block, and send sums over blocks. The client adds them in the same order as in memory: the result is the
     same bit for bit, if BLAS has one thread there too, and else to rounding.
 
-    A worker that dies is survived: others do its work again, with the same result.
+    If a worker fails, others do its work again. The result is the same.
 
     Examples
     --------

@@ -127,7 +127,7 @@ def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int
     if any(g != task for g in given):
         other = np.asarray(next(g for g in given if g != task)).item()
         raise TaskError(
-            f"add_task was asked to add {task!r}, but its rows say {other!r} in the task column. Give the "
+            f"add_task has task={task!r}, but the task column of its rows has {other!r}. Give the "
             "rows of one task, or leave the column out."
         )
     return X
@@ -403,7 +403,8 @@ def unstack_outputs(values: Any, tasks: Any, *, names: Sequence[Any] | None = No
     Examples
     --------
     >>> import gleangp
-    >>> gleangp.unstack_outputs([1.0, 2.0, 3.0, 4.0], ["b", "b", "a", "a"], names=["a", "b"])
+    >>> tasks = ["b", "b", "a", "a"]
+    >>> gleangp.unstack_outputs([1.0, 2.0, 3.0, 4.0], tasks, names=["a", "b"])
     array([[3., 1.],
            [4., 2.]])
     """

@@ -109,8 +109,8 @@ def _one_length_scale(spread: FloatArray) -> Kernel:
 def null_category_kernel(X: FloatArray) -> Kernel:
     """`C * RBF` on standardised features, with the length scale at which neighbours are alike.
 
-    Labels spread from row to row, so learning must start where rows know their neighbours and not yet
-    the other class: at the median distance of a row to its fifteenth neighbour.
+    Labels spread from row to row, so learning must start with a length scale that joins neighbours, but not
+    the two classes: the median distance of a row to its fifteenth neighbour.
     """
     spread = _spread(X)
     start = _neighbour_distance(X / spread)

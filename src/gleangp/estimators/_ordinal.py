@@ -151,7 +151,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     >>> from gleangp import SparseGPOrdinal
     >>> X = np.linspace(-3, 3, 60)[:, None]
     >>> y = np.array(["low", "medium", "high"])[np.digitize(X[:, 0], [-1, 1])]
-    >>> model = SparseGPOrdinal(categories=["low", "medium", "high"], random_state=0).fit(X, y)
+    >>> model = SparseGPOrdinal(categories=["low", "medium", "high"], random_state=0)
+    >>> model = model.fit(X, y)
     >>> model.predict([[-2.0], [0.0], [2.0]]).tolist()
     ['low', 'medium', 'high']
     >>> model.predict_proba([[0.0]]).round().tolist()
@@ -165,7 +166,8 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
 
     With tasks, and one more of three rows:
 
-    >>> model = SparseGPOrdinal(random_state=0).fit(X, np.digitize(X[:, 0], [-1, 1]), np.arange(60) % 2)
+    >>> y, tasks = np.digitize(X[:, 0], [-1, 1]), np.arange(60) % 2
+    >>> model = SparseGPOrdinal(random_state=0).fit(X, y, tasks)
     >>> model = model.add_task([[-2.0], [0.0], [2.0]], [0, 1, 2], task=2)
     >>> model.predict([[2.0]], tasks=[2]).tolist()
     [2]

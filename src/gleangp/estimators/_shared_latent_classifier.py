@@ -147,7 +147,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     >>> tasks = np.where(np.arange(75) % 2, "a", "b")
     >>> model = SharedLatentGPClassifier(random_state=0).fit(X[::2], y[::2] == 0, tasks)
-    >>> model = model.add_task(X[[1, 3, 5, 61, 63, 65]], y[[1, 3, 5, 61, 63, 65]] == 0, task="c")
+    >>> few = [1, 3, 5, 61, 63, 65]
+    >>> model = model.add_task(X[few], y[few] == 0, task="c")
     >>> model.tasks_.tolist()
     ['a', 'b', 'c']
     """

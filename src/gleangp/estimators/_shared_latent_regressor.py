@@ -120,7 +120,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     >>> from gleangp import SharedLatentGPRegressor
     >>> t = np.linspace(-2, 2, 60)
     >>> X = np.column_stack([t, np.sin(t), np.cos(t)])
-    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0).fit(X[::2], t[::2] ** 2)
+    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0)
+    >>> model = model.fit(X[::2], t[::2] ** 2)
     >>> model.score(X[1::2], t[1::2] ** 2) > 0.95
     True
     >>> model.predict(X[:4]).shape, model.transform(X[:4]).shape
@@ -131,7 +132,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     Two tasks in one space, and a third one from four rows:
 
     >>> tasks = np.where(np.arange(60) % 2, "a", "b")
-    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0).fit(X, t**2, tasks)
+    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0)
+    >>> model = model.fit(X, t**2, tasks)
     >>> model = model.add_task(X[::15], -t[::15], task="c")
     >>> model.tasks_.tolist()
     ['a', 'b', 'c']

@@ -1,4 +1,4 @@
-"""What the sparse estimators share: their parameters, and the way from them to the learning below."""
+"""The common part of the sparse estimators: parameters, and the settings of learning made from them."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class SparseGPMixin(ProgressMixin):
 
     @property
     def _is_active(self) -> bool:
-        """Whether a fit keeps active points alone: as asked, or for copies of them under invariances."""
+        """Whether predictions use the active points only: `posterior="active"`, or there are invariances."""
         return self.posterior == "active" or bool(check_invariances(self.invariances))
 
     def _is_local(self) -> bool:
-        """Whether `models.local` does the fit."""
+        """Whether the model is that of `models.local`."""
         if self.posterior == "projected":
             warnings.warn(
                 "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
@@ -87,7 +87,7 @@ class SparseGPMixin(ProgressMixin):
         return not self._is_active
 
     def _settings(self, sizes: list[int], **more) -> Settings:
-        """What `fit` asks of learning; `sizes` are the numbers of labeled rows of the tasks."""
+        """The settings of learning for `fit`; `sizes` are the numbers of labeled rows of the tasks."""
         settings = {
             "optimize": self.optimizer is not None,
             "n_rounds": self.n_rounds,
@@ -99,18 +99,18 @@ class SparseGPMixin(ProgressMixin):
         return Settings(selector=self._chosen_selector(), **{**settings, **more})
 
     def _with_progress(self, settings: Settings, given: tuple) -> tuple[Settings, FitProgress]:
-        """The settings, and the progress that they now tell callbacks of; `given` are X, y and tasks."""
+        """The settings with a progress that calls the callbacks; `given` are X, y and tasks."""
         X, y, tasks = given
         progress = self._begin_progress(X, y, tasks, most_stages(settings))
         return replace(settings, progress=progress), progress
 
     def _settings_for_new_task(self, n_rows: int, **more) -> Settings:
-        """What `add_task` asks: the kernel is known, and a few rows may be less than n_active."""
+        """The settings of `add_task`: the kernel is not learnt; n_active may exceed the number of rows."""
         n_active = self._count_active([n_rows], warn=False)
         return self._settings([n_rows], n_active=n_active, optimize=False, **more)
 
     def _keeps_float32(self) -> bool:
-        """Whether very many float32 rows of one task may stay as they are: blocks of them are converted."""
+        """Whether very many float32 rows of one task stay float32; blocks of them are converted when used."""
         return not self._is_active and getattr(self, "unlabeled", None) is None
 
     def _chosen_selector(self):
@@ -119,7 +119,7 @@ class SparseGPMixin(ProgressMixin):
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
 
     def _why_uncoupled(self, rows: LocalRows) -> str:
-        """Why the tasks of a fit that is not local share the kernel alone; raises if more was asked for."""
+        """Why the tasks of a fit that is not local share the kernel only; raises if `coupling` needs more."""
         if self.coupling == "kernel":
             return "as asked"
         if rows.n_tasks == 1:
@@ -132,7 +132,7 @@ class SparseGPMixin(ProgressMixin):
         return reason
 
     def _scheme_decision(self) -> list[Decision]:
-        """What is to be said of a fit that keeps active points alone without being asked to."""
+        """The decision for active points only, if it follows from invariances."""
         if self.posterior == "active" or not self._is_active:
             return []
         reason = "Transformed copies compete for the active set, from which alone predictions are made."
@@ -163,7 +163,7 @@ class SparseGPMixin(ProgressMixin):
         return max(1, round(self.n_active * n_rows))
 
     def _start_kernel(self, default, which: int = 0, n_models: int = 1) -> Kernel:
-        """The kernel to start from, of one of the binary problems."""
+        """The kernel at the start of learning, of one of the binary problems."""
         if isinstance(self.kernel, CompoundKernel):
             kernels = self.kernel.kernels
             if n_models == 1 or len(kernels) != n_models:
@@ -176,13 +176,13 @@ class SparseGPMixin(ProgressMixin):
         return default() if self.kernel is None else clone(self.kernel)
 
     def _check_priors(self, parameters: Parameters) -> Parameters:
-        """The parameters, if every prior that was given is for one of them."""
+        """The parameters; raises if a prior was given for another name."""
         names = [h.name for h in parameters.kernel.hyperparameters]
         self._check_prior_names([*names, *(f"noise__{name}" for name in parameters.noise.parameters)])
         return parameters
 
     def _check_prior_names(self, names: list[str]) -> None:
-        """Raise if a prior was given for a parameter that is not among these."""
+        """Raise if a prior was given for another name than these."""
         unknown = sorted(set(self.priors or ()) - set(names))
         if unknown:
             raise KernelError(

@@ -53,133 +53,132 @@ _SOFT_STEP = 0.01
 
 
 class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseEstimator):
-    """Gaussian-process classification with few active points, for one task or many that share a kernel.
+    """Gaussian-process classification for one task or many related ones.
 
     Parameters
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function of the latent function, shared by all tasks. None: `C * RBF + C` with one
-        length scale per feature where there are at least ten rows for each, with weak priors. With more
-        than two classes a `CompoundKernel` gives each its own, in the order of `classes_`, such as the
-        `kernel_` of another fit.
+        Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
+        of `SparseGPRegressor`. With more than two classes a `CompoundKernel` has one kernel for each of
+        `classes_`, such as the `kernel_` of another fit.
     coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
-        What tasks share. "kernel": kernel parameters alone. "function": f_task = common + own_task, so
-        that tasks inform each other's values and a new one starts from the common function
-        (`FunctionCoupling`). "coregion": tasks are mixtures of shared functions with learnt weights
-        (`CoregionCoupling(rank=...)`). "auto": the one with the most evidence on a part of the rows, and
-        "kernel" where tasks cannot be coupled; `coupling_` says which and why. With one task it is ignored.
+        What tasks share. "function": a common function, and for each task an offset, slopes and an own
+        function, whose sizes are learnt. "kernel": the parameters of the kernel alone. "coregion": tasks are
+        mixtures of shared functions with learnt weights (`CoregionCoupling(rank=...)`). "auto" is "function",
+        or "kernel" if the posterior is "active". `coupling_` has the choice. Ignored with one task.
     n_active : int or float, default=None
-        Number of active points over all tasks, or their share of the rows. None: all rows of tasks
-        with up to 400, 400 of larger ones (down to 200 where there are more than 20 000 rows).
+        Number of basis points, or their share of the rows. None: all rows if there are at most 2000, else
+        400. For `posterior="active"`: the number of active points over all tasks; None: at most 400 per task.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
-        Which points to keep. None: `ResidualSelector(weight="variance")`, which does not look at labels and
-        so is not misled by wrong ones, and "entropy" for `posterior="active"`.
+        How points are selected. None: `ResidualSelector(weight="variance")`, which does not use the labels,
+        so wrong labels have no effect on it; "entropy" for `posterior="active"`.
     posterior : {"local", "active"}, default="local"
-        "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
-        from the basis and the rows near it. "active": predictions use the active points only (the papers'
-        compression scheme), which is also what is done with `invariances`.
+        "local": the covariance is exact within neighbourhoods of rows and goes through the basis between
+        them. A new row is predicted from the basis and the rows near it. "active": predictions use the active
+        points only (the method of LP04). With `invariances` it is always "active".
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
     noise : {"probit", "logit", "robust", "null_category"}, default="probit"
-        How labels come from the latent function; "robust" is a probit with a learnt share of flipped labels.
-        "logit" and "robust" need `posterior="local"` and a label in every row. "null_category": rows
-        without a label are used in any case; with "probit" only where they help.
+        Distribution of the labels given the latent function. "robust" is a probit with a learnt share of
+        flipped labels. "logit" and "robust" need `posterior="local"` and a label in every row.
+        "null_category" always uses the rows without a label; "probit" uses them only if they help.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        None keeps the kernel and the noise as they are given.
+        If None, the kernel parameters and the noise are not learnt.
     learn_noise : bool or sequence of str, default=True
-        Learn the parameters of the noise model: its bias, and with `posterior="active"` the slope of the
-        probit (else the variance of the kernel does its work). Or the names of those to learn, such as
-        ("bias", "gamma_minus", "gamma_plus"). See Notes.
+        Whether to learn the parameters of the noise model, or the names of those to learn, such as
+        ("bias", "gamma_minus", "gamma_plus"). The slope of the probit is learnt with `posterior="active"`
+        only; otherwise the variance of the kernel has the same effect.
     n_rounds : int, default=5
-        Most rounds of "select points, then learn the kernel".
+        For `posterior="active"`: maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
-        Hyperparameter name (as in `kernel.hyperparameters`) -> prior. None: weak ones on the default
-        kernel.
+        Priors by name of the hyperparameter (as in `kernel_.hyperparameters`). They replace those of the
+        default model.
     unlabeled : object, default=None
-        The label of rows that carry none (-1 in scikit-learn's own semi-supervised estimators). Such rows
-        enter through the null-category noise model, where that predicts held-out labels better than the
-        labelled rows alone; `decisions_` has both numbers. None: every label is a class.
+        The label of rows that have none (-1 in scikit-learn's semi-supervised estimators). None: every label
+        is a class. See Notes.
     invariances : callable or list of callables, default=None
-        Each takes rows and gives as many transformed rows that mean the same, such as
-        `translations((16, 16))`. Transformed copies of the active points (virtual informative
-        vectors) compete for the active set. Rows come without the task column.
+        Functions that take rows, without the task column, and return as many transformed rows of the same
+        class, such as `translations((16, 16))`. Transformed copies of the active points (virtual informative
+        vectors) compete for the active set.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
     new_tasks : {"prior", "error"}, default="prior"
-        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        How rows of tasks that were not seen are predicted. "prior": from what the tasks share, as after
         `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     n_jobs : int, default=None
         Processes for the classes, or for the selection of many tasks.
     random_state : int, RandomState, Generator or None, default=None
         For selectors that sample and for restarts.
     verbose : int, default=0
-        Print how every stage of learning ended, rounds with their evidence.
+        If positive, print the result of every stage of learning.
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
         Class labels.
     kernel_ : Kernel
-        With the learnt parameters; with more than two classes a `CompoundKernel` of one per class.
-    noise_ : gleangp.noise.Probit, gleangp.noise.NullCategory or list
-        The fitted noise, one per class with more than two classes.
+        The kernel with the learnt parameters; with more than two classes a `CompoundKernel` of one per class.
+    noise_ : object of gleangp.noise, or list
+        The fitted noise model; with more than two classes a list of one per class.
     tasks_ : ndarray or None
         Names of the tasks.
     coupling_ : Choice
-        Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
+        The coupling of the model (`.name`), with `.reason` and `.scores`.
+    decisions_ : list of Decision
+        Every choice that was made in the fit, as numbers and in words.
     task_correlation_ : ndarray of shape (M, M)
         Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,) or list
-        Rows of the training set in order of inclusion; with more than two classes a list of one array
-        per class. The following four attributes likewise.
+        Basis or active points as row numbers of the training set, in order of inclusion. With more than two
+        classes a list of one array per class. The following four attributes likewise.
     active_gain_ : ndarray of shape (d,)
-        Score of each when it was included: nats, or with `GraphSelector` its degree.
+        Score of each point when it was included, in nats (`GraphSelector`: its degree).
     site_mean_, site_precision_ : ndarray of shape (d,)
-        Gaussian stand-ins of the noise at the active points.
+        Gaussian approximations of the noise at the active points.
     active_virtual_ : ndarray of shape (d,)
-        Which invariance made each active point of the row in `active_`; -1 for the row itself.
+        Number of the invariance that made the point from the row in `active_`; -1 for the row itself.
     n_silent_ : int
-        Rows that the null category left without a say, because they could belong to either side: of all
-        rows, and of the active points for "active"; with more than two classes, the sum.
+        Number of rows without a label that have no influence, because they could belong to either side: of
+        all rows, or of the active points for "active". With more than two classes, the sum over classes.
     log_evidence_ : float
         Log evidence; the sum over classes.
     n_rounds_ : int
-        Rounds of learning, the most of any class.
+        Number of rounds of learning, the maximum over classes.
     selection_objective_ : float or None
-        What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
-        own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
+        Objective of the selector after `fit`; None for selectors without one. `GraphSelector`: the mean over
+        other rows of the strongest link to a selected one.
     columns_ : tuple of ColumnEncoding, or None
         If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
-        Features seen in `fit`, the task column included.
+        Number of features in `fit`, the task column included.
     feature_names_in_ : ndarray
-        Their names, where X had string names.
+        Names of the features, if all are strings.
 
     See Also
     --------
     SparseGPRegressor : The same for numbers.
+    SparseGPOrdinal : The same for ordered categories.
 
     Notes
     -----
-    Several classes are learnt one against the rest, in parallel with `n_jobs`. Their probabilities are
-    those of independent detectors given that exactly one fires: proportional to p / (1 - p).
-    A task in which only one class occurs is usable: it tells where that class is.
+    More than two classes are learnt one against the rest, in parallel with `n_jobs`. Their probabilities are
+    proportional to p / (1 - p): those of independent detectors, given that exactly one is positive. A task
+    may have rows of one class only.
 
-    With unlabelled rows (LPJ05, section 4) there is a region between the classes, of width one in the
-    latent function, from which no rows come. An unlabelled row near the boundary pushes it
-    away, to where rows are thin. The probability that a label is missing is the share of unlabelled rows
-    unless it is learnt. Labelled rows settle first and the others join them; a row that could still belong to
-    either side is silent and counted in `n_silent_`. With more than two classes a row without a label belongs
-    to exactly one of them. This helps where classes are clusters and does harm elsewhere. So the model is
-    first fitted to the labelled rows; then labels are held out in turn, and predicted from the labelled rows
-    alone, from all rows under the kernel as given (None: the length scale is the distance of neighbours), and
-    from all rows under the kernel of the labelled ones. The highest mean log probability decides.
-    With `posterior="active"` all rows are used and the kernel is learnt with them: process variances get an
-    exponential prior, without which the region would shrink to nothing.
-    Without unlabelled rows in `y` the noise is probit, whatever `unlabeled` says; the null category given
-    labels alone would be a probit whose boundary is half a width further away.
+    Rows without a label use the null-category noise model (LPJ05, section 4). There is a region between the
+    classes, of width one in the latent function, that contains no rows. An unlabelled row near the boundary
+    therefore moves the boundary to where rows are rare. Labelled rows are used first, then the others. A row
+    that could still belong to either side has no influence and is counted in `n_silent_`. With more than two
+    classes a row without a label belongs to exactly one of them.
+
+    Unlabelled rows help if classes are clusters, and increase the error otherwise. So labels are held out in
+    turn and predicted in three ways: from the labelled rows alone, from all rows under the kernel that was
+    given (None: its length scale is the distance of neighbours), and from all rows under the kernel of the
+    labelled ones. The highest mean log probability decides; `decisions_` has the numbers. With
+    `posterior="active"` all rows are used, and process variances get an exponential prior, which keeps the
+    region from shrinking to nothing. If all rows of `y` have a label, the noise is probit.
 
     References
     ----------
@@ -190,9 +189,25 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
     >>> import numpy as np
     >>> from gleangp import SparseGPClassifier
     >>> X = np.linspace(-3, 3, 40)[:, None]
-    >>> model = SparseGPClassifier(random_state=0).fit(X, np.where(X[:, 0] > 0, "warm", "cold"))
+    >>> y = np.where(X[:, 0] > 0, "warm", "cold")
+    >>> model = SparseGPClassifier(random_state=0).fit(X, y)
     >>> model.predict([[-2.0], [2.0]]).tolist()
     ['cold', 'warm']
+    >>> model.predict_proba([[-2.0], [2.0]]).shape
+    (2, 2)
+    >>> bool(model.decision_function([[2.0]])[0] > 0.0)
+    True
+    >>> bool(model.score(X, y) > 0.95)
+    True
+
+    Several tasks, more rows of a known task, and one more task:
+
+    >>> tasks = np.tile(["a", "b"], 20)
+    >>> model = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
+    >>> model = model.partial_fit([[3.5]], ["warm"], tasks=["b"])
+    >>> model = model.add_task([[-1.0], [1.0]], ["cold", "warm"], task="c")
+    >>> model.tasks_.tolist()
+    ['a', 'b', 'c']
     """
 
     _most_active = 400  # sites of all rows are swept over many times
@@ -255,14 +270,14 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Select active points and learn the kernel.
+        """Fit the model.
 
         Parameters
         ----------
         X : frame or array-like of shape (n, p)
             Inputs, with the task column if `task` names one.
         y : array-like of shape (n,)
-            Class labels; `unlabeled` in rows without one.
+            Class labels; the value of `unlabeled` for rows without one.
         tasks : array-like of shape (n,), default=None
             Task of each row. None, and no task column: one task.
 
@@ -374,7 +389,7 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         return softmax(log_p - log_q, axis=1)
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
-        """Mean of the latent function, in units of its predictive deviation.
+        """Mean of the latent function, divided by its predictive standard deviation.
 
         Parameters
         ----------
@@ -386,7 +401,7 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         Returns
         -------
         ndarray of shape (n,) or (n, c)
-            Positive for the second of two classes; one column per class with more of them.
+            Positive for the second of two classes. With more classes, one column for each.
         """
         margins = np.column_stack(
             [model.noise.margin(mean, var) for model, mean, var in self._latent(X, tasks)]
@@ -412,7 +427,7 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         return self.classes_[winner]
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows, under the kernel and noise that the others taught.
+        """Add one more task, from few rows. The kernel and the noise stay as they are.
 
         Parameters
         ----------
@@ -459,7 +474,9 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
-        """Absorb new rows of known tasks by filtering, without starting again; on a new estimator, `fit`.
+        """Update the model with new rows of known tasks; on a new estimator, `fit`.
+
+        The kernel and the noise stay as they are.
 
         Parameters
         ----------
@@ -470,7 +487,7 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         classes : array-like, default=None
-            All classes, as other estimators want them; the first call must contain each of them.
+            All classes. The first call must contain rows of each of them.
 
         Returns
         -------

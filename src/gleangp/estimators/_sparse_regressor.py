@@ -1,4 +1,4 @@
-"""`SparseGPRegressor`: Gaussian noise, one task or many, any selector."""
+"""`SparseGPRegressor`: regression for one task or many, with a choice of noise models."""
 
 from __future__ import annotations
 
@@ -48,104 +48,108 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     Parameters
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function of the inputs as they are. None: one hierarchical model with learnt warping of
-        the inputs; see Notes.
+        Covariance function of the inputs, which are then used as they are. None: the hierarchical model of
+        the Notes, with a learnt warping of the inputs.
     coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
-        What tasks share. "auto": a common function, and for each task an offset, slopes and an own function,
-        whose sizes are learnt. "function" is the same. "kernel": the parameters of the kernel alone.
-        "coregion": tasks are mixtures of shared functions with learnt weights (`CoregionCoupling(rank=...)`).
-        `coupling_` has the choice. With one task it is ignored.
+        What tasks share. "function": a common function, and for each task an offset, slopes and an own
+        function, whose sizes are learnt. "kernel": the parameters of the kernel alone. "coregion": tasks are
+        mixtures of shared functions with learnt weights (`CoregionCoupling(rank=...)`). "auto": "function",
+        or "coregion" if it has more evidence. `coupling_` has the choice. Ignored with one task.
     n_active : int or float, default=None
-        Number of basis points, or their share of the rows. None: all rows up to 2000, 400 with more.
+        Number of basis points, or their share of the rows. None: all rows if there are at most 2000, else
+        400.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default="residual"
-        Which rows are basis points. Residual sampling is the default because it is never far from the best:
-        greedy entropy prefers the periphery in many dimensions, uniform sampling misses clusters.
+        How basis points are selected. "residual" samples rows with the variance that is still unexplained.
+        "entropy" prefers the periphery if there are many features. "random" misses small clusters.
     posterior : {"local", "active"}, default="local"
-        "local": exact within neighbourhoods of rows, through the basis between them; a new row is predicted
-        from the basis and the rows near it. "active": from active points alone (the compression scheme of
-        LP04), which is also what is done with `invariances`.
+        "local": the covariance is exact within neighbourhoods of rows and goes through the basis between
+        them. A new row is predicted from the basis and the rows near it. "active": predictions use the active
+        points only (the method of LP04). With `invariances` it is always "active".
     noise : {"gaussian", "outliers", "poisson", "negative_binomial", "binomial", "gamma"} or object, \
             default="gaussian"
-        How targets come from the function; an object is one of `gleangp.noise`. With "outliers", a learnt
-        share of the rows are wrong measurements; intervals are those of the others.
-        The last four have a logarithmic (binomial: logit) link. Others than "gaussian" need
-        `posterior="local"`.
+        Distribution of the targets given the function, by name or as an object of `gleangp.noise`.
+        With "outliers", a learnt share of the rows are wrong measurements, and intervals are those of the
+        other rows. The link is logarithmic for "poisson", "negative_binomial" and "gamma",
+        and the logit for "binomial". All but "gaussian" need `posterior="local"`.
     move_basis : bool or "auto", default="auto"
-        Has no effect. It was a setting of the posterior "projected", and files of earlier versions have it.
+        Has no effect. Model files of version 0.1 contain it.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         If None, the kernel parameters and the noise are not learnt.
     n_rounds : int, default=5
-        With "active": maximum number of rounds of selecting points and learning the kernel.
+        For `posterior="active"`: maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
-        Hyperparameter name (as in `kernel_.hyperparameters`, or "noise__variance") -> prior, e.g.
+        Priors by name of the hyperparameter (as in `kernel_.hyperparameters`, or "noise__variance"), such as
         `gleangp.models.priors.LogNormal`. They replace those of the default model.
     normalize_y : bool, default=True
-        Standardise the targets inside. Kernel and noise parameters are then in units of the
-        standardised target. Without effect on counts and on "gamma".
+        Standardise the targets before the fit. Kernel and noise parameters are then in units of the
+        standardised target. No effect on counts and on "gamma".
     noise_variance : float or array-like of shape (n,), default=None
-        Variance of Gaussian noise. None: learnt, with several tasks for each of them; but if the kernel has a
-        `WhiteKernel`, that is the noise. A number fixes it; an array gives every row its own known variance.
-        In the units of the kernel.
+        Variance of Gaussian noise, in the units of the kernel. None: learnt, with several tasks for each of
+        them; if the kernel has a `WhiteKernel`, that is the noise. A number fixes it. An array gives the
+        known variance of every row.
     invariances : callable or list of callables, default=None
-        Each takes rows and gives as many transformed rows that have the same target. Transformed copies
-        of the active points (virtual informative vectors; LPJ05, section 6) compete for the active set.
-        Rows come without the task column.
+        Functions that take rows, without the task column, and return as many transformed rows that have the
+        same target. Transformed copies of the active points (virtual informative vectors; LPJ05, section 6)
+        compete for the active set.
     task : str or int, default=None
         Name or position of the column of X that holds the task.
     new_tasks : {"prior", "error"}, default="prior"
-        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
+        How rows of tasks that were not seen are predicted. "prior": from what the tasks share, as after
         `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     n_jobs : int, default=None
         Processes for the selection of many tasks.
     random_state : int, RandomState, Generator or None, default=None
         For selectors that sample, for restarts, and for `sample_y`.
     verbose : int, default=0
-        Print how every stage of learning ended, rounds with their evidence.
+        If positive, print the result of every stage of learning.
 
     Attributes
     ----------
     kernel_ : Kernel
-        With the learnt parameters.
-    noise_ : gleangp.noise.Gaussian
-        The fitted noise, in units of the standardised target; with a known variance per row, all of them.
+        The kernel with the learnt parameters.
+    noise_ : object of gleangp.noise
+        The fitted noise model, in units of the standardised target. It has one variance per row if
+        `noise_variance` is an array.
     tasks_ : ndarray or None
-        Names of the tasks; of several outputs, the headings or numbers of the columns of `y`.
+        Names of the tasks. With several outputs: the names or numbers of the columns of `y`.
     coupling_ : Choice
-        Which coupling the model has (`.name`), and why (`.reason`, `.scores`).
+        The coupling of the model (`.name`), with `.reason` and `.scores`.
     decisions_ : list of Decision
-        Every choice that the fit made, as data and in words.
+        Every choice that was made in the fit, as numbers and in words.
     variance_shares_ : dict
         Shares of the variance of the targets: "common", "task" and "noise"; with several tasks also
         "intraclass_correlation".
     task_correlation_ : ndarray of shape (M, M)
         Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,)
-        Rows of the training set in order of inclusion; rows added later count on from its end.
+        Basis or active points as row numbers of the training set, in order of inclusion. Rows that are added
+        later are numbered on from its end.
     active_gain_ : ndarray of shape (d,)
-        Score of each when it was included: nats, or with `GraphSelector` its degree.
+        Score of each point when it was included, in nats (`GraphSelector`: its degree).
     active_virtual_ : ndarray of shape (d,)
-        Which invariance made each active point of the row in `active_`; -1 for the row itself.
+        Number of the invariance that made the point from the row in `active_`; -1 for the row itself.
     site_mean_, site_precision_ : ndarray of shape (d,)
-        Gaussian stand-ins of the noise at the active points.
+        Gaussian approximations of the noise at the active points.
     log_evidence_ : float
-        Log evidence, standardised units.
+        Log evidence, in units of the standardised targets.
     n_rounds_ : int
-        Rounds of learning.
+        Number of rounds of learning.
     selection_objective_ : float or None
-        What the selector says its choice achieved, in `fit`; None for selectors without a goal of their
-        own. For `GraphSelector` the mean strongest link of a left-out row to a kept one.
+        Objective of the selector after `fit`; None for selectors without one. `GraphSelector`: the mean over
+        other rows of the strongest link to a selected one.
     columns_ : tuple of ColumnEncoding, or None
         If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
-        Features seen in `fit`, the task column included.
+        Number of features in `fit`, the task column included.
     feature_names_in_ : ndarray
-        Their names, where X had string names.
+        Names of the features, if all are strings.
 
     See Also
     --------
     SparseGPClassifier : The same for classes.
+    HierarchicalGPRegressor : A kernel of its own for every task.
 
     Notes
     -----
@@ -158,9 +162,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows, predictions
     average over draws of the hyperparameters from their posterior.
 
-    Rows whose target is NaN are left out; a task that has no other rows is predicted from the prior.
-    The posterior is exact up to 2000 rows. With more, learning costs the same for any number of rows, and the
-    posterior and predictions grow linearly with it.
+    Rows whose target is NaN are left out. A task without other rows is predicted from the prior. The
+    posterior is exact up to 2000 rows. With more, the time of learning does not depend on the number of rows,
+    and that of the posterior is linear in it.
 
     References
     ----------
@@ -175,6 +179,17 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
     >>> mean, std = model.predict([[1.0]], return_std=True)
     >>> bool(abs(mean[0] - np.sin(1.0)) < 0.01)
     True
+    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+    True
+
+    Several tasks, more rows of a known task, and one more task:
+
+    >>> tasks = np.repeat(["a", "b"], 25)
+    >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]), tasks=tasks)
+    >>> model = model.partial_fit([[6.5]], [np.sin(6.5)], tasks=["b"])
+    >>> model = model.add_task([[1.0], [4.0]], np.sin([1.0, 4.0]), task="c")
+    >>> model.tasks_.tolist()
+    ['a', 'b', 'c']
     """
 
     _parameter_constraints: dict = {
@@ -246,24 +261,24 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         exposure: Any = None,
         trials: Any = None,
     ) -> Self:
-        """Learn from rows.
+        """Fit the model.
 
         Parameters
         ----------
         X : frame or array-like of shape (n, p)
             Inputs, with the task column if `task` names one.
         y : array-like of shape (n,) or (n, q)
-            Targets; NaN where there is none. Several columns are q outputs of every row, learnt as coupled
-            tasks, each in its own units.
+            Targets; NaN if a target is missing. Several columns are q outputs of every row. They are learnt
+            as coupled tasks, each in its own units.
         tasks : array-like of shape (n,), default=None
             Task of each row. None, and no task column: one task.
         sample_weight : array-like of shape (n,), default=None
-            Gaussian noise: a row of weight w has the noise variance divided by w, as the mean of w rows.
-            Rows of weight zero are left out.
+            For Gaussian noise. The noise variance of a row is divided by its weight w, as for the mean of w
+            rows. Rows of weight zero are left out.
         exposure : array-like of shape (n,), default=None
-            Counts: what the rate is multiplied by, such as time or area.
+            For counts: the factor of the rate, such as time or area. None: 1.
         trials : array-like of shape (n,), default=None
-            "binomial": how many trials the count is out of.
+            For "binomial": the number of trials of each count. None: 1.
 
         Returns
         -------
@@ -423,7 +438,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         exposure: Any = None,
         trials: Any = None,
     ) -> Any:
-        """Mean of the function at new rows, with its uncertainty if asked for.
+        """Predict the mean of new rows, and the standard deviation or the covariance.
 
         Parameters
         ----------
@@ -432,12 +447,12 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         return_std : bool, default=False
-            Return the standard deviation of the function as well (as in scikit-learn: white noise of
-            a kernel that was given counts; `noise_variance` and what the default kernel has do not).
+            Also return the standard deviation of the function. It leaves out the noise, as in scikit-learn;
+            only a `WhiteKernel` in a kernel of your own counts.
         return_cov : bool, default=False
             Return the joint covariance of the function instead (of the latent one for counts).
         include_noise : bool, default=False
-            Add the noise variance: the spread of new observations rather than of the function. See also
+            Return the standard deviation of a new observation: function and noise. See also
             `predict_interval`.
         exposure, trials : array-like of shape (n,), default=None
             Of the rows, for counts; None: 1.
@@ -446,7 +461,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         -------
         mean : ndarray of shape (n,), or (n, q) of several outputs
         std : ndarray of the same shape, or covariance of shape (n, n) or (n, q, n, q)
-            Only if asked for.
+            Only with `return_std` or `return_cov`.
         """
         check_is_fitted(self)
         if return_std and return_cov:
@@ -475,7 +490,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
-        """Learn one more task from few rows, under the kernel and noise that the others taught.
+        """Add one more task, from few rows. The kernel and the noise stay as they are.
 
         Parameters
         ----------
@@ -522,10 +537,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         trials: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Absorb new rows of known tasks, without starting again; on a new estimator, `fit`.
+        """Update the model with new rows of known tasks; on a new estimator, `fit`.
 
-        Kernel and noise stay as they are. For Gaussian noise and up to 2000 rows the result is the posterior
-        of all rows.
+        The kernel and the noise stay as they are. For Gaussian noise and up to 2000 rows the result is the
+        posterior of all rows.
 
         Parameters
         ----------

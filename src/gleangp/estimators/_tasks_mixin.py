@@ -1,7 +1,7 @@
-"""What an estimator needs to take tasks: as a column of X (`task=`) or as an argument (`tasks=`).
+"""Mixins for estimators with tasks: as a column of X (`task=`) or as an argument (`tasks=`).
 
-`_resolve` is the one way in. `fit`, `partial_fit` and `add_task` exclude each other and change the estimator
-in one step; one that fails leaves it as it was (`_one_step`). An estimator reads::
+All inputs pass through `_resolve`. `fit`, `partial_fit` and `add_task` exclude each other and change the
+estimator in one step; if one fails, the estimator is unchanged (`_one_step`). An estimator has the form::
 
     class Model(TaskRegressorMixin, BaseEstimator):
         def __init__(self, *, task=None):
@@ -63,10 +63,10 @@ _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function"
 
 
 class TaskMixin:
-    """Tasks by the column named in `task=` or by `tasks=`, and requested by default when routed.
+    """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default.
 
-    The estimator has the constructor parameter `task` and sets `tasks_` in `fit`. With the parameter
-    `new_tasks="prior"` it predicts tasks that it has not seen; it must then have `add_task`.
+    The estimator has the constructor parameter `task` and sets `tasks_` in `fit`. If `new_tasks="prior"`, it
+    predicts rows of tasks that it has not seen, and must have `add_task`.
     """
 
     new_tasks: str = "error"
@@ -109,23 +109,23 @@ class TaskMixin:
         Parameters
         ----------
         X : frame or array-like of shape (n, p)
-            Inputs, with the task column if the estimator names one. `fit` learns what the columns of a frame
-            become (`columns_`); a model of a frame encodes all later inputs in the same way.
+            Inputs, with the task column if the estimator names one. `fit` learns the encoding of the columns
+            of a frame (`columns_`). All later inputs are encoded in the same way.
         tasks : array-like of shape (n,) or None
-            The argument of that name.
+            Task of each row; None if a column has them or there are no tasks.
         reset : bool
-            True in `fit`: names are those found, and `n_features_in_` and `feature_names_in_`
-            (which count the task column) are set. False afterwards: X must have the same features
-            and tasks are looked up in `tasks_`.
+            True in `fit`: the names of the tasks are taken from the rows, and `n_features_in_` and
+            `feature_names_in_` are set, the task column included. False afterwards: X must have the same
+            features, and tasks are looked up in `tasks_`.
         keep_float32 : bool, default=False
-            Leave very many float32 rows of one task as they are.
+            Do not convert very many float32 rows of one task.
         learn : bool, default=False
-            True in `partial_fit`: a new task is an error whatever `new_tasks` is.
+            True in `partial_fit`: a new task is an error for any `new_tasks`.
         joint : bool, default=False
-            Give every new task a code of its own, for a joint covariance. By default all new tasks have
-            one code: as long as rows are predicted one by one, new tasks are all the same.
+            Give every new task its own code, for a joint covariance. By default all new tasks have one code,
+            because they have the same prediction if rows are predicted one by one.
         target : callable, default=None
-            Returns the numbers to learn (n,), from which dates may get a yearly or weekly part.
+            Returns the targets (n,), which decide whether dates get a yearly or weekly part.
 
         Returns
         -------
@@ -181,7 +181,7 @@ class TaskMixin:
     def _as_numbers(
         self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1, target: Any = None
     ) -> np.ndarray:
-        """Inputs without the task column as numbers; `fit` learns what the columns of a table become."""
+        """Inputs without the task column as numbers; `fit` learns the encoding of the columns of a table."""
         least: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
         if learn:
             if is_table(X):
@@ -196,7 +196,7 @@ class TaskMixin:
         return check_array(X, dtype=np.float64, **least)
 
     def _count_inputs(self) -> int:
-        """Number of columns of numbers that the model has; raises if the encoding is not of these columns."""
+        """Number of encoded columns; raises if the encoding does not match the number of columns."""
         n_columns = self.n_features_in_ - (self.task is not None)
         columns = getattr(self, "columns_", None)
         if columns is None:
@@ -206,9 +206,9 @@ class TaskMixin:
         return count_features(columns)
 
     def _check_fitted(self: Any, *parts: str) -> tuple[int, int]:
-        """Numbers of tasks and inputs of a fitted estimator that was read from a file.
+        """Number of tasks and of inputs of a fitted estimator that was read from a file.
 
-        Raises `ValueError` if one of its parts is missing, or names of tasks, columns or classes are none.
+        Raises `ValueError` if a part is missing, or if names of tasks, columns or classes are not valid.
         """
         missing = {*parts, "tasks_", "n_features_in_"} - set(vars(self))
         if missing:
@@ -234,7 +234,7 @@ class TaskMixin:
         return 1 if self.tasks_ is None else len(self.tasks_), self._count_inputs()
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
-        """Add tasks without rows to this estimator, which is the copy that one prediction works on."""
+        """Add tasks without rows to this estimator, which is the copy used by one prediction."""
         if len(new) == 0:
             return
         self.random_state = 0  # without rows nothing is drawn; a generator of the user's stays as it is
@@ -250,7 +250,7 @@ class TaskMixin:
         )
 
     def _check_same_kind(self, tasks: Any) -> None:
-        """Raise if the model was fitted with tasks and now there are none, or the reverse."""
+        """Raise if the model was fitted with tasks and these rows have none, or the reverse."""
         name = type(self).__name__
         if self.tasks_ is not None and tasks is None:
             raise TaskError(
@@ -295,7 +295,7 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         X : frame or array-like of shape (n, p)
             Inputs.
         y : array-like of shape (n,) or (n, q)
-            Targets; rows or cells where it is NaN do not count.
+            Targets; NaN is left out.
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         sample_weight : array-like of shape (n,), default=None
@@ -304,7 +304,7 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         Returns
         -------
         float
-            R^2 of `predict(X, tasks)`; of several outputs, the mean of theirs.
+            R^2 of `predict(X, tasks)`; with several outputs, the mean over outputs.
         """
         predicted = self.predict(X, tasks=tasks)
         if predicted.ndim == 2:
@@ -334,7 +334,7 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
         X : frame or array-like of shape (n, p)
             Inputs.
         y : array-like of shape (n,)
-            Class labels; unlabeled rows do not count.
+            Class labels; unlabeled rows are left out.
         tasks : array-like of shape (n,), default=None
             Task of each row, if the model was fitted with tasks and names no column for them.
         sample_weight : array-like of shape (n,), default=None
@@ -343,7 +343,7 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
         Returns
         -------
         float
-            Share of rows for which `predict(X, tasks)` is right.
+            Share of rows for which `predict(X, tasks)` equals `y`.
         """
         predicted = self.predict(X, tasks=tasks)
         y = check_class_target(y, len(predicted))
@@ -355,7 +355,7 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
 
 
 def _is_large_float32(X: Any) -> bool:
-    """Whether learning will only ever look at parts of these rows, which are converted one by one."""
+    """Whether X is float32 with so many rows that only parts of them are converted at a time."""
     return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > active_learn.MOST_LEARNT_ON
 
 

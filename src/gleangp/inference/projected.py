@@ -1,4 +1,4 @@
-"""Projection: all rows speak, through the active points as a basis.
+"""Projection: every row contributes to the posterior through the active points, which are a basis.
 
 With u the function values at the d active points and v = chol(K_dd)^-1 u their whitened form,
 

@@ -13,7 +13,7 @@ from gleangp.noise import Gaussian
 
 
 class ProjectedTask:
-    """One task whose labels speak through its basis: the collapsed bound of Titsias 2009, O(l d^2)."""
+    """One task whose labels contribute through its basis: the collapsed bound of Titsias 2009, O(l d^2)."""
 
     def __init__(self, kernel, task: TaskRows):
         self.kernel = clone(kernel)

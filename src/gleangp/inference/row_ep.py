@@ -172,9 +172,9 @@ def leave_out(sites: RowSites, mean: FloatArray, var: FloatArray) -> Cavities:
 
 @dataclass(slots=True)
 class Course:
-    """What the sweeps over all rows know of themselves: whether they have settled, and how far to step.
+    """State of the sweeps over all rows: whether they have settled, and the length of the next step.
 
-    A full step to the sites that the cavities ask for can overshoot: where the precisions swing, the
+    A full step to the sites of the cavities can overshoot: where the precisions swing, the
     length of the swings gives the step that damps them.
     """
 

@@ -55,6 +55,10 @@ class ScaledInputs(Kernel):
     array([ 0.  ,  0.  , -2.3 ,  0.  ,  0.  , -0.69])
     >>> kernel(np.array([[1.0, 2.0]])).round(3)
     array([[0.84]])
+    >>> kernel.diag(np.array([[1.0, 2.0]])).round(3), kernel.scale_inputs([[1.0, 2.0]])
+    (array([0.84]), array([[1., 1.]]))
+    >>> kernel.get_params()["scales"]
+    [1.0, 0.5]
     """
 
     def __init__(self, kernel, scales=1.0, scales_bounds=(1e-5, 1e5), center=0.0):

@@ -85,6 +85,50 @@ class Noise:
     For predictions of observations it defines `mean_given`, `var_given`, `cdf` and `sample`.
 
     A field that is not in `transforms` is not learnt: it is known for every row, such as `exposure`.
+
+    Examples
+    --------
+    All noise models have these methods. Two rows, the second counted for ten days; f is the log of the rate:
+
+    >>> import numpy as np
+    >>> from gleangp.noise import Poisson
+    >>> noise = Poisson(exposure=np.array([1.0, 10.0]))
+    >>> y, mean, var = np.array([2.0, 9.0]), np.zeros(2), np.full(2, 0.5)
+    >>> noise.check_target(y)
+
+    New observations, if f has the distribution N(mean, var):
+
+    >>> noise.predict_mean(mean, var).round(2).tolist()
+    [1.28, 12.84]
+    >>> noise.predict_var(mean, var).round(1).tolist()
+    [2.4, 119.8]
+    >>> noise.predict_quantile(mean, var, 0.9).tolist()
+    [3.0, 26.0]
+    >>> noise.predict_cdf(y, mean, var).round(2).tolist()
+    [0.84, 0.48]
+    >>> noise.log_density(y, mean, var).round(2).tolist()
+    [-1.8, -2.89]
+
+    Given f:
+
+    >>> f = np.log([1.0, 2.0])
+    >>> noise.mean_given(f).round(9).tolist(), noise.var_given(f).round(9).tolist()
+    ([1.0, 20.0], [1.0, 20.0])
+    >>> noise.cdf(y, f).round(3).tolist(), noise.sample(f, np.random.default_rng(0)).shape
+    ([0.92, 0.005], (2,))
+
+    What inference uses:
+
+    >>> log_z, g, nu = noise.log_partition(y, mean, var)
+    >>> np.allclose(nu, noise.precision(y, mean, var))
+    True
+    >>> list(noise.log_partition_grad(y, mean, var)), noise.log_prob_grad(y, f)
+    (['bias'], {})
+    >>> value, slope, curvature = noise.derivatives(y, f)
+    >>> np.allclose(noise.log_prob(y, f), value + noise.log_constant(y))
+    True
+    >>> noise.at([1]).exposure.tolist()
+    [10.0]
     """
 
     log_concave: ClassVar[bool] = True

@@ -29,7 +29,8 @@ class Binomial(Noise):
     >>> log_z, g, nu = noise.log_partition(y=7.0, mean=0.0, var=0.5)
     >>> float(log_z.round(4)), float(g.round(4)), float(nu.round(4))
     (-2.0822, 0.9236, 1.0602)
-    >>> float(noise.predict_mean(0.0, 0.5).round(6)), float(noise.predict_quantile(0.0, 0.5, 0.9))
+    >>> mean, upper = noise.predict_mean(0.0, 0.5), noise.predict_quantile(0.0, 0.5, 0.9)
+    >>> float(mean.round(6)), float(upper)
     (5.0, 8.0)
     """
 

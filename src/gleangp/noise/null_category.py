@@ -63,6 +63,21 @@ class NullCategory:
     >>> log_z, g, nu = NullCategory().log_partition(y=0.0, mean=0.0, var=1.0)
     >>> float(g.round(4)), float(nu.round(4))
     (0.0, -0.5705)
+
+    The log probabilities of both classes, the latent mean in deviations, and what inference uses:
+
+    >>> noise = NullCategory()
+    >>> log_no, log_yes = noise.class_log_prob(mean=1.0, var=3.0)
+    >>> float(np.exp(log_yes).round(2)), float(noise.margin(mean=1.0, var=3.0).round(2))
+    (0.76, 0.58)
+    >>> float(np.exp(noise.log_prob(y=1.0, f=2.0)).round(2))
+    0.5
+    >>> float(noise.precision(0.0, 0.0, 1.0).round(4))
+    -0.5705
+    >>> list(noise.log_partition_grad(0.0, 0.0, 1.0))
+    ['bias', 'gamma_minus', 'gamma_plus', 'width', 'variance']
+    >>> NullCategory(np.ones(2)).at([0]).bias.tolist()
+    [1.0]
     """
 
     bias: Floats = 0.0

@@ -37,6 +37,16 @@ class Ordered:
     >>> noise = Ordered(bias=0.5, widths=[1.0])
     >>> np.exp(noise.log_prob(np.array([0, 1, 2]), 0.0)).round(4)
     array([0.3085, 0.3829, 0.3085])
+
+    What inference uses:
+
+    >>> log_z, g, nu = noise.log_partition(1, mean=0.0, var=1.0)
+    >>> bool(nu == noise.precision(1, 0.0, 1.0))
+    True
+    >>> list(noise.log_partition_grad(1, 0.0, 1.0))
+    ['bias', 'widths', 'variance']
+    >>> Ordered(bias=np.ones(2)).at([0]).bias.tolist()
+    [1.0]
     """
 
     bias: Floats = 0.0

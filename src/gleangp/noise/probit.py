@@ -32,6 +32,20 @@ class Probit:
     >>> log_z, g, nu = Probit().log_partition(y=1.0, mean=0.0, var=3.0)
     >>> float(np.exp(log_z)), float(g.round(4)), float(nu.round(4))
     (0.5, 0.3989, 0.1592)
+
+    The log probabilities of both classes, the latent mean in deviations, and what inference uses:
+
+    >>> log_no, log_yes = Probit().class_log_prob(mean=1.0, var=3.0)
+    >>> float(np.exp(log_yes).round(4)), float(Probit().margin(mean=1.0, var=3.0))
+    (0.6915, 0.5)
+    >>> float(np.exp(Probit().log_prob(y=1.0, f=0.0)))
+    0.5
+    >>> float(Probit().precision(1.0, 0.0, 3.0).round(4))
+    0.1592
+    >>> list(Probit().log_partition_grad(1.0, 0.0, 3.0))
+    ['bias', 'slope']
+    >>> Probit(bias=np.ones(2)).at([0]).bias.tolist()
+    [1.0]
     """
 
     bias: Floats = 0.0

@@ -47,16 +47,18 @@ class RobustProbit(TwoClasses):
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f)."""
-        return self._log_sum(log_ndtr(y * (f + self.bias)))
+        z = y * (f + self.bias)
+        return self._log_sum(log_ndtr(z), z)
 
     def log_partition(
         self, y: Floats, mean: Floats, var: Floats
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         c = y / np.sqrt(1.0 + np.asarray(var))
-        log_phi, h, curvature = log_ndtr_derivatives((mean + self.bias) * c)
-        log_z = self._log_sum(log_phi)
-        true = np.exp(np.log1p(-2.0 * self.flip) + log_phi - log_z)  # share of labels that are not flipped
+        z = (mean + self.bias) * c
+        log_phi, h, curvature = log_ndtr_derivatives(z)
+        log_z = self._log_sum(log_phi, z)
+        true = (1.0 - 2.0 * self.flip) * np.exp(log_phi - log_z)  # share of labels that are not flipped
         return log_z, true * h * c, true * (curvature - (1.0 - true) * h**2) * c**2
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
@@ -65,6 +67,7 @@ class RobustProbit(TwoClasses):
         z = y * (mean + self.bias) / np.sqrt(1.0 + np.asarray(var))
         return {"flip": -erf(z * _SQRT_HALF) * np.exp(-log_z), "bias": g}
 
-    def _log_sum(self, log_phi: FloatArray) -> FloatArray:
+    def _log_sum(self, log_phi: FloatArray, z: Floats) -> FloatArray:
+        """log p as a sum over both classes: also right for a flip above one half, where a search may pass."""
         with np.errstate(divide="ignore"):  # log 0 = -inf is right where no label is flipped
-            return np.logaddexp(np.log(self.flip), np.log1p(-2.0 * self.flip) + log_phi)
+            return np.logaddexp(np.log(self.flip) + log_ndtr(-z), np.log1p(-self.flip) + log_phi)

@@ -10,7 +10,15 @@ from gleangp.noise.base import Floats, Noise, refuse
 
 
 class TwoClasses(Noise):
-    """A noise model with `log_prob` and `log_partition` for y in {-1, +1}."""
+    """A noise model with `log_prob` and `log_partition` for y in {-1, +1}.
+
+    Examples
+    --------
+    >>> from gleangp.noise import Logit
+    >>> log_no, log_yes = Logit().class_log_prob(mean=1.0, var=3.0)
+    >>> float(np.exp(log_yes).round(2)), float(Logit().margin(mean=1.0, var=3.0).round(2))
+    (0.66, 0.41)
+    """
 
     support: ClassVar[str] = "label"
 

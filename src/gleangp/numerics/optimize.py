@@ -23,7 +23,7 @@ Report = Callable[[int, float], bool | None]
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
 _RESTART_REACH = 3.0
-# Usual steps that a search tells the next one: where rows say nothing of a parameter, it is not sent far.
+# Limits of the step lengths passed to the next search: a parameter without information is not moved far.
 _LEAST_UNIT, _MOST_UNIT = 0.5, 5.0
 _UNITS_OF_FIRST_STEP = 1.0, 30.0
 _STOPPED = "stopped by the progress function"

@@ -130,6 +130,12 @@ def kept_points(model: Any, code: int) -> FloatArray | None:
     return np.unique(np.vstack(parts), axis=0) if parts else None
 
 
+def active_points(model: Any, code: int) -> FloatArray | None:
+    """Inputs (d, p) of the active points among the rows of one task, or None if the model has none."""
+    parts = [getattr(m, "active_of_task", m.rows_of_task)(code) for m in submodels(model)]
+    return np.unique(np.vstack(parts), axis=0) if parts else None
+
+
 def active_tasks(model: Any) -> IntArray:
     """Task code of every active point, over all classes."""
     parts = [m.active_task for m in submodels(model)]

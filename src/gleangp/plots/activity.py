@@ -28,7 +28,9 @@ class ActiveGainDisplay(Display):
     >>> X = np.linspace(0, 6, 40)[:, None]
     >>> model = SparseGPRegressor(n_active=8, posterior="active", selector="entropy")
     >>> model = model.fit(X, np.sin(X[:, 0]))
-    >>> len(ActiveGainDisplay.from_estimator(model).gains[0])
+    >>> display = ActiveGainDisplay.from_estimator(model)
+    >>> display = display.plot()  # again, on new axes
+    >>> len(display.gains[0])
     8
     """
 
@@ -103,7 +105,9 @@ class BudgetDisplay(Display):
     >>> X = np.linspace(0, 6, 40)[:, None]
     >>> model = SparseGPRegressor(n_active=9, posterior="local", random_state=0)
     >>> model = model.fit(X, np.sin(X[:, 0]), tasks=["a", "b"] * 20)
-    >>> int(BudgetDisplay.from_estimator(model).counts.sum())
+    >>> display = BudgetDisplay.from_estimator(model)
+    >>> display = display.plot()  # again, on new axes
+    >>> int(display.counts.sum())
     9
     """
 

@@ -33,8 +33,17 @@ class CoverageDisplay(Display):
     >>> from gleangp.plots import CoverageDisplay
     >>> y = np.random.default_rng(0).standard_normal(4000)
     >>> display = CoverageDisplay.from_predictions(y, np.zeros(4000), np.ones(4000))
+    >>> display = display.plot()  # again, on new axes
     >>> bool(np.abs(display.coverage - display.levels).max() < 0.03)
     True
+
+    Of a model, with rows that it has not seen:
+
+    >>> from gleangp import SparseGPRegressor
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> model = SparseGPRegressor(random_state=0).fit(X[::2], np.sin(X[::2, 0]))
+    >>> CoverageDisplay.from_estimator(model, X[1::2], np.sin(X[1::2, 0])).n_rows
+    30
     """
 
     def __init__(
@@ -152,8 +161,18 @@ class CalibrationDisplay(Display):
     >>> rng = np.random.default_rng(0)
     >>> p = rng.uniform(size=5000)
     >>> display = CalibrationDisplay.from_predictions(rng.uniform(size=5000) < p, p)
+    >>> display = display.plot()  # again, on new axes
     >>> bool(np.abs(display.observed - display.predicted).max() < 0.06)
     True
+
+    Of a model, with rows that it has not seen:
+
+    >>> from gleangp import SparseGPClassifier
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> model = SparseGPClassifier(random_state=0).fit(X[::2], np.sin(X[::2, 0]) > 0)
+    >>> display = CalibrationDisplay.from_estimator(model, X[1::2], np.sin(X[1::2, 0]) > 0)
+    >>> int(display.counts.sum())
+    30
     """
 
     def __init__(self, predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> None:

@@ -12,11 +12,11 @@ from gleangp.plots._base import (
     DIVERGING,
     MARKERS,
     Display,
+    active_points,
     at_task,
     color_of,
     held_values,
     input_names,
-    kept_points,
     position_of,
     submodels,
     task_code,
@@ -54,7 +54,9 @@ class DecisionDisplay(Display):
     >>> from gleangp.plots import DecisionDisplay
     >>> X, y = make_moons(60, noise=0.2, random_state=0)
     >>> model = SparseGPClassifier(n_active=10, random_state=0).fit(X, y)
-    >>> DecisionDisplay.from_estimator(model, X, y, n_points=20).proba.shape
+    >>> display = DecisionDisplay.from_estimator(model, X, y, n_points=20)
+    >>> display = display.plot()  # again, on new axes
+    >>> display.proba.shape
     (20, 20, 2)
     """
 
@@ -135,7 +137,7 @@ class DecisionDisplay(Display):
         grid = np.tile(np.median(X, axis=0), (xx.size, 1))
         grid[:, one], grid[:, two] = xx.ravel(), yy.ravel()
         proba = model.predict_proba(**at_task(model, grid, code))
-        active = kept_points(model, code)
+        active = active_points(model, code)
         null = _null_coordinate(model, at_task(model, grid, code))
         display = cls(
             xx,

@@ -29,6 +29,15 @@ class LatentSpaceDisplay(Display):
     >>> display = LatentSpaceDisplay(np.eye(3), np.array(["a", "b", "b"])).plot()
     >>> len(display.ax_.lines)
     2
+
+    Of a model:
+
+    >>> from gleangp import SharedLatentGPRegressor
+    >>> X = np.random.default_rng(0).normal(size=(20, 3))
+    >>> model = SharedLatentGPRegressor(2, hidden_units=5, random_state=0)
+    >>> model = model.fit(X, X[:, 0], tasks=["a", "b"] * 10)
+    >>> LatentSpaceDisplay.from_estimator(model).positions.shape
+    (20, 2)
     """
 
     def __init__(

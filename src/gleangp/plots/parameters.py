@@ -33,7 +33,9 @@ class KernelParametersDisplay(Display):
     >>> from gleangp.plots import KernelParametersDisplay
     >>> X = np.random.default_rng(0).uniform(0, 6, (40, 2))
     >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> KernelParametersDisplay.from_estimator(model).names
+    >>> display = KernelParametersDisplay.from_estimator(model)
+    >>> display = display.plot()  # again, on new axes
+    >>> display.names
     ['variance of the linear part', 'variance of the smooth part', 'length scale of x0', 'length scale of x1']
     """
 

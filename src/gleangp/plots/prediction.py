@@ -11,10 +11,10 @@ from gleangp._typing import FloatArray
 from gleangp.plots._base import (
     COLORS,
     Display,
+    active_points,
     at_task,
     held_values,
     input_names,
-    kept_points,
     position_of,
     target_name,
     task_code,
@@ -51,6 +51,7 @@ class PredictionDisplay(Display):
     >>> X = np.linspace(0, 6, 40)[:, None]
     >>> model = SparseGPRegressor(n_active=8, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> display = PredictionDisplay.from_estimator(model, X, np.sin(X[:, 0]))
+    >>> display = display.plot()  # again, on new axes
     >>> display.mean.shape
     (300,)
     """
@@ -142,7 +143,7 @@ class PredictionDisplay(Display):
             std_with_noise = model.predict(**where, return_std=True, include_noise=True)[1]
         except (TypeError, ValueError):  # no such option, or noise known per training row only
             std_with_noise = None
-        active = kept_points(model, code)
+        active = active_points(model, code)
         display = cls(
             grid[:, feature],
             mean,

@@ -31,7 +31,9 @@ class TaskSimilarityDisplay(Display):
     >>> tasks = np.array(["a", "b"] * 20)
     >>> y = np.sin(X[:, 0]) * np.where(tasks == "a", 1, -1)
     >>> model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
-    >>> TaskSimilarityDisplay.from_estimator(model, X).matrix.round(1)
+    >>> display = TaskSimilarityDisplay.from_estimator(model, X)
+    >>> display = display.plot()  # again, on new axes
+    >>> display.matrix.round(1)
     array([[ 1., -1.],
            [-1.,  1.]])
     """

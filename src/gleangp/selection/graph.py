@@ -108,6 +108,12 @@ class GraphSelector(BaseEstimator):
         -------
         float
             Between 0 and 1.
+
+        Examples
+        --------
+        >>> from gleangp import GraphSelector
+        >>> GraphSelector(n_neighbors=1).connectivity([[0.0], [0.0], [5.0], [5.0]], [0, 2])
+        1.0
         """
         X = np.asarray(X, dtype=np.float64)
         return connectivity(self._graph(X, "", None), np.asarray(kept, dtype=np.intp))

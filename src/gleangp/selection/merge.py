@@ -103,7 +103,7 @@ def _weights(run: Run) -> list[float]:
 
 
 def merge_known(weights, n_active, draws=None):
-    """Order, picks used per task, and the task whose known picks ran out (or None)."""
+    """Order, picks used per task, and the task that has no known picks left (or None)."""
     step = _heaviest(weights) if draws is None else _sampled(weights, draws)
     order, counts = [], [0] * len(weights)
     while len(order) < n_active:

@@ -54,7 +54,7 @@ def count_parts(n_rows: int, n_active: int) -> int:
 
 
 def part_of_row(number: IntArray, n_parts: int) -> IntArray:
-    """Part of every row, from its number alone: as good as random, and the same wherever it is asked for."""
+    """Part of every row, from its number alone: as good as random, and the same on every machine."""
     with np.errstate(over="ignore"):
         z = number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # the finaliser of SplitMix64
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

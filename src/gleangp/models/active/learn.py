@@ -136,9 +136,9 @@ def _climb(parameters, tasks: LocalTasks, settings, seed, rng) -> SharedKernelFi
 def _alternate(parameters, tasks: LocalTasks, settings, seed, rng) -> SharedKernelFit:
     """Rounds of LPJ05 algorithm 2: each climbs the evidence of its own active points.
 
-    The evidence of other points is another one. Rounds are compared by what the points that their parameters
-    choose say of all rows (the sum of log Z, eq. 28), and the best is kept: points chosen greedily lie far
-    apart and hardly know the noise, which drifts from round to round while the evidence rises.
+    The evidence of different points is not comparable. Rounds are compared by the sum of log Z over all rows
+    (eq. 28), and the best is kept. Greedily selected points are far apart, so they carry little information
+    about the noise, which drifts from round to round while the evidence rises.
     """
     n_rows = sum(tasks.sizes)
     best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0

@@ -1,6 +1,6 @@
-"""Latent-space terms whose cost is linear in the rows: both mappings speak through a basis of positions.
+"""Latent-space terms whose cost is linear in the rows: both mappings use a basis of positions.
 
-The basis are the latent positions of some informative rows; all rows speak through it, by the projection
+The basis are the latent positions of some informative rows. All rows contribute through it, by the projection
 of `inference.projected`. As rows of the training set, basis points move with the latent space. With every
 row in the basis the terms equal the dense ones of `latent_terms`.
 

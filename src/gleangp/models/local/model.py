@@ -149,6 +149,15 @@ class LocalModel:
         posterior = self.best.posterior
         return self.inputs.inverse(posterior.X[posterior.rows_of_task[task]], self.best.warp)
 
+    def active_of_task(self, task: int) -> FloatArray:
+        """(d, p) the basis points among the rows of a task, in their own units; none without a basis."""
+        n_rows = len(self.row_numbers)
+        if len(self.active) >= n_rows:
+            return np.zeros((0, self.n_inputs))
+        in_fit = np.zeros(len(self.best.posterior.codes), dtype=bool)
+        in_fit[:n_rows] = np.isin(self.row_numbers, self.active)
+        return self.rows_of_task(task)[in_fit[self.best.posterior.rows_of_task[task]]]
+
     def white_var(self, X: FloatArray, codes: IntArray) -> FloatArray:
         """(n,) the part of the latent variance that is white noise of the kernel."""
         parts = [term.within[codes] * white_diag(term.kernel, X) for term in self.terms]
