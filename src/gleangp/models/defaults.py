@@ -133,7 +133,7 @@ class NewTask:
     """How far a task that is added may be unlike the others."""
 
     n_levels: int = 5  # tasks of the fit, at quantiles of the noise, whose noise a new one may have
-    most_like: int = 50  # tasks whose weights a new one may have, where tasks are mixtures
+    n_mixtures: int = 300  # draws of the weights that a new task may have, where tasks are mixtures
     # Logarithms of the factors of its own function and of its offset, with Pareto tails.
     function_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
     offset_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)

@@ -4,9 +4,9 @@ A new task takes what the others taught, as far as its own rows agree. Its offse
 be larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
 tails), and it may share no function at all: then its common function is a fresh draw of the prior. None of
 the M tasks of the fit did, so the odds of that are 1 to M. Its noise is that of one of the others. Where
-tasks are mixtures of shared functions, a new one also has the weights of one of the others. The evidence of
-its rows weighs these variants. Every draw of the hyperparameters takes one of them, in proportion; without
-draws it is the most probable one.
+tasks are mixtures of shared functions, a new one has weights near those of one of the others. The evidence
+of its rows weighs these variants. Every draw of the hyperparameters takes one of them, in proportion;
+without draws it is the most probable one.
 """
 
 from __future__ import annotations
@@ -91,25 +91,49 @@ def _is_mixture(posterior: LocalPosterior) -> bool:
 
 
 def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray) -> Variants:
-    """The task has the weights and the noise of one of those of the fit, or it shares no function."""
-    before, n_tasks = draw.posterior, _count_learnt(draw.posterior)
-    tasks = np.unique(np.linspace(0, n_tasks - 1, NEW_TASK.most_like).astype(int))
-    moments = []
-    for task in tasks:
-        like = tuple(
-            replace(t, loadings=np.vstack([t.loadings, t.loadings[task]]), own=np.append(t.own, t.own[task]))
-            for t in before.terms
-        )
-        moments.append(before.extended(terms=like).predict_cov(W, codes))
-    own = np.array([[t.own[task] for t in before.terms] for task in tasks])
+    """The task is like one of those of the fit, or it shares no function.
+
+    Its noise and what is its own are those of that task. Its weights are near: they are draws of a kernel
+    density estimate of the weights of the fit, with Scott's width, drawn together so that the estimate has
+    their covariance (West 1993).
+    """
+    before, n_tasks, rng = draw.posterior, _count_learnt(draw.posterior), np.random.default_rng(0)
+    tasks = rng.integers(n_tasks, size=NEW_TASK.n_mixtures)
+    learnt = np.hstack([t.loadings[:n_tasks] for t in before.terms])
+    D, centre = learnt.shape[1], learnt.mean(axis=0)
+    width = n_tasks ** (-1.0 / (D + 4.0))
+    weights = rng.multivariate_normal(np.zeros(D), np.atleast_2d(np.cov(learnt.T, bias=True)), len(tasks))
+    weights = centre + np.sqrt(1.0 - width**2) * (learnt[tasks] - centre) + width * weights
+    ends = np.cumsum([t.loadings.shape[1] for t in alike])[:-1]
+    # f = sum_r w_r u_r: the mean is linear in the weights, the covariance quadratic.
+    means, covs = np.zeros((D, len(W))), np.zeros((D, D, len(W), len(W)))
+    for r in range(D):
+        for s in [r, *range(r)]:
+            unit = np.zeros(D)
+            unit[[r, s]] = 1.0
+            parts = [
+                np.vstack([t.loadings[:-1], w]) for t, w in zip(alike, np.split(unit, ends), strict=True)
+            ]
+            terms = tuple(
+                replace(t, loadings=part, own=np.append(t.own[:-1], 0.0))
+                for t, part in zip(alike, parts, strict=True)
+            )
+            mean, cov = before.extended(terms=terms).predict_cov(W, codes)
+            if r == s:
+                means[r], covs[r, r] = mean, cov
+            else:  # cov(u_r + u_s) = cov(u_r) + cov(u_s) + 2 cov(u_r, u_s), its symmetric part
+                covs[r, s] = covs[s, r] = 0.5 * (cov - covs[r, r] - covs[s, s])
     fresh = _fresh_weights(alike, before)
-    moments.append((np.zeros(len(W)), _sum_of_kernels(alike, fresh[None], W)[0]))
+    own = np.vstack([np.column_stack([t.own[tasks] for t in before.terms]), fresh])
+    weights = np.vstack([weights, np.zeros(D)])
     return Variants(
-        np.zeros(len(tasks) + 1),
-        [*([t.loadings[task] for t in before.terms] for task in tasks), _nothing_shared(alike)],
-        np.vstack([own, fresh]),
-        np.array([mean for mean, _ in moments]),
-        np.array([cov for _, cov in moments]),
+        np.append(
+            np.zeros(len(tasks)), np.log(len(tasks) / n_tasks)
+        ),  # odds of 1 to M that it shares nothing
+        [np.split(w, ends) for w in weights],
+        own,
+        weights @ means,
+        np.einsum("vr,vs,rsij->vij", weights, weights, covs, optimize=True) + _sum_of_kernels(alike, own, W),
         draw.noise[[*tasks, -1]] if draw.noise.size else None,
     )
 
