@@ -6,7 +6,7 @@ tails), and it may share no function at all: then its common function is a fresh
 the M tasks of the fit did, so the odds of that are 1 to M. Its noise is that of one of the others. Where
 tasks are mixtures of shared functions, a new one has weights near those of one of the others. The evidence
 of its rows weighs these variants. Every draw of the hyperparameters takes one of them, in proportion;
-without draws it is the most probable one.
+without draws it is the one in the middle of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> Loc
 
 
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
-    """The draw with the new task as the variant at that quantile of the weights; None: the best one."""
+    """The draw with the new task as the variant at that quantile of the weights; None: in their middle."""
     before = draw.posterior
     alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
     if len(W) == 0:  # nothing to weigh: the task is like the others
@@ -52,7 +52,7 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
     weights = several.log_prior + [evidence for evidence, *_ in found]
     weights = np.exp(weights - logsumexp(weights))
     if quantile is None:
-        chosen = int(np.argmax(weights))
+        chosen = several.middle(weights)
     else:
         chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
     evidence, precision, site_mean = found[chosen]
@@ -61,7 +61,9 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
         variance = float(several.noise[chosen] if quantile is not None else weights @ several.noise)
     terms = tuple(
         replace(term, loadings=np.vstack([term.loadings[:-1], loading]), own=np.append(term.own[:-1], own))
-        for term, loading, own in zip(alike, several.loadings[chosen], several.own[chosen], strict=True)
+        for term, loading, own in zip(
+            alike, _by_term(alike, several.loadings[chosen]), several.own[chosen], strict=True
+        )
     )
     posterior = with_rows(before.extended(terms=terms), W, codes, precision, site_mean, evidence)
     return Draw(posterior, draw.warp, _with_noise(draw, variance))
@@ -72,11 +74,19 @@ class Variants:
     """What a new task may be: V variants of K terms."""
 
     log_prior: FloatArray  # (V,)
-    loadings: list[list[FloatArray]]  # of every variant, and in it of every term
+    loadings: FloatArray  # (V, D) weights of what it shares, those of the first term first
     own: FloatArray  # (V, K) weights of what is its own
     mean: FloatArray  # (V, n) of its rows
     cov: FloatArray  # (V, n, n)
     noise: FloatArray | None  # (V,) variance; None: not Gaussian
+
+    def middle(self, weights: FloatArray) -> int:
+        """The variant nearest to the mean of all, among those that share or those that do not."""
+        alone = ~self.loadings.any(axis=1)
+        group = np.flatnonzero(alone == (weights[alone].sum() > 0.5))
+        places = np.column_stack([self.loadings, np.log(np.maximum(self.own, 1e-100))])[group]
+        mean = weights[group] @ places / weights[group].sum()
+        return int(group[np.argmin(((places - mean) ** 2).sum(axis=1))])
 
 
 def _count_learnt(posterior: LocalPosterior) -> int:
@@ -104,19 +114,15 @@ def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     width = n_tasks ** (-1.0 / (D + 4.0))
     weights = rng.multivariate_normal(np.zeros(D), np.atleast_2d(np.cov(learnt.T, bias=True)), len(tasks))
     weights = centre + np.sqrt(1.0 - width**2) * (learnt[tasks] - centre) + width * weights
-    ends = np.cumsum([t.loadings.shape[1] for t in alike])[:-1]
     # f = sum_r w_r u_r: the mean is linear in the weights, the covariance quadratic.
     means, covs = np.zeros((D, len(W))), np.zeros((D, D, len(W), len(W)))
     for r in range(D):
         for s in [r, *range(r)]:
             unit = np.zeros(D)
             unit[[r, s]] = 1.0
-            parts = [
-                np.vstack([t.loadings[:-1], w]) for t, w in zip(alike, np.split(unit, ends), strict=True)
-            ]
             terms = tuple(
-                replace(t, loadings=part, own=np.append(t.own[:-1], 0.0))
-                for t, part in zip(alike, parts, strict=True)
+                replace(t, loadings=np.vstack([t.loadings[:-1], part]), own=np.append(t.own[:-1], 0.0))
+                for t, part in zip(alike, _by_term(alike, unit), strict=True)
             )
             mean, cov = before.extended(terms=terms).predict_cov(W, codes)
             if r == s:
@@ -130,7 +136,7 @@ def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
         np.append(
             np.zeros(len(tasks)), np.log(len(tasks) / n_tasks)
         ),  # odds of 1 to M that it shares nothing
-        [np.split(w, ends) for w in weights],
+        weights,
         own,
         weights @ means,
         np.einsum("vr,vs,rsij->vij", weights, weights, covs, optimize=True) + _sum_of_kernels(alike, own, W),
@@ -168,10 +174,10 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     )
     shared = before.extended(terms=tuple(replace(t, own=np.append(t.own[:-1], 0.0)) for t in alike))
     mean, cov = shared.predict_cov(W, codes)
-    togetherness = [t.loadings[-1] for t in alike]
+    together = np.concatenate([t.loadings[-1] for t in alike])
     return Variants(
         np.tile(log_prior, len(base)),
-        [_nothing_shared(alike) if apart else togetherness for apart in alone],
+        np.where(alone[:, None], 0.0, together),
         own,
         np.where(alone[:, None], 0.0, mean),
         np.where(alone[:, None, None], 0.0, cov) + _sum_of_kernels(alike, own, W),
@@ -195,8 +201,9 @@ def _fresh_weights(alike: tuple[Term, ...], before: LocalPosterior, *, own: bool
     return np.array([np.mean(t.within[:n] - t.own[:n]) + (t.own[-1] if own else 0.0) for t in alike])
 
 
-def _nothing_shared(alike: tuple[Term, ...]) -> list[FloatArray]:
-    return [np.zeros(t.loadings.shape[1]) for t in alike]
+def _by_term(terms: tuple[Term, ...], weights: FloatArray) -> list[FloatArray]:
+    """Weights (D,) of what a task shares, term by term."""
+    return np.split(weights, np.cumsum([t.loadings.shape[1] for t in terms])[:-1])
 
 
 def _sum_of_kernels(terms: tuple[Term, ...], weights: FloatArray, W: FloatArray) -> FloatArray:
