@@ -16,8 +16,7 @@ from gleangp import (
     save,
 )
 from gleangp.exceptions import GleanError, InputError, KernelError, LabelError
-from tests.endurance.every_estimator import CASES, every, make_rows
-from tests.endurance.random_fits import outputs
+from tests.endurance.every_estimator import CASES, every, make_rows, outputs
 
 
 def assert_finite_or_clear_error(case, model, X, target, codes=None, X_new=None):
