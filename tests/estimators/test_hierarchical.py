@@ -137,6 +137,9 @@ def test_intervals():
     assert_allclose(
         model.predict_interval(X, 0.9, tasks=tasks), norm.ppf([0.05, 0.95], mean[:, None], std[:, None])
     )
+    expected = norm.logpdf(y[1:], mean[1:], std[1:]).mean()
+    y[0] = np.nan
+    assert_allclose(model.log_density(X, y, tasks=tasks), expected)
     with pytest.raises(ValueError, match=r"coverage=1\.5"):
         model.predict_interval(X, 1.5, tasks=tasks)
     with pytest.raises(ValueError, match="quantiles=0"):

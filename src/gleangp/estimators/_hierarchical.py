@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.stats import norm
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Kernel
@@ -385,7 +385,28 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         """
         levels = check_quantiles(quantiles)
         mean, std = self.predict(X, tasks=tasks, return_std=True, include_noise=True)
-        return mean[:, None] + std[:, None] * ndtri(levels)
+        return mean[:, None] + std[:, None] * norm.ppf(levels)
+
+    def log_density(self, X: Any, y: Any, tasks: Any = None) -> float:
+        """Mean log predictive density of observations; higher is better.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        y : array-like of shape (n,)
+            Observations; rows where it is NaN do not count.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        float
+            In nats per row, in the units of y.
+        """
+        mean, std = self.predict(X, tasks=tasks, return_std=True, include_noise=True)
+        y, labeled = check_regression_target(y, len(mean))
+        return float(np.mean(norm.logpdf(y[labeled], mean[labeled], std[labeled])))
 
     def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
         """Functions drawn from the posterior.
