@@ -154,8 +154,9 @@ def _change_tree(manifest: Any, n_arrays: int, rng: np.random.Generator) -> str:
     elif kind == 3 and isinstance(parent, list) and len(parent) > 1:
         other = int(rng.integers(len(parent)))
         parent[key], parent[other] = parent[other], parent[key]
-    elif kind == 4 and place[-1] == "class":
-        parent[key] = manifest["objects"][rng.integers(len(manifest["objects"]))]["class"]
+    elif kind == 4 and key == "class":
+        other = manifest["objects"][rng.integers(len(manifest["objects"]))]
+        parent[key] = other["class"] if isinstance(other, dict) and "class" in other else other
     elif isinstance(old, int | float) and kind != 7:
         parent[key] = _NUMBERS[rng.integers(len(_NUMBERS))]
     else:
