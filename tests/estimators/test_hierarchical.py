@@ -354,6 +354,22 @@ def test_theta_uncertainty_widens_where_labels_are_few():
     assert covered[5, True] >= covered[5, False]
 
 
+def test_large_tasks_take_the_most_probable_theta():
+    """Unless asked, predictions average over theta in small tasks alone."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(0, 6, size=(160, 1)), np.repeat(["large", "small"], [140, 20])
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=160)
+    given = {"n_rounds": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        default, every = (
+            HierarchicalGPRegressor(theta_uncertainty=value, **given).fit(X, y, tasks=tasks)
+            for value in (None, True)
+        )
+    assert [len(t.nodes) for t in default._model.tasks] == [1, len(every._model.tasks[0].nodes)]
+    assert_array_equal(default.predict(X[140:], tasks[140:]), every.predict(X[140:], tasks[140:]))
+
+
 def test_covariance_and_samples_agree_with_deviations():
     """The diagonal of the covariance is the squared deviation; samples have these moments."""
     X, y, tasks, _ = make_tasks(n_tasks=2)

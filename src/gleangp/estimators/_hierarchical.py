@@ -86,9 +86,10 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         else the other labels are left out. None: all of tasks with up to 500 labels, 500 of larger ones.
     selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
         Which labelled rows to keep.
-    theta_uncertainty : bool, default=True
+    theta_uncertainty : bool or None, default=None
         Whether predictions average over the posterior of each task's kernel parameters and noise instead of
-        taking the most probable ones. Wider, and better calibrated, where tasks have few labels.
+        taking the most probable ones. Wider, and better calibrated, where tasks have few labels. None: in
+        tasks of up to 128 rows; in larger ones it changes little and costs memory.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         If None, the kernel parameters are not optimised.
     n_rounds : int, default=50
@@ -196,7 +197,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "n_active": SHARED_CONSTRAINTS["n_active"],
         "selector": SHARED_CONSTRAINTS["selector"],
-        "theta_uncertainty": ["boolean"],
+        "theta_uncertainty": ["boolean", None],
         "optimizer": [StrOptions({"l-bfgs-b"}), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "normalize_X": ["boolean"],
@@ -219,7 +220,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         n_landmarks: int = 500,
         n_active: int | float | None = None,
         selector: Any = "residual",
-        theta_uncertainty: bool = True,
+        theta_uncertainty: bool | None = None,
         optimizer: str | None = "l-bfgs-b",
         n_rounds: int = 50,
         normalize_X: bool = True,

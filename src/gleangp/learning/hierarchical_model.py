@@ -29,7 +29,7 @@ from gleangp.learning.hierarchy import (
     learn_hierarchy,
     matrix_root,
 )
-from gleangp.learning.task_terms import TaskTerms
+from gleangp.learning.task_terms import LARGEST_STACKED, TaskTerms
 from gleangp.progress import Progress, Stage, silent
 from gleangp.tasks import blocks_of_rows
 
@@ -74,7 +74,7 @@ class HierarchicalModel:
     noise: float  # at the prior mean
     width: float | None  # epsilon of the order constraints; None if there were none
     tasks: tuple[FittedTask, ...]
-    average_theta: bool
+    average_theta: bool | None  # None: in small tasks
     n_rounds: int
     converged: bool
     last_change: float
@@ -126,7 +126,7 @@ def fit_hierarchical_model(
     optimize: bool = True,
     noise: float | None = None,
     prior_cov: FloatArray | None = None,
-    average_theta: bool = False,
+    average_theta: bool | None = False,
     max_rounds: int = 30,
     n_jobs: int | None = None,
     progress: Progress = silent,
@@ -145,8 +145,8 @@ def fit_hierarchical_model(
         Variance of the labels; None: learnt.
     prior_cov : ndarray of shape (q, q), default=None
         Of the kernel's log-parameters; noise that is learnt is then one for all tasks. None: learnt.
-    average_theta : bool, default=False
-        Whether predictions account for the uncertainty of theta.
+    average_theta : bool or None, default=False
+        Whether predictions account for the uncertainty of theta. None: in small tasks.
     max_rounds : int, default=30
         Most updates of the prior covariance.
     n_jobs : int, default=None
@@ -251,8 +251,10 @@ def _prior_task(model: HierarchicalModel, n_features: int) -> FittedTask:
 def _with_nodes(
     model: HierarchicalModel, task: TaskRows, theta, theta_cov, alpha, log_width, log_evidence
 ) -> FittedTask:
-    noise = None if model.own_noise else model.noise
-    parts = [_split(model.kernel, t, noise) for t in _nodes(theta, theta_cov, model.average_theta)]
+    noise, average = None if model.own_noise else model.noise, model.average_theta
+    if average is None:
+        average = len(task.X) <= LARGEST_STACKED
+    parts = [_split(model.kernel, t, noise) for t in _nodes(theta, theta_cov, average)]
     nodes = tuple((k, task_posterior(k, task, noise, alpha, log_width)) for k, noise in parts)
     own, _ = _split(model.kernel, theta, noise)
     mean_noise = float(np.mean([noise for _, noise in parts]))

@@ -20,7 +20,7 @@ from gleangp.kernels.own_theta import is_stackable
 from gleangp.parallel import in_parallel
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
-_LARGEST_STACKED = 128
+LARGEST_STACKED = 128
 _STACK_ENTRIES = 400_000  # of one stack of matrices: it stays in the cache
 
 
@@ -85,7 +85,7 @@ def _grouped(tasks: Sequence[TaskRows], stackable: bool) -> list[list[int]]:
     for i, task in enumerate(tasks):
         n_other = len(task.X) - task.n_labelled
         special = task.order is not None or task.basis is not None
-        if special or not stackable or len(task.X) > _LARGEST_STACKED:
+        if special or not stackable or len(task.X) > LARGEST_STACKED:
             groups.append([i])
         else:
             key = (task.laplacian is not None, _padded(task.n_labelled), _padded(n_other))
