@@ -182,6 +182,10 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     >>> low, high = model.predict_interval([[1.0]], tasks=["a"])[0]
     >>> bool(low < np.sin(1.0) < high)
     True
+    >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9], tasks=["a"]).shape
+    (1, 3)
+    >>> model.log_density(X, y, tasks=tasks) > 0.0
+    True
     >>> model.score(X[[0, 4, 8]], y[[0, 4, 8]], tasks=tasks[[0, 4, 8]]) > 0.9
     True
     >>> model = model.add_task(X[:4], np.sin(X[:4, 0] + 0.5), task="c")
