@@ -7,11 +7,17 @@ Times are seconds of processor time, one thread.
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF
 
-from benchmarks.common import cpu_seconds, parser_of, rmse, versions
+from benchmarks.common import cpu_seconds, parser_of, rmse, shared_folder, versions
+from benchmarks.tournament.scores import gleangp, score
+from benchmarks.tournament.tables import all_tables
 from gleangp import HierarchicalGPRegressor
+
+CHOSEN_ON = ("sleepstudy", "dietox", "BodyWeight", "CO2", "Theoph")  # settings were chosen on these tables
 
 
 def make_tasks(n_tasks, n, rng, noise=0.1):
@@ -82,6 +88,25 @@ def coverage(n_labels, n_repeats, rng):
             )
 
 
+def real_tables(seeds, most=None):
+    """Coverage of 95 % intervals on the grouped tables of the tournament, a cell being table and protocol."""
+    cells = {}
+    for table in islice(all_tables(shared_folder("tournament", "GLEANGP_TOURNAMENT")), most):
+        if table.kind != "reg" or not table.grouped:
+            continue
+        for protocol, _, role in table.splits(seeds):
+            answer = gleangp(table, role, lambda kind: HierarchicalGPRegressor(random_state=0))
+            cells.setdefault((table.name, protocol), []).append(score(table, role, answer)["cov"])
+    for name, chosen in (("chosen on", True), ("set aside", False)):
+        found = np.array([np.mean(c) for (table, _), c in cells.items() if (table in CHOSEN_ON) == chosen])
+        if len(found):
+            print(
+                f"real tables, {name}: {len(found)} cells, 95 % intervals cover {found.mean():.3f}, "
+                f"below 0.9 in {np.sum(found < 0.9)}",
+                flush=True,
+            )
+
+
 def main(arguments=None):
     """Run all of them."""
     quick = parser_of(__doc__).parse_args(arguments).quick
@@ -89,6 +114,7 @@ def main(arguments=None):
     rng = np.random.default_rng(0)
     number_of_tasks([100] if quick else [100, 1000, 5000], rng)
     coverage([5] if quick else [3, 5, 20], 2 if quick else 10, rng)
+    real_tables(1 if quick else 3, 2 if quick else None)
     unlabelled_rows([500] if quick else [500, 1000, 2000, 5000], rng)
 
 

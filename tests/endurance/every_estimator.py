@@ -39,10 +39,8 @@ class Case:
         return np.searchsorted(np.quantile(y, [0.33, 0.66]), y)
 
     def outputs(self, model, X, tasks=None):
-        """What the model says about rows, as finite numbers: mean and deviation, or probabilities."""
-        if self.kind == "numbers":
-            return np.column_stack(model.predict(X, tasks, return_std=True))
-        return model.predict_proba(X, tasks)
+        """Mean and deviation, or probabilities."""
+        return outputs(model, X, tasks)
 
 
 ALONE = {"coupling": "kernel", "n_rounds": 1}
@@ -66,6 +64,13 @@ def every(cases=CASES):
     """A test for every case; those that take long are marked slow."""
     marked = [pytest.param(c, marks=pytest.mark.slow if c.name in _LONG else (), id=c.name) for c in cases]
     return pytest.mark.parametrize("case", marked)
+
+
+def outputs(model, X, tasks=None):
+    """Mean and deviation, or probabilities."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(X, tasks=tasks)
+    return np.column_stack(model.predict(X, tasks=tasks, return_std=True))
 
 
 def make_rows(n, seed, n_tasks=3, p=2):

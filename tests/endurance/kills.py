@@ -8,7 +8,6 @@ the two. SIGTERM leaves no other file; what SIGKILL leaves is gone after the nex
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import tempfile
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gleangp import SparseGPRegressor, load, save
+from tests.endurance.seeds import command
 
 
 def _save_for_ever(models: list[Any], path: Path) -> None:
@@ -61,14 +61,5 @@ def kills(count: int, seed: int = 0) -> Counter:
     return ended
 
 
-def main() -> None:
-    """Print what happened."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    print(dict(kills(given.count, given.seed)))
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, kills, 100)

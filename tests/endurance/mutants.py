@@ -9,11 +9,9 @@ and not the hash alone. The seed of a mutant that loads and then misbehaves is p
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import tempfile
-import traceback
 import warnings
 import zipfile
 from collections import Counter
@@ -45,7 +43,8 @@ from gleangp.cli._encoding import learn_encoding
 from gleangp.cli._table_model import TableModel
 from gleangp.exceptions import ModelFileError
 from gleangp.io.container import content_hash
-from tests.endurance.every_estimator import make_rows
+from tests.endurance.every_estimator import make_rows, outputs
+from tests.endurance.seeds import command, run_seeds, say, text_of
 
 _LATENT = {"n_components": 1, "max_iter": 10, "hidden_units": 3, "random_state": 0}
 _FEW = {"n_rounds": 1, "random_state": 0}
@@ -155,8 +154,9 @@ def _change_tree(manifest: Any, n_arrays: int, rng: np.random.Generator) -> str:
     elif kind == 3 and isinstance(parent, list) and len(parent) > 1:
         other = int(rng.integers(len(parent)))
         parent[key], parent[other] = parent[other], parent[key]
-    elif kind == 4 and place[-1] == "class":
-        parent[key] = manifest["objects"][rng.integers(len(manifest["objects"]))]["class"]
+    elif kind == 4 and key == "class":
+        other = manifest["objects"][rng.integers(len(manifest["objects"]))]
+        parent[key] = other["class"] if isinstance(other, dict) and "class" in other else other
     elif isinstance(old, int | float) and kind != 7:
         parent[key] = _NUMBERS[rng.integers(len(_NUMBERS))]
     else:
@@ -239,10 +239,8 @@ def answers(model: Any) -> np.ndarray:
         names = [] if model.tasks_ is None else model.tasks_
         rows = np.random.default_rng(0).normal(size=(max(6, len(names)), model.n_features_in_))
         tasks = None if model.tasks_ is None else np.resize(names, len(rows))
-    if hasattr(model, "predict_proba"):
-        model.predict(rows, tasks)
-        return model.predict_proba(rows, tasks)
-    return np.column_stack(model.predict(rows, tasks, return_std=True))
+    model.predict(rows, tasks)
+    return outputs(model, rows, tasks)
 
 
 def one_mutant(seed: int) -> tuple[str, str]:
@@ -258,9 +256,7 @@ def one_mutant(seed: int) -> tuple[str, str]:
         try:
             said = answers(model)
         except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(frame.filename).name}:{frame.lineno}"
-            return "raised", f"{what}: {type(error).__name__} at {where}: {error}"
+            return "raised", f"{what}: {text_of(error)}"
     if not np.isfinite(said).all():
         return "not finite", what
     numbers = said.shape[1] == 2 and not hasattr(model, "predict_proba")
@@ -271,23 +267,8 @@ def one_mutant(seed: int) -> tuple[str, str]:
 
 def mutants(count: int, seed: int = 0, report: Any = None) -> Counter:
     """How so many mutants ended; `report` is called with every one that misbehaves."""
-    ended: Counter = Counter()
-    for number in range(seed, seed + count):
-        how, what = one_mutant(number)
-        ended[how] += 1
-        if report is not None and how not in ("refused", "finite"):
-            report(" ".join(f"seed {number}: {how}: {what}".split()))
-    return ended
-
-
-def main() -> None:
-    """Print how the mutants ended."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    print(dict(mutants(given.count, given.seed, lambda text: print(text, flush=True))))
+    return run_seeds(one_mutant, count, seed, report)
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, mutants, 20_000, report=say)

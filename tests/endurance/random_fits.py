@@ -10,7 +10,6 @@ neither is printed.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 import traceback
@@ -35,6 +34,8 @@ from gleangp import (
     save,
 )
 from gleangp.exceptions import GleanError, ModelFileError
+from tests.endurance.every_estimator import outputs
+from tests.endurance.seeds import command, run_seeds, say, text_of
 
 LONGEST = 60.0  # CPU seconds
 _SOURCE = str(Path(gleangp.__file__).parent)
@@ -130,13 +131,6 @@ def draw_table(draw: _Draw, target: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, y, None if n_tasks == 1 and rng.random() < 0.5 else codes, odd
 
 
-def outputs(model: Any, X: np.ndarray, tasks: Any) -> np.ndarray:
-    """Mean and deviation, or probabilities."""
-    if hasattr(model, "predict_proba"):
-        return model.predict_proba(X, tasks=tasks)
-    return np.column_stack(model.predict(X, tasks=tasks, return_std=True))
-
-
 def one_fit(seed: int) -> tuple[str, str]:
     """How a fit ended: "finite", "refused", "not finite", "foreign", "slow" or "not saved"; what it was."""
     draw = _Draw(seed)
@@ -154,11 +148,10 @@ def one_fit(seed: int) -> tuple[str, str]:
             of = None if tasks is None else np.append(tasks, tasks[:3])
             said = outputs(model, at, of)
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        ours = isinstance(error, GleanError) or frames[-1].filename.startswith(_SOURCE)
-        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
-        text = f"{what}: {type(error).__name__} at {where}: {error}"
-        return ("refused" if ours and isinstance(error, ValueError) else "foreign"), text
+        place = traceback.extract_tb(error.__traceback__)[-1].filename
+        ours = isinstance(error, GleanError) or place.startswith(_SOURCE)
+        how = "refused" if ours and isinstance(error, ValueError) else "foreign"
+        return how, f"{what}: {text_of(error)}"
     if time.process_time() - start > LONGEST:
         return "slow", what
     negative = not hasattr(model, "predict_proba") and (said[:, 1] < 0).any()
@@ -181,23 +174,8 @@ def _loads(model: Any, at: np.ndarray, of: Any, said: np.ndarray) -> bool:
 
 def random_fits(count: int, seed: int = 0, report: Any = None) -> Counter:
     """How so many fits ended; `report` is called with every one that should not have ended so."""
-    ended: Counter = Counter()
-    for number in range(seed, seed + count):
-        how, what = one_fit(number)
-        ended[how] += 1
-        if report is not None and how not in ("finite", "refused"):
-            report(" ".join(f"seed {number}: {how}: {what}".split()))
-    return ended
-
-
-def main() -> None:
-    """Print how the fits ended."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    print(dict(random_fits(given.count, given.seed, lambda text: print(text, flush=True))))
+    return run_seeds(one_fit, count, seed, report)
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, random_fits, 5000, report=say)

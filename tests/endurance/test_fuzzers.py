@@ -1,11 +1,16 @@
 """The short forms of the fuzzers; each has a long one that is a command (see the modules)."""
 
+import io
+import json
 import os
 
 import pytest
 
+from gleangp import load
+from gleangp.exceptions import ModelFileError
+from gleangp.io.container import content_hash
 from tests.endurance.kills import kills
-from tests.endurance.mutants import answers, models, mutants, saved
+from tests.endurance.mutants import Saved, answers, models, mutants, saved
 from tests.endurance.random_fits import random_fits
 
 quiet = pytest.mark.filterwarnings("ignore")
@@ -20,6 +25,19 @@ def test_models_that_are_mutated_are_sound():
     assert {"SharedLatentGPRegressor", "SharedLatentGPClassifier", "TaskColumn", "TableModel"} <= names
     assert all(len(answers(model)) for model in found.values())
     assert len(saved()) > len(found)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("ColumnTransformer", "transformers"), ("Pipeline", "steps")])
+def test_parameters_of_pipelines_are_whole(kind, name):
+    """A step without its parts is refused at load, though no transform asks for it."""
+    [pipeline] = [part for part in saved() if part.name == "pipeline"]
+    manifest = json.loads(json.dumps(pipeline.manifest))
+    for part in manifest["objects"]:
+        if part["class"] == kind:
+            dict(part["state"]["parameters"]["dict"])[name][0]["tuple"] = []
+    manifest["sha256"] = content_hash(manifest, pipeline.arrays)
+    with pytest.raises(ModelFileError, match=r"not enough values|index out of range"):
+        load(io.BytesIO(Saved("", manifest, pipeline.arrays).written()))
 
 
 @pytest.mark.slow

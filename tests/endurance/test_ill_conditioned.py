@@ -7,9 +7,16 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, PairwiseKernel
 
-from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
-from gleangp.exceptions import GleanError, InputError, LabelError
-from tests.endurance.every_estimator import CASES, every, make_rows
+from gleangp import (
+    HierarchicalGPRegressor,
+    SparseGPClassifier,
+    SparseGPOrdinal,
+    SparseGPRegressor,
+    load,
+    save,
+)
+from gleangp.exceptions import GleanError, InputError, KernelError, LabelError
+from tests.endurance.every_estimator import CASES, every, make_rows, outputs
 
 
 def assert_finite_or_clear_error(case, model, X, target, codes=None, X_new=None):
@@ -163,3 +170,43 @@ def test_hierarchy_of_equal_rows():
     X[codes == 1] = 0.5
     case = next(c for c in CASES if isinstance(c.estimator, HierarchicalGPRegressor))
     assert assert_finite_or_clear_error(case, case.new(), X, y, codes) is not None
+
+
+ENORMOUS = [  # variances of the kernel that is not optimised, with sites of expectation propagation
+    (SparseGPRegressor(noise="student", coupling="kernel", normalize_y=False), "numbers", 1e16),
+    (SparseGPRegressor(noise="negative_binomial", coupling="function"), "counts", 1e28),
+    (SparseGPOrdinal(), "counts", 1e36),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("model", "kind", "unit"), ENORMOUS, ids=lambda value: str(value)[:30])
+def test_sites_under_enormous_variances(model, kind, unit):
+    """A row whose variance is nothing but its site's has a finite one, and the model a finite answer."""
+    X, y, codes, _ = make_rows(22, 0)
+    target = np.digitize(y, [-0.4, 0.4]) if kind == "counts" else 1e9 + y
+    X[:, -1] *= unit
+    model.set_params(kernel=DotProduct() + RBF(), optimizer=None, random_state=0).fit(X, target, codes)
+    assert np.isfinite(outputs(model, X, codes)).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sites_that_leave_the_numbers():
+    """Where no step of expectation propagation is finite, the error names the variance."""
+    X, y, codes, _ = make_rows(22, 0)
+    model = SparseGPRegressor(DotProduct() + RBF(), noise="poisson", coupling="kernel", optimizer=None)
+    with pytest.raises(KernelError, match=r"a row has the variance .*other units"):
+        model.fit(X * [1.0, 1e14], np.digitize(y, [-0.4, 0.4]), codes)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_saved_jitter_of_enormous_variances(tmp_path):
+    """The jitter of a matrix is in its units, however large: the model loads again."""
+    X, y, codes, _ = make_rows(25, 0, p=1)
+    model = SparseGPRegressor(
+        DotProduct() + RBF(), coupling="kernel", posterior="active", n_rounds=1, random_state=0
+    )
+    model.fit(1e93 * X, y, codes)
+    save(model, tmp_path / "m.glean")
+    again = load(tmp_path / "m.glean")
+    assert np.array_equal(outputs(again, X, codes), outputs(model, X, codes))

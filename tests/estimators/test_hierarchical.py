@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -17,6 +18,7 @@ from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
 from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.inference.task_evidence import _factored
+from gleangp.models.hierarchical.learn import MEAN_SPREAD, mean_uncertainty
 from gleangp.models.hierarchical.rows import GraphSettings, task_rows
 
 C = ConstantKernel
@@ -74,6 +76,74 @@ def test_white_kernel_is_noise_of_the_task():
     assert model.noise_variance_ == pytest.approx(1e-6)
     levels = [model.kernels_[t].k2.noise_level for t in range(6)]
     assert levels[0] > 2 * max(levels[1:])
+
+
+def test_noise_of_each_task():
+    """Noise 100 times apart is found, also of a new task; intervals of both ends cover as they should."""
+    rng = np.random.default_rng(0)
+    deviation = np.geomspace(0.01, 1.0, 12)
+    X, tasks = rng.uniform(0, 6, size=(12 * 30, 1)), np.repeat(np.arange(12), 30)
+    y = np.sin(X[:, 0] + tasks) + deviation[tasks] * rng.normal(size=len(X))
+    train = np.arange(len(X)) % 30 < 15
+    model = HierarchicalGPRegressor().fit(X[train], y[train], tasks=tasks[train])
+    learnt = np.sqrt([model.noise_variances_[t] for t in range(12)]) * model._units.scale
+    assert np.corrcoef(np.log(learnt), np.log(deviation))[0, 1] > 0.9
+    low, high = model.predict_interval(X[~train], tasks=tasks[~train]).T
+    inside = (low <= y[~train]) & (y[~train] <= high)
+    for third in (slice(0, 60), slice(60, 120), slice(120, 180)):  # quiet tasks first
+        assert 0.88 <= inside[third].mean() <= 1.0
+    for task, wanted in ((100, 0.02), (101, 0.7)):
+        new = np.sin(X[:20, 0]) + wanted * rng.normal(size=20)
+        model.add_task(X[:20], new, task)
+    assert model.noise_variances_[101] > 20 * model.noise_variances_[100]
+
+
+def test_given_prior_or_noise_is_shared_noise():
+    """With `prior_cov` or `noise_variance` given, all tasks have one noise, as in the paper."""
+    X, y, tasks, _ = make_tasks()
+    y = y + np.where(tasks == 0, 0.5, 0.0) * np.random.default_rng(0).normal(size=len(y))
+    for given in ({"prior_cov": 0.1}, {"noise_variance": 0.05}):
+        model = HierarchicalGPRegressor(**given).fit(X, y, tasks=tasks).add_task(X[:5], y[:5], 9)
+        assert_allclose(list(model.noise_variances_.values()), model.noise_variance_, rtol=0.1)
+    own = HierarchicalGPRegressor().fit(X, y, tasks=tasks).noise_variances_
+    assert own[0] > 2 * max(own[t] for t in range(1, 6))
+
+
+def test_uncertainty_of_the_prior_mean():
+    """Covariances of m and theta_i are those of the joint Gaussian of all of them; also with no spread."""
+    rng = np.random.default_rng(0)
+    M, q = 4, 3
+    roots = rng.normal(size=(M, q, q))
+    H = roots @ roots.swapaxes(1, 2)
+    for S in (0.5 * np.eye(q) + 0.1, 1e-9 * np.eye(q)):
+        prior = np.linalg.inv(S)
+        joint = np.zeros((M + 1, q, M + 1, q))  # precision of m, theta_1, ...
+        joint[0, :, 0] = M * prior + np.eye(q) / MEAN_SPREAD**2
+        for i in range(M):
+            joint[i + 1, :, i + 1] = H[i] + prior
+            joint[0, :, i + 1] = joint[i + 1, :, 0] = -prior
+        expected = np.linalg.inv(joint.reshape((M + 1) * q, -1)).reshape(M + 1, q, M + 1, q)
+        mean_cov, theta_cov = mean_uncertainty(H, np.linalg.inv(H + prior))
+        assert_allclose(mean_cov, expected[0, :, 0], rtol=1e-5, atol=1e-7)
+        for i in range(M):
+            assert_allclose(theta_cov[i], expected[i + 1, :, i + 1], rtol=1e-5, atol=1e-7)
+
+
+def test_intervals():
+    """Quantiles are those of the normal with mean and deviation, noise included; bad levels are named."""
+    X, y, tasks, _ = make_tasks(n_tasks=2)
+    model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    mean, std = model.predict(X, tasks=tasks, return_std=True, include_noise=True)
+    assert_allclose(
+        model.predict_interval(X, 0.9, tasks=tasks), norm.ppf([0.05, 0.95], mean[:, None], std[:, None])
+    )
+    expected = norm.logpdf(y[1:], mean[1:], std[1:]).mean()
+    y[0] = np.nan
+    assert_allclose(model.log_density(X, y, tasks=tasks), expected)
+    with pytest.raises(ValueError, match=r"coverage=1\.5"):
+        model.predict_interval(X, 1.5, tasks=tasks)
+    with pytest.raises(ValueError, match="quantiles=0"):
+        model.predict_quantiles(X, 0, tasks=tasks)
 
 
 def test_no_prior_spread_is_a_shared_kernel():
@@ -166,7 +236,7 @@ def test_an_outlier_task_does_not_spoil_the_others():
 def test_add_task():
     """A new task is learnt under the prior, from few rows, rows without targets, constraints, or none."""
     X, y, tasks, _ = make_tasks()
-    model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    model = HierarchicalGPRegressor(theta_uncertainty=False).fit(X, y, tasks=tasks)
     before = model.predict(X, tasks=tasks)
     rng = np.random.default_rng(9)
     new = np.sort(rng.uniform(0, 6, size=(10, 1)), axis=0)
@@ -282,6 +352,22 @@ def test_theta_uncertainty_widens_where_labels_are_few():
             width[n, averaged] = np.mean(std)
     assert width[5, True] / width[5, False] > width[40, True] / width[40, False] > 1.0
     assert covered[5, True] >= covered[5, False]
+
+
+def test_large_tasks_take_the_most_probable_theta():
+    """Unless asked, predictions average over theta in small tasks alone."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(0, 6, size=(160, 1)), np.repeat(["large", "small"], [140, 20])
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=160)
+    given = {"n_rounds": 3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        default, every = (
+            HierarchicalGPRegressor(theta_uncertainty=value, **given).fit(X, y, tasks=tasks)
+            for value in (None, True)
+        )
+    assert [len(t.nodes) for t in default._model.tasks] == [1, len(every._model.tasks[0].nodes)]
+    assert_array_equal(default.predict(X[140:], tasks[140:]), every.predict(X[140:], tasks[140:]))
 
 
 def test_covariance_and_samples_agree_with_deviations():

@@ -392,3 +392,23 @@ def test_means_far_out_are_finite(noise):
     for mean, var in ((1e5, 1.0), (0.0, 1e5), (1e90, 1e90)):
         assert np.isfinite(noise.predict_mean(mean, var))
         assert np.isfinite(noise.predict_var(mean, var))
+
+
+def test_logit_of_enormous_variances():
+    """Normal noise takes the place of quadrature where both agree; also where no number of nodes would do."""
+    noise, y, mean = Logit(0.3), np.array([1.0, -1.0, 1.0]), np.array([0.0, 500.0, -2000.0])
+    wide, narrow = np.full(3, 1.001e6), np.full(3, 0.999e6)
+    for got, expected in zip(
+        noise.log_partition(y, mean, wide), Noise.log_partition(noise, y, mean, wide), strict=True
+    ):
+        assert_allclose(got, expected, rtol=1e-7)
+    both = noise.log_partition(y, mean, np.where([True, False, True], wide, narrow))
+    for got, high, low in zip(
+        both, noise.log_partition(y, mean, wide), noise.log_partition(y, mean, narrow), strict=True
+    ):
+        assert_allclose(got, np.where([True, False, True], high, low), rtol=1e-12)
+    log_z, g, nu = noise.log_partition(1.0, 0.0, 1e40)
+    assert_allclose(log_z, np.log(0.5))
+    assert_allclose(g, np.sqrt(2.0 / np.pi) * 1e-20)
+    assert_allclose(nu, 2.0 / np.pi * 1e-40)
+    assert_allclose(noise.log_partition_grad(1.0, 0.0, 1e40)["bias"], g)

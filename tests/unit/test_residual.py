@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chi2
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, PairwiseKernel
 
 from gleangp import ResidualSelector
 from gleangp.inference.block import Block
@@ -136,3 +136,12 @@ def test_unknown_weight():
         ResidualSelector("size").select(
             KERNEL, [make_block(Gaussian(0.1), 9)], 3, rng=np.random.default_rng(0)
         )
+
+
+def test_a_matrix_that_denies_its_diagonal():
+    """Far from the origin rounding leaves rows of the kernel's matrix without variance: drawing ends."""
+    far = 1e11 + np.random.default_rng(0).normal(size=(24, 3))
+    kernel = PairwiseKernel(metric="rbf")
+    assert kernel(far[:1], far)[0, 0] == 0.0
+    assert kernel.diag(far[:1])[0] == 1.0
+    assert sorted(PivotedRun(kernel, far, np.random.default_rng(0)).extend(24).picks) == list(range(24))

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Kernel
@@ -26,9 +27,10 @@ from gleangp.estimators._hierarchical_rows import (
     input_units,
     linear_plus_rbf,
 )
+from gleangp.estimators._observations import check_quantiles, interval_ends
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
-from gleangp.estimators._targets import natural_units, standard_units, target_moments
+from gleangp.estimators._targets import natural_units, target_moments, units_of_hierarchy
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import in_canonical_order
 from gleangp.exceptions import KernelError
@@ -71,8 +73,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         deviations. A task without labels is predicted by the common function. None: zero, the centre of
         the targets. With one task it is ignored.
     prior_cov : float or array-like of shape (q, q), default=None
-        Covariance of the log-parameters between tasks. None: learnt. 0: all tasks share one kernel;
-        a large number: tasks do not help each other.
+        Covariance of the log-parameters between tasks; the noise is then one for all tasks. None: learnt,
+        and the noise of every task is its own, under a prior that is learnt too. 0: all tasks share one
+        kernel; a large number: tasks do not help each other.
     n_neighbors : int or None, default=5
         Neighbours in the graph of each task that has unlabelled rows. None: these rows are left out.
     n_landmarks : int, default=500
@@ -83,9 +86,10 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         else the other labels are left out. None: all of tasks with up to 500 labels, 500 of larger ones.
     selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
         Which labelled rows to keep.
-    theta_uncertainty : bool, default=False
-        Whether predictions average over the posterior of each task's kernel parameters instead of
-        taking the most probable ones. Wider, and better calibrated, where a task has few labels.
+    theta_uncertainty : bool or None, default=None
+        Whether predictions average over the posterior of each task's kernel parameters and noise instead of
+        taking the most probable ones. Wider, and better calibrated, where tasks have few labels. None: in
+        tasks of up to 128 rows; in larger ones it changes little and costs memory.
     optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
         If None, the kernel parameters are not optimised.
     n_rounds : int, default=50
@@ -94,7 +98,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Standardise the inputs inside, over the rows of all tasks; kernel parameters are then in these
         units, and the graph sees all features alike.
     normalize_y : bool, default=True
-        Standardise the targets inside: tasks are scaled together unless they are in different units.
+        Standardise the targets inside: tasks are scaled together unless their scales are far apart.
     noise_variance : float, default=None
         Variance of the labels in all tasks, in units of the standardised target. None: learnt.
     task : str or int, default=None
@@ -124,7 +128,9 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     alpha_ : dict
         Task -> weight of its graph; 0.0 for a task without unlabelled rows.
     noise_variance_ : float
-        Of the labels, in units of the standardised target.
+        Of the labels of a typical task (at the prior mean), in units of the standardised target.
+    noise_variances_ : dict
+        Task -> variance of its labels, same units.
     constraint_noise_ : float or None
         Standard deviation of the noise of each term of an order constraint, same units.
     log_evidence_ : float
@@ -173,6 +179,13 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     >>> model = HierarchicalGPRegressor().fit(X, y, tasks=tasks, constraints=[Order(3, 5)])
     >>> bool(abs(model.predict([[1.0]], tasks=["a"])[0] - np.sin(1.0)) < 0.1)
     True
+    >>> low, high = model.predict_interval([[1.0]], tasks=["a"])[0]
+    >>> bool(low < np.sin(1.0) < high)
+    True
+    >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9], tasks=["a"]).shape
+    (1, 3)
+    >>> model.log_density(X, y, tasks=tasks) > 0.0
+    True
     >>> model.score(X[[0, 4, 8]], y[[0, 4, 8]], tasks=tasks[[0, 4, 8]]) > 0.9
     True
     >>> model = model.add_task(X[:4], np.sin(X[:4, 0] + 0.5), task="c")
@@ -188,7 +201,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "n_active": SHARED_CONSTRAINTS["n_active"],
         "selector": SHARED_CONSTRAINTS["selector"],
-        "theta_uncertainty": ["boolean"],
+        "theta_uncertainty": ["boolean", None],
         "optimizer": [StrOptions({"l-bfgs-b"}), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "normalize_X": ["boolean"],
@@ -211,7 +224,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         n_landmarks: int = 500,
         n_active: int | float | None = None,
         selector: Any = "residual",
-        theta_uncertainty: bool = False,
+        theta_uncertainty: bool | None = None,
         optimizer: str | None = "l-bfgs-b",
         n_rounds: int = 50,
         normalize_X: bool = True,
@@ -271,7 +284,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             self._center, self._spread = input_units(X, self.normalize_X)
             labeled_rows = [r[labeled[r]] for r in rows]
             moments = target_moments([y[r] for r in labeled_rows])
-            self._units = standard_units(moments) if self.normalize_y else natural_units(n_tasks)
+            self._units = units_of_hierarchy(moments) if self.normalize_y else natural_units(n_tasks)
             encoded = None if constraints is None else encode_constraints(constraints, codes)
             if encoded is not None:
                 check_possible(encoded, y, float(np.max(self._units.scale)))
@@ -326,7 +339,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
         scale = self._units.scale[codes]
-        noise = self.noise_variance_ if include_noise else 0.0
+        noise = self._model.noise_of(codes) if include_noise else 0.0
         if return_cov:
             with threads_for(np.bincount(codes)):
                 mean, cov = predict_hierarchy_cov(self._model, X, codes)
@@ -338,6 +351,67 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         mean = mean + common_mean(self, X)
         mean = self._units.from_standard(mean, codes)
         return (mean, np.sqrt(var + noise) * scale) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = 0.95, tasks: Any = None) -> FloatArray:
+        """Central interval of a new observation of every row, noise included.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        coverage : float, default=0.95
+            Probability that an observation lies in its interval.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            Lower and upper ends.
+        """
+        return self.predict_quantiles(X, interval_ends(coverage), tasks=tasks)
+
+    def predict_quantiles(self, X: Any, quantiles: Any, tasks: Any = None) -> FloatArray:
+        """Quantiles of a new observation of every row, noise included.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        quantiles : float or sequence of float
+            Probabilities between 0 and 1.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            One column for each quantile.
+        """
+        levels = check_quantiles(quantiles)
+        mean, std = self.predict(X, tasks=tasks, return_std=True, include_noise=True)
+        return mean[:, None] + std[:, None] * norm.ppf(levels)
+
+    def log_density(self, X: Any, y: Any, tasks: Any = None) -> float:
+        """Mean log predictive density of observations; higher is better.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            Inputs.
+        y : array-like of shape (n,)
+            Observations; rows where it is NaN do not count.
+        tasks : array-like of shape (n,), default=None
+            Task of each row, if the model was fitted with tasks and names no column for them.
+
+        Returns
+        -------
+        float
+            In nats per row, in the units of y.
+        """
+        mean, std = self.predict(X, tasks=tasks, return_std=True, include_noise=True)
+        y, labeled = check_regression_target(y, len(mean))
+        return float(np.mean(norm.logpdf(y[labeled], mean[labeled], std[labeled])))
 
     def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
         """Functions drawn from the posterior.
@@ -475,12 +549,14 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self._model = model
         names = [None] if self.tasks_ is None else self.tasks_.tolist()
         self.kernels_ = {name: t.kernel for name, t in zip(names, model.tasks, strict=True)}
-        self.theta_cov_ = {name: t.theta_cov for name, t in zip(names, model.tasks, strict=True)}
+        q = model.kernel.n_dims
+        self.theta_cov_ = {name: t.theta_cov[:q, :q] for name, t in zip(names, model.tasks, strict=True)}
         self.alpha_ = {name: t.alpha for name, t in zip(names, model.tasks, strict=True)}
         self.kernel_ = model.kernel
         self.prior_mean_ = model.kernel.theta
-        self.prior_cov_ = model.prior_cov
+        self.prior_cov_ = model.prior_cov[:q, :q]
         self.noise_variance_ = model.noise
+        self.noise_variances_ = dict(zip(names, model.noise_of(np.arange(len(names))).tolist(), strict=True))
         self.constraint_noise_ = model.width
         self.log_evidence_ = float(sum(t.log_evidence for t in model.tasks))
         self.n_rounds_ = model.n_rounds

@@ -78,12 +78,8 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
         >>> bool(low < np.sin(1.0) < high)
         True
         """
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(
-                f"coverage={coverage!r}; a probability between 0 and 1 is expected, such as 0.95."
-            )
-        tail = 0.5 * (1.0 - coverage)
-        return self.predict_quantiles(X, [tail, 1.0 - tail], tasks=tasks, exposure=exposure, trials=trials)
+        ends = interval_ends(coverage)
+        return self.predict_quantiles(X, ends, tasks=tasks, exposure=exposure, trials=trials)
 
     @reading
     def predict_quantiles(
@@ -116,9 +112,7 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
         >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9]).shape
         (1, 3)
         """
-        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-        if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
-            raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
+        levels = check_quantiles(quantiles)
         latent = self._latent(X, tasks, exposure=exposure, trials=trials)
         if self._has_normal_noise:
             std = self._observed_std(latent, include_noise=True)
@@ -371,6 +365,22 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
         else:
             var = function_var(latent.noise, latent.mean, latent.var)
         return np.sqrt(np.maximum(var, 0.0)) * scale
+
+
+def interval_ends(coverage: float) -> list[float]:
+    """Quantiles at which the central interval of a coverage ends."""
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage={coverage!r}; a probability between 0 and 1 is expected, such as 0.95.")
+    tail = 0.5 * (1.0 - coverage)
+    return [tail, 1.0 - tail]
+
+
+def check_quantiles(quantiles: Any) -> FloatArray:
+    """Probabilities (k,) between 0 and 1."""
+    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+    if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
+        raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
+    return levels
 
 
 def function_var(noise: Any, mean: FloatArray, var: FloatArray) -> FloatArray:

@@ -22,6 +22,7 @@ from gleangp.numerics.linalg import deviation
 # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
 _SCALES_APART = 6.0
+_SCALES_OF_HIERARCHY_APART = 8.0  # own kernels and noise bear more than one kernel does
 _OFFSETS_APART = 10.0
 _CONSTANT = 1e-13  # standard deviation, of the largest target, below which targets are constant
 _BITS = 24  # left of the units of one task whose rows may lie, and be summed, in many places
@@ -116,13 +117,29 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
         if size.sum() > active_learn.MOST_LEARNT_ON:
             centre, one_scale = _rounded(centre, one_scale)
         return _shared_units(n_tasks, centre, one_scale)
-    if _share_units(size, deviations, means, within):
+    if not _scales_apart(size, deviations, _SCALES_APART) and np.std(means) <= _OFFSETS_APART * within:
         return _shared_units(n_tasks, centre, within)
-    mean, scale = np.full(n_tasks, np.median(means)), np.full(n_tasks, within)
-    mean[filled] = means
-    scale[filled] = [
-        _or_one(float(s), float(m), within) for s, m in zip(deviations, moments.largest[filled], strict=True)
-    ]
+    return _own_units(moments, within)
+
+
+def units_of_hierarchy(moments: TargetMoments) -> TargetUnits:
+    """One unit for tasks whose kernels and noise are their own, unless their scales are far apart.
+
+    Scale and centre of a task are not known from a few of its labels; the kernel has both, with their
+    uncertainty.
+    """
+    total = total_units(moments)
+    if not _scales_apart(moments.size, moments.deviation, _SCALES_OF_HIERARCHY_APART):
+        return total
+    return _own_units(moments, float(total.scale[0]))
+
+
+def _own_units(moments: TargetMoments, otherwise: float) -> TargetUnits:
+    """Of every task; `otherwise` is the scale where a task has none."""
+    filled, mean = moments.size > 0, moments.mean.copy()
+    mean[~filled] = np.median(mean[filled])
+    each = zip(moments.deviation, moments.largest, strict=True)
+    scale = np.array([_or_one(float(s), float(m), otherwise) for s, m in each])
     return TargetUnits(mean, scale, shared=False)
 
 
@@ -140,13 +157,10 @@ def _rounded(centre: float, scale: float) -> tuple[float, float]:
     return grid * float(np.rint(centre / grid)), grid * float(np.rint(scale / grid))
 
 
-def _share_units(size, deviations, means, within) -> bool:
+def _scales_apart(size, deviations, factor: float) -> bool:
     several = (size > 2) & (deviations > 0)
     logs, freedom = np.log(deviations[several]), size[several] - 1.0
-    return bool(
-        _scale_variance(logs, freedom) <= (np.log(_SCALES_APART) / _MIDDLE) ** 2
-        and np.std(means) <= _OFFSETS_APART * within
-    )
+    return _scale_variance(logs, freedom) > (np.log(factor) / _MIDDLE) ** 2
 
 
 def _scale_variance(logs: FloatArray, freedom: FloatArray) -> float:

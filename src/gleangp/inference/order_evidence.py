@@ -69,7 +69,7 @@ class OrderedTask:
         task, k = self.task, self.task.n_labelled
         kernels = self.kernels(theta)
         K, alpha = kernels.value[0], float(np.exp(log_alpha[0]))
-        noise = np.full(k, np.exp(log_noise))
+        noise = np.full(k, np.exp(log_noise[0]))
         if kernels.white is not None:
             noise = noise + kernels.white[0, :k]
         G = spread(K, task.laplacian, alpha, self.Q)
@@ -77,7 +77,7 @@ class OrderedTask:
         sites = sites_of(task, noise, log_width)
         fit = find_mode(K_uu, sites, self._dual)
         self._dual = fit.dual
-        return self._gradients(kernels, sites, fit, K_uu, G, KG, alpha, np.exp(log_noise))
+        return self._gradients(kernels, sites, fit, K_uu, G, KG, alpha, np.exp(log_noise[0]))
 
     def _gradients(self, kernels, sites, fit: LaplaceFit, K_uu, G, KG, alpha, noise) -> TaskEvidence:
         task, k = self.task, self.task.n_labelled

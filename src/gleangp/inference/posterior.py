@@ -49,7 +49,7 @@ class TaskPosterior:
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
-        sizes = check_arrays(self, X="d p", weights="d derived", chol="d d derived", jitter=">=0")
+        sizes = check_arrays(self, X="d p", weights="d derived", chol="d d derived", jitter=">=0 square")
         check_factor("TaskPosterior.chol", self.chol)
         if self.inner is not None:
             check_arrays(self, sizes, inner="d d derived")

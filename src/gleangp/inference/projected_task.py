@@ -21,7 +21,7 @@ class ProjectedTask:
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
         self.kernel.theta = theta[0]
-        noise = float(np.exp(log_noise))
+        noise = float(np.exp(log_noise[0]))
         block = Block(self.task.X, self.task.y, Gaussian(noise))
         assert self.task.basis is not None
         evidence = projected_evidence(self.kernel, block, self.task.basis)

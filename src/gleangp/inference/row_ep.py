@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 
 MAX_SWEEPS = 60
 TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
 _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
+_LEAST_LEFT = 1e-12  # share of a variance with or without a site: never nothing, whatever rounding says
 _UNSETTLED = 1e-3  # change of the evidence, relative, from which it is not one
 
 
@@ -103,6 +105,11 @@ def sweep_rows(
         move = cavities.wanted_sites(g, nu) - sites
         step = course.step(float(move.precision @ last_move), float(last_move @ last_move))
         sites, last_move = sites.moved(move, step), move.precision
+        if not (np.isfinite(sites.precision).all() and np.isfinite(sites.shift).all()):
+            raise NotPositiveDefiniteError(
+                f"expectation propagation does not end at finite numbers: a row has the variance "
+                f"{np.max(now.var):.3g}. Use inputs in other units, or a kernel of smaller variance."
+            )
     if not block.noise.log_concave:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
     return Swept(sites, now, course.outcome, cavities.mean, cavities.var + spread, g, nu)
@@ -156,7 +163,7 @@ class Cavities:
 
     def wanted_sites(self, g: FloatArray, nu: FloatArray) -> RowSites:
         """Those that match the moments; a row that would widen the posterior says nothing."""
-        left = 1.0 - nu * self.var
+        left = np.maximum(1.0 - nu * self.var, _LEAST_LEFT)
         speaks = nu > 0.0
         precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
         shift = np.divide(g + nu * self.mean, left, out=np.zeros_like(nu), where=speaks)
@@ -165,8 +172,7 @@ class Cavities:
 
 def leave_out(sites: RowSites, mean: FloatArray, var: FloatArray) -> Cavities:
     """The cavities of rows with these sites and marginals."""
-    # Never quite nothing, whatever rounding says.
-    left = np.maximum(1.0 - sites.precision * var, 1e-12)
+    left = np.maximum(1.0 - sites.precision * var, _LEAST_LEFT)
     return Cavities(sites, (mean - var * sites.shift) / left, var / left)
 
 

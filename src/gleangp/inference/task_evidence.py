@@ -35,7 +35,7 @@ class TaskEvidence:
 
     value: FloatArray  # (B,)
     d_theta: FloatArray  # (B, q)
-    d_log_noise: FloatArray  # (B,) in the log of the shared noise variance
+    d_log_noise: FloatArray  # (B,) in the log of the noise variance
     d_log_alpha: FloatArray  # (B,)
     d_log_width: FloatArray  # (B,) in the log of the noise of order constraints
 
@@ -76,7 +76,7 @@ class GaussianStack:
         labelled = self.real[:, :k]
         kernels = self.kernels(theta)
         K = kernels.value if self.both_real is None else np.where(self.both_real, kernels.value, 0.0)
-        noise = np.full((B, k), np.exp(log_noise))
+        noise = np.repeat(np.exp(log_noise)[:, None], k, axis=1)
         if kernels.white is not None:
             noise = noise + kernels.white[:, :k]
         alpha = np.exp(log_alpha)[:, None, None]

@@ -30,6 +30,9 @@ def predict_one_row(model: Any) -> None:
     row = _row(_cells(inner, len(names)), None if headings is None else names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if inner is not model:  # what TaskColumn asks for before it predicts
+            check_is_fitted(model)
+            inner.get_metadata_routing()
         given = {} if tasks is None else {"tasks": tasks[:1]}
         answer = inner[-1].predict(inner[:-1].transform(row) if len(inner) > 1 else row, **given)
     if np.shape(answer) != (1,) or (np.asarray(answer).dtype.kind == "f" and not np.isfinite(answer).all()):

@@ -2,10 +2,17 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats
+from gleangp.noise.probit import Probit
 from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import log_expit_derivatives
+
+# A variance beside which the noise (logistic, of variance pi^2 / 3) has the effect of normal noise to 1e-9,
+# and an integrand with a step that is too narrow for nodes.
+_WIDE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,3 +37,21 @@ class Logit(TwoClasses):
         """log p(y | f), its first derivative in f and minus its second."""
         log_p, slope, curvature = log_expit_derivatives(y * (f + self.bias))
         return log_p, y * slope, curvature
+
+    def log_partition(
+        self, y: Floats, mean: Floats, var: Floats
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """log E[p(y | f)] under N(mean, var), with g and nu."""
+        wide = np.asarray(var) > _WIDE
+        if not np.any(wide):
+            return super().log_partition(y, mean, var)
+        normal = Probit(self.bias, np.sqrt(3.0) / np.pi).log_partition(y, mean, var)
+        if np.all(wide):
+            return normal
+        narrow = super().log_partition(y, mean, np.where(wide, 1.0, var))
+        log_z, g, nu = (np.where(wide, a, b) for a, b in zip(normal, narrow, strict=True))
+        return log_z, g, nu
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """d log_z / d bias, per row."""
+        return {"bias": self.log_partition(y, mean, var)[1]}

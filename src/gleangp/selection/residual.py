@@ -116,6 +116,9 @@ class PivotedRun:
         done = self._rows[:size]
         columns = kernel_columns(self.kernel, self.X[proposals], self.X) - done[:, proposals].T @ done
         accepted, factor = _thin(columns[:, proposals], thresholds, room)
+        if not accepted:  # by rounding, a kernel's matrix can deny the variance that its diagonal has
+            denied = ~(columns[np.arange(n_proposals), proposals] > self._floor[proposals])
+            self.residual[proposals[denied]] = 0.0
         new = solve_lower(factor, columns[accepted])
         self._record(proposals[accepted], new)
         self._rows[size : size + len(new)] = new

@@ -7,6 +7,7 @@ and all tasks of a kernel that cannot be stacked are evaluated one by one, in th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from joblib import parallel_config
@@ -19,14 +20,20 @@ from gleangp.kernels.own_theta import is_stackable
 from gleangp.numerics.parallel import in_parallel
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
-_LARGEST_STACKED = 128
+LARGEST_STACKED = 128
 _STACK_ENTRIES = 400_000  # of one stack of matrices: it stays in the cache
 
 
 class TaskTerms:
-    """Log evidence of every task and its gradients, at theta (M, q) and log_alpha (M,) of the tasks."""
+    """Log evidence of every task and its gradients, at theta (M, q) and log_alpha (M,) of the tasks.
 
-    def __init__(self, kernel, tasks: Sequence[TaskRows], n_jobs: int | None = None):
+    With `noise=None` every task has its own: its logarithm is the last column of theta.
+    """
+
+    def __init__(
+        self, kernel, tasks: Sequence[TaskRows], noise: float | None = None, n_jobs: int | None = None
+    ):
+        self.noise = noise
         self.tasks = list(tasks)
         self.n_jobs = n_jobs
         self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
@@ -39,8 +46,12 @@ class TaskTerms:
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
-        calls = [(term, theta[at], log_noise, log_alpha[at], log_width) for at, term in self.groups]
+    def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
+        if self.noise is None:
+            theta, log_noise = theta[:, :-1], theta[:, -1]
+        else:
+            log_noise = np.full(len(theta), np.log(self.noise))
+        calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
         with parallel_config(backend="threading"), np.errstate(over="ignore", invalid="ignore"):
             parts = in_parallel(_evaluate, calls, self.n_jobs)
         n_tasks, q = theta.shape
@@ -50,7 +61,9 @@ class TaskTerms:
         for (at, _), part in zip(self.groups, parts, strict=True):
             for name in TaskEvidence.__dataclass_fields__:
                 getattr(total, name)[at] = getattr(part, name)
-        return total
+        if self.noise is not None:
+            return total
+        return replace(total, d_theta=np.column_stack([total.d_theta, total.d_log_noise]))
 
 
 def _term(kernel, tasks: list[TaskRows]):
@@ -72,7 +85,7 @@ def _grouped(tasks: Sequence[TaskRows], stackable: bool) -> list[list[int]]:
     for i, task in enumerate(tasks):
         n_other = len(task.X) - task.n_labelled
         special = task.order is not None or task.basis is not None
-        if special or not stackable or len(task.X) > _LARGEST_STACKED:
+        if special or not stackable or len(task.X) > LARGEST_STACKED:
             groups.append([i])
         else:
             key = (task.laplacian is not None, _padded(task.n_labelled), _padded(n_other))

@@ -1,6 +1,7 @@
 """Every task its own kernel parameters, under one prior that the tasks teach (Zhang & Yeung 2009).
 
-The log-parameters theta_i of task i have the prior N(m, S); the noise is shared. What is minimised is
+The log-parameters theta_i of task i have the prior N(m, S). Unless it is given, the logarithm of the task's
+noise variance is the last of them. What is minimised is
 
     J = sum_i -log p(y_i | theta_i) + 1/2 sum_i |z_i|^2 + hyperpriors,      theta_i = m + root z_i,
 
@@ -34,11 +35,11 @@ from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, report_to, silent
 
 # Hyperpriors on logarithms, in standard units: centre and standard deviation.
-MEAN_SPREAD = 3.0  # of the prior mean, around the kernel as given
-NOISE = (np.log(0.1), 2.0)
+MEAN_SPREAD = 3.0  # of the prior mean, around the kernel as given and NOISE
+NOISE = np.log(0.1)
 ALPHA = (np.log(0.1), 3.0)
 WIDTH = (np.log(0.3), 1.0)
-_NOISE_BOUNDS = (np.log(1e-4), np.log(1e2))
+NOISE_BOUNDS = (np.log(1e-4), np.log(1e2))
 _ALPHA_BOUNDS = (-12.0, 8.0)
 _WIDTH_BOUNDS = (np.log(1e-2), np.log(1e1))
 _Z_BOUNDS = (-20.0, 20.0)
@@ -55,7 +56,6 @@ class Point:
     """Values of everything that is learnt but the prior covariance."""
 
     mean: FloatArray  # (q,) of the prior
-    log_noise: float
     log_width: float  # of the noise of order constraints, per term
     theta: FloatArray  # (M, q)
     log_alpha: FloatArray  # (M,) meaningless for tasks without a graph
@@ -66,8 +66,7 @@ class LearningPlan:
     """What is learnt and for how long."""
 
     mean_bounds: FloatArray  # (q, 2)
-    learn_shared: bool = True  # prior mean, noise and width; False for a new task
-    learn_noise: bool = True
+    learn_shared: bool = True  # prior mean and width; False for a new task
     fixed_cov: FloatArray | None = None  # (q, q); None: learnt
     max_rounds: int = 30
     max_iter: int = 100
@@ -81,7 +80,8 @@ class HierarchyFit:
 
     point: Point
     prior_cov: FloatArray  # (q, q)
-    theta_cov: FloatArray  # (M, q, q) Laplace's posterior covariance of each theta_i
+    theta_cov: FloatArray  # (M, q, q) Laplace's posterior covariance of each theta_i, m integrated out
+    mean_cov: FloatArray  # (q, q) that of m; zero where m is not learnt
     log_evidence: FloatArray  # (M,) theta_i integrated out by Laplace
     n_rounds: int
     converged: bool
@@ -99,7 +99,6 @@ class HierarchyObjective:
         at = 0
         for name, size in (
             ("mean", q if plan.learn_shared else 0),
-            ("log_noise", int(plan.learn_shared and plan.learn_noise)),
             ("log_width", int(plan.learn_shared and terms.has_order)),
             ("z", n_tasks * q if root.any() else 0),
             ("log_alpha", int(terms.has_graph.sum())),
@@ -113,7 +112,6 @@ class HierarchyObjective:
         x = np.empty(self.size)
         values = {
             "mean": point.mean,
-            "log_noise": point.log_noise,
             "log_width": point.log_width,
             "z": whitened(point.theta - point.mean, self.root).ravel(),
             "log_alpha": point.log_alpha[self.terms.has_graph],
@@ -132,17 +130,15 @@ class HierarchyObjective:
             z = x[part["z"]].reshape(z.shape)
         log_alpha = point.log_alpha.copy()
         log_alpha[self.terms.has_graph] = x[part["log_alpha"]]
-        scalars = {
-            name: float(x[part[name]][0]) if part[name].stop > part[name].start else getattr(point, name)
-            for name in ("log_noise", "log_width")
-        }
-        return Point(mean=mean, theta=mean + z @ self.root.T, log_alpha=log_alpha, **scalars), z
+        width = x[part["log_width"]]
+        return Point(
+            mean, float(width[0]) if len(width) else point.log_width, mean + z @ self.root.T, log_alpha
+        ), z
 
     def bounds(self) -> FloatArray:
         """(size, 2)."""
         bounds = np.empty((self.size, 2))
         bounds[self.parts["mean"]] = self.plan.mean_bounds if self.plan.learn_shared else 0.0
-        bounds[self.parts["log_noise"]] = _NOISE_BOUNDS
         bounds[self.parts["log_width"]] = _WIDTH_BOUNDS
         bounds[self.parts["z"]] = _Z_BOUNDS
         bounds[self.parts["log_alpha"]] = _ALPHA_BOUNDS
@@ -150,17 +146,16 @@ class HierarchyObjective:
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
         point, z = self.unpack(x)
-        evidence = self.terms(point.theta, point.log_noise, point.log_alpha, point.log_width)
+        evidence = self.terms(point.theta, point.log_alpha, point.log_width)
         value = -evidence.value.sum() + 0.5 * np.sum(z * z)
         slopes = {
             "mean": -evidence.d_theta.sum(axis=0),
-            "log_noise": -evidence.d_log_noise.sum(),
             "log_width": -evidence.d_log_width.sum(),
             "z": (z - evidence.d_theta @ self.root).ravel(),
             "log_alpha": -evidence.d_log_alpha[self.terms.has_graph],
         }
         gradient = np.empty(self.size)
-        priors = {"mean": (self.centre, MEAN_SPREAD), "log_noise": NOISE, "log_width": WIDTH}
+        priors = {"mean": (self.centre, MEAN_SPREAD), "log_width": WIDTH}
         for name, part in self.parts.items():
             if part.stop == part.start:
                 continue
@@ -179,7 +174,7 @@ def most_stages(max_rounds: int) -> int:
 
 
 def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> HierarchyFit:
-    """Learn the prior, the noise and every task's parameters.
+    """Learn the prior and every task's parameters.
 
     Parameters
     ----------
@@ -217,7 +212,13 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
         best = _round(terms, start, best.point, updated, plan, stage)
         moved = float(np.max(np.abs(best.point.mean - before)))
         n_rounds += 1
-    return HierarchyFit(best.point, best.cov, best.theta_cov, best.log_evidence, n_rounds, converged, change)
+    mean_cov = np.zeros_like(best.cov)
+    theta_cov = best.theta_cov
+    if plan.learn_shared:
+        mean_cov, theta_cov = mean_uncertainty(curvatures(terms, best.point), theta_cov)
+    return HierarchyFit(
+        best.point, best.cov, theta_cov, mean_cov, best.log_evidence, n_rounds, converged, change
+    )
 
 
 def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatArray]]:
@@ -248,7 +249,7 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
         begin = replace(start, log_alpha=shared.log_alpha)
         apart, _ = _optimize(terms, start, begin, wide, plan, stage, tol=_START_TOL)
         if plan.fixed_cov is None:
-            precision = whitened_precision(terms, apart, wide)
+            precision = whitened_precision(curvatures(terms, apart), wide)
             cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
         starts.append((apart, cov))
     return starts
@@ -273,10 +274,10 @@ def _stage(name: str, terms: TaskTerms, plan: LearningPlan) -> Stage:
 def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan, stage: Stage) -> _State:
     root = matrix_root(cov)
     point, optimum = _optimize(terms, start, point, root, plan, stage)
-    precision = whitened_precision(terms, point, root)
+    precision = whitened_precision(curvatures(terms, point), root)
     theta_cov = root @ np.linalg.inv(precision) @ root.T
     z = whitened(point.theta - point.mean, root)
-    values = terms(point.theta, point.log_noise, point.log_alpha, point.log_width).value
+    values = terms(point.theta, point.log_alpha, point.log_width).value
     log_det = np.linalg.slogdet(precision)[1]
     log_evidence = values - 0.5 * np.sum(z * z, axis=1) - 0.5 * log_det
     loss = optimum.value + 0.5 * log_det.sum()
@@ -316,11 +317,10 @@ def update_cov(point: Point, theta_cov: FloatArray) -> FloatArray:
     return (nu0 * START_VARIANCE * np.eye(q) + scatter) / (n_tasks + nu0 + q + 1)
 
 
-def whitened_precision(terms: TaskTerms, point: Point, root: FloatArray) -> FloatArray:
-    """Posterior precision (M, q, q) of z_i: 1 + root^T H_i root.
+def curvatures(terms: TaskTerms, point: Point) -> FloatArray:
+    """H (M, q, q), zero in directions in which the evidence curves the wrong way.
 
-    A direction in which the evidence curves the wrong way is given the precision of the prior: the
-    data are then not taken to have said anything about it.
+    The rows of the task are then not taken to decide anything about them.
     """
     n_tasks, q = point.theta.shape
     hessian = np.empty((n_tasks, q, q))
@@ -328,11 +328,28 @@ def whitened_precision(terms: TaskTerms, point: Point, root: FloatArray) -> Floa
         step = _DIFFERENCE * np.eye(q)[j]
         above = replace(point, theta=point.theta + step)
         below = replace(point, theta=point.theta - step)
-        slopes = [terms(p.theta, p.log_noise, p.log_alpha, p.log_width).d_theta for p in (above, below)]
+        slopes = [terms(p.theta, p.log_alpha, p.log_width).d_theta for p in (above, below)]
         hessian[:, j] = (slopes[1] - slopes[0]) / (2.0 * _DIFFERENCE)
-    hessian = 0.5 * (hessian + hessian.swapaxes(1, 2))
-    values, vectors = np.linalg.eigh(root.T @ hessian @ root)
-    return (vectors * (1.0 + np.maximum(values, 0.0))[:, None, :]) @ vectors.swapaxes(1, 2)
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.swapaxes(1, 2)))
+    return (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
+
+
+def whitened_precision(hessian: FloatArray, root: FloatArray) -> FloatArray:
+    """Posterior precision (M, q, q) of z_i: 1 + root^T H_i root."""
+    return np.eye(len(root)) + root.T @ hessian @ root
+
+
+def mean_uncertainty(hessian: FloatArray, theta_cov: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Posterior covariances of m (q, q), and of theta_i (M, q, q) with m integrated out.
+
+    Given m, theta_i has the covariance C_i = (H_i + S^-1)^-1 and moves by (1 - C_i H_i) dm. Rows of task i
+    have the precision H_i - H_i C_i H_i = (H_i^-1 + S)^-1 about m.
+    """
+    q = len(theta_cov[0])
+    precision = np.eye(q) / MEAN_SPREAD**2 + np.sum(hessian - hessian @ theta_cov @ hessian, axis=0)
+    mean_cov = np.linalg.inv(precision)
+    moves = np.eye(q) - theta_cov @ hessian
+    return mean_cov, theta_cov + moves @ mean_cov @ moves.swapaxes(1, 2)
 
 
 def matrix_root(cov: FloatArray) -> FloatArray:

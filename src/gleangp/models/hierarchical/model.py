@@ -19,9 +19,11 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
 from gleangp.inference.task_rows import TaskRows
-from gleangp.models.hierarchical.evidence import TaskTerms
+from gleangp.models.hierarchical.evidence import LARGEST_STACKED, TaskTerms
 from gleangp.models.hierarchical.learn import (
     ALPHA,
+    NOISE,
+    NOISE_BOUNDS,
     WIDTH,
     HierarchyFit,
     LearningPlan,
@@ -36,16 +38,19 @@ from gleangp.progress import Progress, Stage, silent
 class FittedTask:
     """One task: its parameters and, for each node of the average over theta, kernel and posterior."""
 
-    theta: FloatArray  # (q,)
+    theta: FloatArray  # (q,) log-parameters of the kernel, and then of the noise if it is the task's own
     theta_cov: FloatArray  # (q, q)
     alpha: float  # 0.0 without a graph
     kernel: Any  # at theta
     nodes: tuple[tuple[Any, AnyPosterior], ...]
     log_evidence: float
+    noise: float | None = None  # variance, mean over the nodes; None in older files: that of the model
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, theta="q", theta_cov="q q", alpha=">=0")
+        if self.noise is not None:
+            check_arrays(self, noise=">0")
         for kernel, posterior in self.nodes:
             if not isinstance(posterior, AnyPosterior):
                 raise ValueError("FittedTask has a node without a posterior.")
@@ -65,14 +70,15 @@ class HierarchicalModel:
     """What is learnt, in standard units."""
 
     kernel: Any  # at the prior mean
-    prior_cov: FloatArray  # (q, q)
-    noise: float
+    prior_cov: FloatArray  # (q, q), with the log of the noise if every task has its own
+    noise: float  # at the prior mean
     width: float | None  # epsilon of the order constraints; None if there were none
     tasks: tuple[FittedTask, ...]
-    average_theta: bool
+    average_theta: bool | None  # None: in small tasks
     n_rounds: int
     converged: bool
     last_change: float
+    mean_cov: FloatArray | None = None  # (q, q) uncertainty of the prior mean; None in older files
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -81,9 +87,31 @@ class HierarchicalModel:
         if len({task.n_inputs for task in self.tasks}) != 1:
             raise ValueError("HierarchicalModel has tasks of different inputs.")
         check_kernel("HierarchicalModel.kernel", self.kernel, self.tasks[0].n_inputs)
-        check_arrays(self, {"q": self.kernel.n_dims}, prior_cov="q q", noise=">0")
+        check_arrays(self, {"q": self.kernel.n_dims + self.own_noise}, prior_cov="q q", noise=">0")
         if self.width is not None:
             check_arrays(self, width=">0")
+        if self.mean_cov is not None:
+            check_arrays(self, {"q": len(self.prior_cov)}, mean_cov="q q")
+
+    @property
+    def own_noise(self) -> bool:
+        """Whether every task has its own noise."""
+        return len(self.prior_cov) == self.kernel.n_dims + 1
+
+    @property
+    def mean(self) -> FloatArray:
+        """Of the prior (q,)."""
+        theta = self.kernel.theta
+        return np.append(theta, np.log(self.noise)) if self.own_noise else theta
+
+    @property
+    def new_task_cov(self) -> FloatArray:
+        """Of the parameters of a new task (q, q): spread between tasks, and uncertainty of the mean."""
+        return self.prior_cov if self.mean_cov is None else self.prior_cov + self.mean_cov
+
+    def noise_of(self, codes: IntArray) -> FloatArray:
+        """Variance of the noise of rows of these tasks."""
+        return np.array([self.noise if t.noise is None else t.noise for t in self.tasks])[codes]
 
     @property
     def jitter(self) -> float:
@@ -98,7 +126,7 @@ def fit_hierarchical_model(
     optimize: bool = True,
     noise: float | None = None,
     prior_cov: FloatArray | None = None,
-    average_theta: bool = False,
+    average_theta: bool | None = False,
     max_rounds: int = 30,
     n_jobs: int | None = None,
     progress: Progress = silent,
@@ -116,9 +144,9 @@ def fit_hierarchical_model(
     noise : float, default=None
         Variance of the labels; None: learnt.
     prior_cov : ndarray of shape (q, q), default=None
-        None: learnt.
-    average_theta : bool, default=False
-        Whether predictions account for the uncertainty of theta.
+        Of the kernel's log-parameters; noise that is learnt is then one for all tasks. None: learnt.
+    average_theta : bool or None, default=False
+        Whether predictions account for the uncertainty of theta. None: in small tasks.
     max_rounds : int, default=30
         Most updates of the prior covariance.
     n_jobs : int, default=None
@@ -127,27 +155,26 @@ def fit_hierarchical_model(
         See `gleangp.progress`.
     """
     filled = [i for i, t in enumerate(tasks) if t.n_labelled or t.order is not None]
-    terms = TaskTerms(kernel, [tasks[i] for i in filled], n_jobs)
-    start = _starting_point(kernel, len(filled), noise)
-    plan = LearningPlan(
-        _bounds(kernel),
-        learn_noise=noise is None,
-        fixed_cov=prior_cov,
-        max_rounds=max_rounds,
-        progress=progress,
-    )
+    terms = TaskTerms(kernel, [tasks[i] for i in filled], noise, n_jobs)
+    mean, bounds = kernel.theta, np.asarray(kernel.bounds, dtype=np.float64).reshape(-1, 2)
+    if noise is None:
+        mean, bounds = np.append(mean, NOISE), np.vstack([bounds, NOISE_BOUNDS])
+        prior_cov = None if prior_cov is None else np.pad(prior_cov, (0, 1))
+    start = _starting_point(mean, len(filled))
+    plan = LearningPlan(bounds, fixed_cov=prior_cov, max_rounds=max_rounds, progress=progress)
     fit = learn_hierarchy(terms, start, plan) if optimize else _not_learnt(start, prior_cov)
-    mean_kernel = _at(kernel, fit.point.mean)
+    mean_kernel, mean_noise = _split(kernel, fit.point.mean, noise)
     model = HierarchicalModel(
         mean_kernel,
         fit.prior_cov,
-        float(np.exp(fit.point.log_noise)),
+        mean_noise,
         float(np.exp(fit.point.log_width)) if terms.has_order else None,
         (),
         average_theta,
         fit.n_rounds,
         fit.converged,
         fit.last_change,
+        fit.mean_cov,
     )
     fitted = [_prior_task(model, t.X.shape[1]) for t in tasks]
     stage = Stage("posterior", len(filled), len(filled))
@@ -161,17 +188,17 @@ def fit_hierarchical_model(
 def add_task(model: HierarchicalModel, task: TaskRows, *, optimize: bool = True) -> HierarchicalModel:
     """The model with one more task: its most probable parameters under the learnt prior.
 
-    Zhang & Yeung 2009, section 2.2, but for the noise, which stays the shared one: its maximum
-    likelihood from five rows is zero.
+    Zhang & Yeung 2009, section 2.2, but for the noise, which has its prior too: its maximum likelihood from
+    five rows is zero.
     """
     if task.n_labelled == 0 and task.order is None:
         return replace(model, tasks=(*model.tasks, _prior_task(model, task.X.shape[1])))
     width = WIDTH[0] if model.width is None else np.log(model.width)
-    mean = model.kernel.theta
-    start = Point(mean, np.log(model.noise), width, mean[None], np.array([ALPHA[0]]))
-    plan = LearningPlan(np.zeros((0, 2)), learn_shared=False, fixed_cov=model.prior_cov)
+    start = Point(model.mean, width, model.mean[None], np.array([ALPHA[0]]))
+    plan = LearningPlan(np.zeros((0, 2)), learn_shared=False, fixed_cov=model.new_task_cov)
     if optimize:
-        fit = learn_hierarchy(TaskTerms(model.kernel, [task]), start, plan)
+        terms = TaskTerms(model.kernel, [task], None if model.own_noise else model.noise)
+        fit = learn_hierarchy(terms, start, plan)
     else:
         fit = _not_learnt(start, model.prior_cov)
     if model.width is None and task.order is not None:
@@ -213,19 +240,25 @@ def predict_hierarchy_cov(
 def _fitted_task(model: HierarchicalModel, task: TaskRows, fit: HierarchyFit, k: int) -> FittedTask:
     theta, theta_cov = fit.point.theta[k], fit.theta_cov[k]
     alpha = float(np.exp(fit.point.log_alpha[k])) if task.laplacian is not None else 0.0
-    log_width = fit.point.log_width
-    kernels = [_at(model.kernel, t) for t in _nodes(theta, theta_cov, model.average_theta)]
-    nodes = tuple((k, task_posterior(k, task, model.noise, alpha, log_width)) for k in kernels)
-    own = _at(model.kernel, theta)
-    return FittedTask(theta, theta_cov, alpha, own, nodes, float(fit.log_evidence[k]))
+    return _with_nodes(model, task, theta, theta_cov, alpha, fit.point.log_width, float(fit.log_evidence[k]))
 
 
 def _prior_task(model: HierarchicalModel, n_features: int) -> FittedTask:
-    theta = model.kernel.theta
     nothing = TaskRows(np.zeros((0, n_features)), np.zeros(0))
-    kernels = [_at(model.kernel, t) for t in _nodes(theta, model.prior_cov, model.average_theta)]
-    nodes = tuple((k, task_posterior(k, nothing, model.noise, 0.0, 0.0)) for k in kernels)
-    return FittedTask(theta, model.prior_cov, 0.0, model.kernel, nodes, 0.0)
+    return _with_nodes(model, nothing, model.mean, model.new_task_cov, 0.0, 0.0, 0.0)
+
+
+def _with_nodes(
+    model: HierarchicalModel, task: TaskRows, theta, theta_cov, alpha, log_width, log_evidence
+) -> FittedTask:
+    noise, average = None if model.own_noise else model.noise, model.average_theta
+    if average is None:
+        average = len(task.X) <= LARGEST_STACKED
+    parts = [_split(model.kernel, t, noise) for t in _nodes(theta, theta_cov, average)]
+    nodes = tuple((k, task_posterior(k, task, noise, alpha, log_width)) for k, noise in parts)
+    own, _ = _split(model.kernel, theta, noise)
+    mean_noise = float(np.mean([noise for _, noise in parts]))
+    return FittedTask(theta, theta_cov, alpha, own, nodes, log_evidence, mean_noise)
 
 
 def _nodes(theta: FloatArray, theta_cov: FloatArray, average: bool) -> list[FloatArray]:
@@ -235,23 +268,19 @@ def _nodes(theta: FloatArray, theta_cov: FloatArray, average: bool) -> list[Floa
     return [theta + sign * offset for offset in offsets for sign in (1.0, -1.0)]
 
 
-def _starting_point(kernel, n_tasks: int, noise: float | None) -> Point:
-    theta = kernel.theta
-    log_noise = np.log(0.25) if noise is None else np.log(noise)
-    return Point(theta, float(log_noise), WIDTH[0], np.tile(theta, (n_tasks, 1)), np.full(n_tasks, ALPHA[0]))
+def _starting_point(mean: FloatArray, n_tasks: int) -> Point:
+    return Point(mean, WIDTH[0], np.tile(mean, (n_tasks, 1)), np.full(n_tasks, ALPHA[0]))
 
 
 def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:
     n_tasks, q = start.theta.shape
     cov = np.zeros((q, q)) if prior_cov is None else prior_cov
-    return HierarchyFit(start, cov, np.zeros((n_tasks, q, q)), np.full(n_tasks, np.nan), 0, True, 0.0)
+    none = np.zeros((n_tasks, q, q))
+    return HierarchyFit(start, cov, none, np.zeros((q, q)), np.full(n_tasks, np.nan), 0, True, 0.0)
 
 
-def _bounds(kernel) -> FloatArray:
-    return np.asarray(kernel.bounds, dtype=np.float64).reshape(-1, 2)
-
-
-def _at(kernel, theta: FloatArray):
+def _split(kernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
+    """The kernel at theta, and the variance of the noise: the one given, else the last of theta."""
     kernel = clone(kernel)
-    kernel.theta = theta
-    return kernel
+    kernel.theta = theta[: kernel.n_dims]
+    return kernel, float(np.exp(theta[-1])) if noise is None else noise
