@@ -90,7 +90,7 @@ def _curve(facts: Facts, curve: Curve) -> str:
 
 def inputs(facts: Facts) -> str:
     """Importance and effect of every input."""
-    c = facts.classify
+    what = "minus the log probability of held-out labels" if facts.classify else "the held-out error"
     found = facts.inputs
     top = found[:_MOST_EFFECTS]
     picture = ""
@@ -99,8 +99,8 @@ def inputs(facts: Facts) -> str:
             np.array([e.importance for e in top]),
             [e.name for e in top],
             errors=np.array([e.std_error for e in top]),
-            texts=[_signed(e.importance, c) for e in top],
-            title="Growth of the held-out error if a column is permuted, the most important first",
+            texts=[_signed(e.importance) for e in top],
+            title=f"Growth of {what} if a column is permuted, the most important first",
             zero=True,
         )
     ranges = [span(e.mean, e.low, e.high) for e in top]
@@ -109,8 +109,8 @@ def inputs(facts: Facts) -> str:
     lines = (
         [
             e.name,
-            (e.importance, _signed(e.importance, c)),
-            (e.std_error, error_text(e.std_error, c)),
+            (e.importance, _signed(e.importance)),
+            (e.std_error, error_text(e.std_error, False)),
             "yes" if e.importance > 2 * e.std_error else "no",
             float(e.mean.min()),
             float(e.mean.max()),
@@ -123,7 +123,7 @@ def inputs(facts: Facts) -> str:
         else f" The {_MOST_EFFECTS} most important of {len(found)} are drawn."
     )
     return (
-        "<p>Importance: growth of the held-out error if the values of the column are permuted. "
+        f"<p>Importance: growth of {what} if the values of the column are permuted. "
         f"Effect: the average {escape(facts.response.label)} if all rows have this value.{note}</p>"
         + figures(
             [
@@ -135,8 +135,8 @@ def inputs(facts: Facts) -> str:
     )
 
 
-def _signed(value: float, classify: bool) -> str:
-    return "–" if not np.isfinite(value) else f"{value:+.1%}" if classify else f"{value:+.3g}"
+def _signed(value: float) -> str:
+    return f"{value:+.3g}" if np.isfinite(value) else "–"
 
 
 def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
@@ -170,7 +170,7 @@ def transfer(facts: Facts) -> str:
     heads = list(facts.transfer[0])
     lines = [[_plain(line.get(h)) for h in heads] for line in facts.transfer]
     caption = "For every task: its score with and without the other tasks, and which of them matter to it"
-    return table("who-helps-whom", caption, [str(h).replace("_", " ") for h in heads], lines)
+    return table("who-helps-whom", caption, [str(h).removeprefix("n_").replace("_", " ") for h in heads], lines)
 
 
 def _plain(value: Any) -> Any:
