@@ -24,8 +24,8 @@ class InputEffect:
     """One column of the table."""
 
     name: str
-    # By how much the held-out error, or minus the log probability of a label, grows if the column is permuted;
-    # nan if it was not measured.
+    # By how much the held-out error, or minus the log probability of a label, grows if the column is
+    # permuted; nan if it was not measured.
     importance: float
     std_error: float  # of that
     levels: list[str] | None  # names of the values if they are categories

@@ -170,7 +170,9 @@ def transfer(facts: Facts) -> str:
     heads = list(facts.transfer[0])
     lines = [[_plain(line.get(h)) for h in heads] for line in facts.transfer]
     caption = "For every task: its score with and without the other tasks, and which of them matter to it"
-    return table("who-helps-whom", caption, [str(h).removeprefix("n_").replace("_", " ") for h in heads], lines)
+    return table(
+        "who-helps-whom", caption, [str(h).removeprefix("n_").replace("_", " ") for h in heads], lines
+    )
 
 
 def _plain(value: Any) -> Any:
