@@ -154,9 +154,10 @@ def advice(facts: Facts) -> list[str]:
         text = f"{error_text(average.ours, c)} against {error_text(average.error, c)}"
         said.append(f"The model is better than the {average.name}: held-out error {text}.")
     else:
+        beyond = "Beyond the task, the inputs" if facts.many_tasks else "The inputs"
         said.append(
             f"The model is {'worse than' if average.is_better else 'not distinguishable from'} the "
-            f"{average.name} on held-out rows. The inputs contain little about the target, or there are too "
+            f"{average.name} on held-out rows. {beyond} contain little about the target, or there are too "
             "few rows: do not use it for decisions yet."
         )
     for rival in facts.rivals:
