@@ -332,3 +332,21 @@ def test_terminal_and_report_agree(data, tmp_path):
     assert '<td class="words" data-value="left out with --drop">' in page
     assert '<td class="words" data-value="counts the rows">' in page
     assert '<td class="words" data-value="kind">kind</td>' in page
+
+
+def test_numbers_with_gaps_are_numbers(data):
+    """The indicator of missing cells does not make a column one of categories; one task needs no column."""
+    X, y, _ = data
+    gone = np.arange(len(X)) % 5 == 0
+    both = np.column_stack([np.where(gone, 3.0, X[:, 0]), gone])
+    odd = np.where(np.arange(len(y)) == 7, y + 9.0, y)
+    model = SparseGPRegressor(random_state=0).fit(both, odd)
+    names = ["hours", "hours=(missing)"]
+    found = gather(model, both, odd, None, feature_names=names, columns={"hours": [0, 1]})
+    (column,) = found.columns
+    assert column.categories is None
+    assert (column.low, column.high) == (both[:, 0].min(), both[:, 0].max())
+    page = render(found)
+    assert "categories:" not in page
+    assert found.odd
+    assert ">all rows</td>" not in page

@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.labels import split_unlabeled
-from gleangp.report.effects import InputEffect, Response, effects, response_of
+from gleangp.report.effects import InputEffect, Response, effects, levels_of, response_of
 from gleangp.report.held_out import (
     HeldOutRows,
     Rival,
@@ -67,7 +67,7 @@ class ColumnFacts:
     """One input as it was read."""
 
     name: str
-    features: list[str]  # what it became
+    categories: list[str] | None  # None of a number
     low: float
     median: float
     high: float
@@ -243,8 +243,9 @@ def _columns(
     for name, at in columns.items():
         values = X[:, at[0]]
         low, middle, high = (float(v) for v in np.quantile(values, [0.0, 0.5, 1.0]))
-        unique = len(at) if len(at) > 1 else len(np.unique(values))
-        out.append(ColumnFacts(name, [features[i] for i in at], low, middle, high, unique))
+        levels = levels_of(X, at, name, features)
+        unique = len(np.unique(values)) if levels is None else len(levels)
+        out.append(ColumnFacts(name, levels, low, middle, high, unique))
     return out
 
 

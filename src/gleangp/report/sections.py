@@ -225,17 +225,18 @@ def _odd_rows(facts: Facts) -> str:
         head = "standard deviations"
     if not facts.odd:
         return f"<h3>Rows that do not fit</h3><p>{text} There are none.</p>"
+    many = facts.many_tasks
     lines = (
         [
             o.row + 1,
-            facts.tasks[facts.task_of_row[o.row]].name,
+            *([facts.tasks[facts.task_of_row[o.row]].name] if many else []),
             str(o.measured) if c else float(o.measured),
             str(o.predicted) if c else float(o.predicted),
             o.score,
         ]
         for o in facts.odd[:MOST_ODD]
     )
-    heads = ["row", "task", "measured", "predicted", head]
+    heads = ["row", *(["task"] if many else []), "measured", "predicted", head]
     caption = "Rows are counted from 1; the worst first, at most 20"
     return f"<h3>Rows that do not fit</h3><p>{text}</p>{table('rows-that-do-not-fit', caption, heads, lines)}"
 
@@ -263,7 +264,7 @@ def data(facts: Facts) -> str:
     without = f" {facts.n_unlabeled} of them have no target." if facts.n_unlabeled else ""
     lines = (
         [k.name, _kind(k), k.unique, k.low, k.median, k.high]
-        if len(k.features) == 1
+        if k.categories is None
         else [k.name, _kind(k), k.unique, *[float("nan")] * 3]
         for k in facts.columns
     )
@@ -281,7 +282,7 @@ def data(facts: Facts) -> str:
 
 
 def _kind(column: ColumnFacts) -> str:
-    if len(column.features) == 1:
+    names = column.categories
+    if names is None:
         return "number" if column.unique > 1 else "constant"
-    names = [f.removeprefix(f"{column.name}=") for f in column.features]
     return f"categories: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
