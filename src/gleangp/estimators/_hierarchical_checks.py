@@ -15,19 +15,21 @@ from gleangp.learning.hierarchy import WIDE_VARIANCE
 from gleangp.models.decisions import Decision
 
 _CLEAR = 2.0  # standard errors
-_LEAST_LABELS = 8  # of a task that is added: with fewer, four folds show nothing
+_LEAST_LABELS = 8  # with fewer, four folds show nothing
 
 
 def decisions_on(model: HierarchicalModel, blocks: list[TaskRows], name: str = "") -> list[Decision]:
     """Whether unlabelled rows and constraints help the tasks, which are the last of the model."""
-    made = []
+    made: list[Decision] = []
     if any(b.laplacian is not None for b in blocks):
         numbers, worse = _compared(model, blocks, ("all rows", "labelled rows alone"), "laplacian")
-        reason = f"The weight of their graph is learnt. {_reason(worse)}"
+        reason = f"The weight of their graph is learnt. {_reason(numbers, worse)}"
         made.append(Decision(f"{name}unlabelled rows", "all rows", numbers, reason))
     if any(b.order is not None for b in blocks):
         numbers, worse = _compared(model, blocks, ("constraints", "none"), "order")
-        made.append(Decision(f"{name}constraints", "used", numbers, f"They were given. {_reason(worse)}"))
+        made.append(
+            Decision(f"{name}constraints", "used", numbers, f"They were given. {_reason(numbers, worse)}")
+        )
         if worse > _CLEAR:
             warnings.warn(
                 f"{name}labels that are held out have a lower density with the constraints "
@@ -52,7 +54,7 @@ def alone_if_better(
     if worse > _CLEAR:
         model = replace(model, tasks=(*model.tasks[:-1], alone.tasks[-1]))
     chosen = list(numbers)[worse > _CLEAR]
-    return model, [Decision(name, chosen, numbers, _reason(worse))]
+    return model, [Decision(name, chosen, numbers, _reason(numbers, worse))]
 
 
 def _compared(
@@ -68,14 +70,16 @@ def _compared(
 
 
 def _decided(scores: list[FloatArray], names: tuple[str, str]) -> tuple[dict[str, float], float]:
-    """Means by name, and by how many standard errors the second is better."""
-    if len(scores[0]) == 0:
+    """Means by name, and by how many standard errors the second is better (0 of few labels)."""
+    if len(scores[0]) < _LEAST_LABELS:
         return {}, 0.0
     numbers = {name: float(np.mean(s)) for name, s in zip(names, scores, strict=True)}
     mean, error = gain(scores[1], scores[0])
     return numbers, mean / error if error > 0.0 else 0.0
 
 
-def _reason(worse: float) -> str:
+def _reason(numbers: dict[str, float], worse: float) -> str:
+    if not numbers:
+        return "There are too few labels to hold some out."
     without = "better" if worse > _CLEAR else "not clearly better"
     return f"Labels that are held out are predicted {without} without."
