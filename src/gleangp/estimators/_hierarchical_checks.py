@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,8 @@ def _compared(
     at = [i for i, b in enumerate(blocks) if getattr(b, part) is not None and b.n_labelled > 1]
     own = replace(model, tasks=tuple(model.tasks[first + i] for i in at)) if at else model
     some = [blocks[i] for i in at]
-    without = [replace(b, **{part: None}) for b in some]
+    nothing: dict[str, Any] = {part: None}
+    without = [replace(b, **nothing) for b in some]
     return _decided([held_out_scores(own, b) for b in (some, without)], names)
 
 
