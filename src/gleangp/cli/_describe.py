@@ -46,7 +46,10 @@ def describe(model: Any) -> dict[str, Any]:
         out["shared"] = out["summary"].get("shared") or what_is_shared(inner)
     shares = getattr(inner, "variance_shares_", None)
     if isinstance(shares, Mapping):
-        out["variance_shares"] = {str(name): float(np.mean(value)) for name, value in shares.items()}
+        normal = getattr(inner, "noise", "gaussian") == "gaussian"
+        # Other noise has no variance of its own: the shares are those of the function.
+        known = [name for name in shares if normal or name in ("common", "task")]
+        out["variance_shares"] = {str(name): float(np.mean(shares[name])) for name in known}
     if getattr(inner, "decisions_", ()):
         out["decisions"] = [str(decision) for decision in inner.decisions_]
     if hasattr(inner, "kernel_"):
