@@ -238,7 +238,7 @@ def draw(found: dict, file: str) -> None:
         ax.set_xscale("log")
         ax.set_xticks(LABELS, [str(n) for n in LABELS])
         ax.minorticks_off()
-    axes[0].legend(fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=8)
     figure.supxlabel("labels of the new task", fontsize=9)
     figure.supylabel("error in percent", fontsize=9)
     figure.savefig(file, dpi=110)

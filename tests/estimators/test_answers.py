@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.estimators._suggest import uncertainty_of_classes
+from gleangp.estimators._suggest import noise_of_labels
 from gleangp.exceptions import NewTaskWarning, TaskError
 from gleangp.models.local.answers import choose_informative
 from gleangp.noise import Probit
@@ -85,6 +85,15 @@ def test_greedy_choice_is_the_best_single_row():
     chosen = choose_informative(cov[None], noise[None], 2)
     assert chosen[0] == np.argmax(reductions)
     assert len(set(chosen)) == 2
+    information = np.log(np.linalg.det(np.eye(6) + cov / noise))
+    chosen = choose_informative(cov[None], noise[None], 6, of_classes=True)
+    assert chosen[0] == np.argmax(np.diag(cov) / noise)
+    two = np.linalg.slogdet(np.eye(2) + cov[np.ix_(chosen[:2], chosen[:2])] / noise[chosen[:2]])[1]
+    gains = [two]  # no other second row brings more
+    for other in chosen[2:]:
+        pair = [chosen[0], other]
+        gains.append(np.linalg.slogdet(np.eye(2) + cov[np.ix_(pair, pair)] / noise[pair])[1])
+    assert max(gains) == two < information
 
 
 def test_what_cannot_be_answered_is_explained():
@@ -116,10 +125,8 @@ def test_rows_near_the_boundary_are_suggested_for_classes(n_classes):
 
 def test_a_label_of_classes_has_the_noise_that_its_site_would_have():
     """With the probability one half and no variance, a probit label has the precision 2 / pi."""
-    scaled, noise = uncertainty_of_classes(Probit(0.0), np.zeros(1), np.full((1, 1), 1e-12))
-    slope = 1.0 / np.sqrt(2.0 * np.pi)
-    assert_allclose(noise / slope**2, np.pi / 2.0, rtol=1e-6)
-    assert_allclose(scaled, 1e-12 * slope**2)
+    noise = noise_of_labels(Probit(0.0), np.zeros(1), np.full((1, 1), 1e-12))
+    assert_allclose(noise, np.pi / 2.0, rtol=1e-6)
 
 
 def test_questions_about_new_tasks_leave_the_model_as_it_is():

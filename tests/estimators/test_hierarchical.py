@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -655,3 +656,60 @@ def test_a_matrix_that_is_singular_but_for_rounding():
     log_det, inverse = _factored(C)
     assert np.isfinite(log_det).all()
     assert np.isfinite(inverse).all()
+
+
+def _steps(sign):
+    """Rows of a sine, a third without a label, and the order of far values, right or reversed."""
+    x = np.linspace(0, 6, 25)[:, None]
+    f = np.sin(x[:, 0])
+    y = f + 0.05 * np.random.default_rng(0).normal(size=25)
+    y[1::3] = np.nan
+    pairs = [(i, j) for i in range(25) for j in range(25) if sign * (f[i] - f[j]) > 0.5]
+    return x, y, [Order(i, j) for i, j in pairs]
+
+
+def test_wrong_constraints_are_named():
+    """Held-out labels are predicted worse with constraints that do not hold, and no worse with right ones."""
+    X, y, right = _steps(1)
+    model = HierarchicalGPRegressor(n_neighbors=None, random_state=0).fit(X, y, constraints=right)
+    (made,) = model.decisions_
+    assert (made.what, made.chosen) == ("constraints", "used")
+    assert made.numbers["constraints"] > made.numbers["none"] - 0.05
+    X, y, wrong = _steps(-1)
+    with pytest.warns(UserWarning, match="lower density with the constraints .* check them"):
+        model = HierarchicalGPRegressor(n_neighbors=None, random_state=0).fit(X, y, constraints=wrong)
+    assert model.decisions_[0].numbers["none"] > model.decisions_[0].numbers["constraints"]
+
+
+def test_a_task_unlike_the_others_leaves_their_prior(tmp_path):
+    """With labels enough, a new task whose labels fit another kernel has it; decisions are saved."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 6, 40)[:, None]
+    tasks = np.repeat(np.arange(8), 40)
+    y = np.concatenate([np.sin(x[:, 0] + k) + 0.05 * rng.normal(size=40) for k in range(8)])
+    model = HierarchicalGPRegressor(prior_cov=None, random_state=0).fit(np.tile(x, (8, 1)), y, tasks=tasks)
+    assert model.decisions_ == []
+    # As if the others had left no doubt about their kernel.
+    model._model = replace(model._model, prior_cov=1e-4 * np.eye(len(model.prior_cov_)))
+    few = np.arange(0, 40, 8)
+    model.add_task(x[few], np.sin(x[few, 0]), 8)
+    assert model.decisions_ == []  # too few labels to hold some out
+    fast = np.sin(4 * x[:, 0]) + 0.05 * rng.normal(size=40)
+    model.add_task(x, fast, 9)
+    made = model.decisions_[-1]
+    assert (made.what, made.chosen) == ("task 9", "alone")
+    assert made.numbers["alone"] > made.numbers["prior of the others"]
+    assert np.abs(model.kernels_[9].theta - model.kernel_.theta).max() > 0.5
+    save(model, tmp_path / "m.glean")
+    assert load(tmp_path / "m.glean").decisions_ == model.decisions_
+
+
+def test_unlabelled_rows_are_compared_with_none():
+    """Both numbers are there, per task that is added too."""
+    X, y, _ = _steps(1)
+    tasks = np.repeat(["a", "b"], 25)
+    model = HierarchicalGPRegressor(random_state=0).fit(np.vstack([X, X]), np.tile(y, 2), tasks=tasks)
+    (made,) = model.decisions_
+    assert (made.what, set(made.numbers)) == ("unlabelled rows", {"all rows", "labelled rows alone"})
+    model.add_task(X, y, "c")
+    assert [d.what for d in model.decisions_[1:]] == ["task 'c': unlabelled rows", "task 'c'"]

@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 
 from gleangp import SparseGPClassifier
+from gleangp.estimators._unlabelled import _clearly_better
 from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.filtering import PRECISION_FLOOR, Filter
 from gleangp.noise import NullCategory, Probit
@@ -280,3 +281,13 @@ def test_few_rows_that_teach_another_labelling_do_not_end_the_fit():
     model = SparseGPClassifier(unlabeled=0, n_active=100, n_rounds=1, random_state=0).fit(X, labels)
     assert np.isfinite(model.log_evidence_)
     assert np.mean(model.predict(X)[kept] == labels[kept]) > 0.85
+
+
+@pytest.mark.parametrize("n", [2, 20])
+def test_better_needs_more_than_a_standard_error(n):
+    """A gain that two rows of twenty have does not count; a gain that all have does."""
+    alone = np.full(n, -0.7)
+    lucky = alone + np.where(np.arange(n) < 1, 0.5, np.where(np.arange(n) < 2, -0.45, 0.0))
+    assert np.mean(lucky) > np.mean(alone)
+    assert not _clearly_better(lucky, alone)
+    assert _clearly_better(alone + 0.1, alone)

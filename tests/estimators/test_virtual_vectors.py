@@ -117,3 +117,19 @@ def test_bad_invariances_leave_the_estimator_unchanged(problem, invariances, mat
     with pytest.raises(InvarianceError, match=match):
         model.set_params(invariances=invariances).fit(X, y)
     assert_array_equal(model.predict_proba(X_test), before)
+
+
+def test_copies_that_do_harm_are_named():
+    """Rows that are not active show that a reflection is wrong for an odd function, not for an even one."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(200, 1))
+    found = {}
+    for name, y in (("even", np.cos(X[:, 0])), ("odd", np.sin(X[:, 0]))):
+        model = SparseGPRegressor(
+            ConstantKernel(1.0) * RBF(1.0), invariances=np.negative, n_active=20, random_state=0
+        ).fit(X, y + 0.1 * rng.normal(size=200))
+        (found[name],) = (d for d in model.decisions_ if d.what == "invariances")
+    loss = {name: d.numbers["rows alone"] - d.numbers["copies"] for name, d in found.items()}
+    assert loss["odd"] > 1.0
+    assert abs(loss["even"]) < 0.1
+    assert "predicted worse with them" in found["odd"].reason

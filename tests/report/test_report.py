@@ -5,6 +5,7 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from gleangp import SparseGPClassifier, SparseGPRegressor, report
 from gleangp._version import __version__
 from gleangp.report import HeldOutRows
-from gleangp.report.facts import gather
+from gleangp.report.facts import Calibration, gather
 from gleangp.report.held_out import increase
 from gleangp.report.page import advice, render
 from gleangp.report.words import in_words
@@ -175,6 +176,39 @@ def test_given_folds_are_used(data):
     assert "12 rows are beyond three standard deviations" in page
 
 
+def test_simpler_models_of_the_caller(data):
+    """Their predictions are compared on the same rows; one that is better is advised."""
+    X, y, tasks = data
+    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    rows = np.arange(0, 80, 7)
+    held = HeldOutRows(rows, np.zeros(len(rows), int), y[rows] + 1, np.full(len(rows), 0.1), 1.0, np.nan, {})
+    found = gather(model, X, y, tasks, held_out=held, simpler={"a line": y[rows] + 0.1})
+    (line,) = (r for r in found.rivals if r.name == "a line")
+    assert (line.error, line.ours, line.rows) == (pytest.approx(0.1), pytest.approx(1.0), len(rows))
+    assert "Better on the same rows: a line. It is simpler: use it." in advice(found)
+
+
+def test_effects_that_change_no_label():
+    """An input that moves the probability of a class, never beyond one half, matters."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 2))
+    y = rng.random(300) < 0.2 + 0.18 * X[:, 0]
+    model = SparseGPClassifier(random_state=0).fit(X, y)
+    found = gather(model, X, y, None, feature_names=["some", "none"])
+    some, none = sorted(found.inputs, key=lambda e: e.name, reverse=True)
+    assert some.importance > 2 * some.std_error
+    assert not none.importance > 2 * none.std_error
+    assert found.held.error == pytest.approx(y.mean())  # every label is predicted to be the frequent one
+
+
+def test_confidence_of_all_rows_together():
+    """Labels that are right less often than is stated, in every bin within its own band, are named."""
+    stated, half = np.full(8, 0.5), 2 * np.sqrt(0.25 / 10)
+    shares = Calibration(stated, stated - 0.2, stated - half, stated + half, (0.5, 0.3, np.sqrt(0.25 / 80)))
+    assert shares.misses
+    assert not replace(shares, overall=(0.5, 0.45, np.sqrt(0.25 / 80))).misses
+
+
 def test_paired_differences():
     """The growth of an error, and its standard error, are those of many repetitions."""
     rng = np.random.default_rng(0)
@@ -298,3 +332,21 @@ def test_terminal_and_report_agree(data, tmp_path):
     assert '<td class="words" data-value="left out with --drop">' in page
     assert '<td class="words" data-value="counts the rows">' in page
     assert '<td class="words" data-value="kind">kind</td>' in page
+
+
+def test_numbers_with_gaps_are_numbers(data):
+    """The indicator of missing cells does not make a column one of categories; one task needs no column."""
+    X, y, _ = data
+    gone = np.arange(len(X)) % 5 == 0
+    both = np.column_stack([np.where(gone, 3.0, X[:, 0]), gone])
+    odd = np.where(np.arange(len(y)) == 7, y + 9.0, y)
+    model = SparseGPRegressor(random_state=0).fit(both, odd)
+    names = ["hours", "hours=(missing)"]
+    found = gather(model, both, odd, None, feature_names=names, columns={"hours": [0, 1]})
+    (column,) = found.columns
+    assert column.categories is None
+    assert (column.low, column.high) == (both[:, 0].min(), both[:, 0].max())
+    page = render(found)
+    assert "categories:" not in page
+    assert found.odd
+    assert ">all rows</td>" not in page

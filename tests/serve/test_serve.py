@@ -17,6 +17,7 @@ from gleangp.cli._encoding import learn_encoding  # noqa: E402
 from gleangp.cli._table_model import TableModel  # noqa: E402
 from gleangp.serve import make_server, server  # noqa: E402
 from gleangp.serve.answers import Answers  # noqa: E402
+from gleangp.serve.page import render  # noqa: E402
 from gleangp.serve.server import is_own_name  # noqa: E402
 
 EVIL = "<script>window.harmed = true</script>"
@@ -265,3 +266,34 @@ def test_columns_that_are_constant_within_a_task_and_counts():
     assert max(row["distance"] for row in found["nearest"]) < 5.0
     assert min(found["low"]) >= 0.0
     assert found["words"].startswith("seen for days = 1: ")
+
+
+def test_the_first_curve_is_of_the_largest_effect():
+    """Numbers come before other inputs, whatever the order of the columns."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"kind": rng.choice(["u", "v"], 60), "none": rng.uniform(0, 9, 60)})
+    frame["some"] = rng.uniform(0, 6, 60)
+    frame["y"] = np.sin(frame["some"]) + 0.1 * rng.standard_normal(60)
+    encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
+    model = SparseGPRegressor(random_state=0).fit(encoding.inputs(frame), frame["y"].to_numpy())
+    assert Answers(TableModel(model, encoding, {})).describe()["curves"] == ["some", "none", "kind"]
+
+
+def test_dates():
+    """A date is asked for as a date; its curve is over days, and nearest rows have theirs."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"day": pd.date_range("2024-01-30", periods=60).strftime("%Y-%m-%d")})
+    frame["x"], frame["y"] = rng.uniform(0, 1, 60), np.sin(np.arange(60) / 9.0)
+    encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
+    model = SparseGPRegressor(random_state=0).fit(encoding.inputs(frame), frame["y"].to_numpy())
+    answers = Answers(TableModel(model, encoding, {}))
+    facts = answers.describe()
+    day = {"name": "day", "kind": "date", "low": "2024-01-30", "middle": "2024-02-28", "high": "2024-03-29"}
+    assert facts["inputs"][0] == day
+    assert facts["curves"] == ["day", "x"]
+    found = answers.curve({"day": "2024-02-08", "x": 0.5}, "day")
+    assert (found["x"][0], found["x"][-1]) == ("2024-01-30", "2024-03-29")
+    assert found["nearest"][0]["day"] in frame["day"].to_numpy()
+    assert "days since 2024-01-30" in found["svg"]
+    assert found["prediction"]["y"] == pytest.approx(1.0, abs=0.2)  # the ninth day
+    assert 'type="date"' in render(facts, "m.glean")

@@ -92,6 +92,7 @@ def test_terminal_and_report_agree(fitted):
     facts = json.loads(call("inspect", str(fitted), "--json")[0])
     assert facts["noise"].startswith("negative binomial, dispersion 0.")
     assert "noise_std" not in facts
+    assert set(facts["variance_shares"]) == {"common", "task"}
     assert "days" in fitted.with_name("counts.glean.html").read_text()
     held = facts["summary"]["held_out"]
     assert f"{held['deviance']:.4g}" in fitted.with_name("counts.glean.html").read_text()

@@ -241,8 +241,8 @@ def test_inspect_says_what_people_ask(files):
     assert "RBF(" in verbose or "Matern(" in verbose
     assert "log evidence" in verbose
     facts = json.loads(call("inspect", numbers, "--json")[0])
-    low, high = facts["noise_std"]
-    assert 0.5 < low <= high < 2.0  # the noise was drawn with a deviation of one
+    low, middle, high = facts["noise_std"]
+    assert 0.5 < low <= middle <= high < 2.0  # the noise was drawn with a deviation of one
     score = facts["summary"]["held_out"]
     assert 0 < score["std_error"] < score["rmse"]
     assert score["baseline"]["behind"] == pytest.approx(score["baseline"]["error"] - score["rmse"])
@@ -267,8 +267,8 @@ def test_inspect_reads_models_from_python(tmp_path, kind, task):
     text = call("inspect", tmp_path / "m.glean")[0]
     assert "3 tasks" in text
     if kind is SparseGPRegressor:
-        low, high = facts["noise_std"]
-        assert 0.5 < low <= high < 2.0
+        low, middle, high = facts["noise_std"]
+        assert 0.5 < low <= middle <= high < 2.0
         assert "standard deviation" in text
 
 

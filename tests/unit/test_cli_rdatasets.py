@@ -98,6 +98,8 @@ def test_terminal_report_and_compare_agree(name, tmp_path):
     assert everything[ours] == pytest.approx(error, rel=0.02 if ours in found["same"] else 1e-6)
     assert error_text(error, "error" in held) in page.read_text()
     simple = held["baseline"]
+    assert simple["name"] in page.read_text()
+    assert error_text(simple["error"], "error" in held) in page.read_text()
     assert simple["error"] == pytest.approx(everything[simple["name"]], rel=0.02)
     near = found["not_worse"]
     if known.clearly_worse is not None:

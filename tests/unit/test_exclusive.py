@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp.inference.block import Block
 from gleangp.inference.exclusive import _log_partition, _odds_from_others, settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.inference.row_ep import labelled_first
 from gleangp.models.likelihood import marginals_of
 from gleangp.models.local.unlabelled import PriorOfRows
 from gleangp.noise import NullCategory
@@ -98,3 +99,21 @@ def test_rows_that_no_class_wants_find_one():
     assert np.mean((alone > 0).sum(axis=0) == 1) < 0.5
     assert np.mean((together > 0).sum(axis=0) == 1) > 0.97
     assert np.mean(together.argmax(axis=0) != classes) < 0.02
+
+
+def test_labelled_rows_settle_without_the_others():
+    """The sites to start from are the same, whether the silent rows are in the way or not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.where(np.arange(40) < 12, np.where(X[:, 0] > 0, 1.0, -1.0), 0.0)
+    terms = [Term(RBF(1.0), np.ones((1, 1)), np.zeros(1))]
+
+    def marginals(rows):
+        layout = lay_out(np.zeros(len(rows), dtype=int), [np.arange(len(rows))])
+        return marginals_of(BlockPrior(terms, X[rows], layout, X[:0]))
+
+    block = Block(X, y, NullCategory(0.0, 0.7, 0.7, variance=0.01))
+    whole = marginals(np.arange(40))
+    slow, fast = labelled_first(block, whole), labelled_first(block, whole, among=marginals)
+    assert_allclose(fast.precision, slow.precision, rtol=1e-6)
+    assert_allclose(fast.shift, slow.shift, rtol=1e-6)

@@ -46,7 +46,10 @@ def describe(model: Any) -> dict[str, Any]:
         out["shared"] = out["summary"].get("shared") or what_is_shared(inner)
     shares = getattr(inner, "variance_shares_", None)
     if isinstance(shares, Mapping):
-        out["variance_shares"] = {str(name): float(np.mean(value)) for name, value in shares.items()}
+        normal = getattr(inner, "noise", "gaussian") == "gaussian"
+        # Other noise has no variance of its own: the shares are those of the function.
+        known = [name for name in shares if normal or name in ("common", "task")]
+        out["variance_shares"] = {str(name): float(np.mean(shares[name])) for name in known}
     if getattr(inner, "decisions_", ()):
         out["decisions"] = [str(decision) for decision in inner.decisions_]
     if hasattr(inner, "kernel_"):
@@ -87,7 +90,7 @@ def _noise_words(noise: Any) -> str:
 
 
 def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
-    """Least and largest deviation of the noise over tasks, in the units of the target; None if not known."""
+    """Deviations of the noise over tasks (`noise_ends`), in the units of the target; None if not known."""
     if "include_noise" not in signature(estimator.predict).parameters:
         return None
     X: Any = np.zeros((1 if tasks is None else len(tasks), estimator.n_features_in_))
@@ -104,7 +107,12 @@ def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
         found = added_variance(estimator, **where)
     except ValueError:  # noise that was given for each training row is not known elsewhere
         return None
-    return [float(np.sqrt(found.min())), float(np.sqrt(found.max()))]
+    return noise_ends(found)
+
+
+def noise_ends(variances: np.ndarray) -> list[float]:
+    """Deviations between which the middle 90 % of the variances lie, and that of their median."""
+    return np.sqrt(np.quantile(variances, [0.05, 0.5, 0.95])).tolist()
 
 
 def print_description(model: Any, console: Console, *, verbose: bool = False) -> None:
@@ -173,8 +181,10 @@ def _shares_text(shares: dict[str, float]) -> str:
 
 
 def _noise_text(ends: list[float], target: str | None) -> str:
-    low, high = (f"{end:.3g}" for end in ends)
-    size = low if low == high else f"{low} to {high}, by task"
+    low, *middle, high = (f"{end:.3g}" for end in ends)  # files of older versions have two ends
+    size = f"{low} to {high}, by task"
+    if middle:
+        size = middle[0] if low == high else f"{middle[0]} in the median task, {low} to {high} in most"
     return f"standard deviation {size}" + ("" if target is None else f" (units of {target!r})")
 
 
@@ -189,8 +199,7 @@ def _held_out_text(score: dict[str, Any] | None) -> str:
         error = f"RMSE {score['rmse']:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
         return f"{error}, R² {score['r2']:.3f} ({score['rows']} rows)"
     error = f"error {score['error']:.1%}" + ("" if spread is None else f" ± {spread:.1%}")
-    most = f"{score['error_of_most_frequent']:.1%}"
-    return f"{error}; always the most frequent class: {most} ({score['rows']} rows)"
+    return f"{error} ({score['rows']} rows)"
 
 
 def _baseline_text(simple: dict[str, Any], *, percent: bool) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from gleangp import SparseGPClassifier, save
 from gleangp._version import __version__
 from gleangp.cli._counts import looks_like_counts
-from gleangp.cli._describe import describe, print_description
+from gleangp.cli._describe import describe, noise_ends, print_description
 from gleangp.cli._models import COUNTS, learns_from_unlabeled, named_model, simple_baselines, with_fields
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
@@ -85,13 +85,13 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
         and "include_noise" in signature(model.predict).parameters
     ):
         noise = noise_variance(model, problem.X, problem.tasks)
-        summary["noise_std"] = [float(np.sqrt(extreme)) for extreme in (noise.min(), noise.max())]
+        summary["noise_std"] = noise_ends(noise)
     if len(scores) > 1:
         summary["unlabelled_rows"] = {name: s.error for name, s in scores.items()}
     fitted = TableModel(model.estimator if problem.fields else model, problem.encoding, summary)
     save(fitted, output)
     if options.report is not None:
-        _write_report(model, problem, score, options.report, console)
+        _write_report(model, problem, score, simple, options.report, console)
     if options.as_json:
         print(json.dumps({**describe(fitted), "model_file": str(output)}))
     else:
@@ -152,7 +152,14 @@ def _asked_model(problem: Problem, options: FitOptions) -> Any:
     return with_fields(model, problem)
 
 
-def _write_report(model: Any, problem: Problem, score: HeldOut | None, path: Path, console: Console) -> None:
+def _write_report(
+    model: Any,
+    problem: Problem,
+    score: HeldOut | None,
+    simple: tuple[str, HeldOut] | None,
+    path: Path,
+    console: Console,
+) -> None:
     from gleangp.report import write
 
     with threads_for(problem), console.status("writing the report") if console.is_terminal else nullcontext():
@@ -168,6 +175,7 @@ def _write_report(model: Any, problem: Problem, score: HeldOut | None, path: Pat
             held_out=score,
             source=problem.source,
             dropped=problem.dropped,
+            simpler=None if simple is None else {simple[0]: simple[1].predicted},
         )
 
 

@@ -20,6 +20,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import check_possible, encode_constraints
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
+from gleangp.estimators._hierarchical_checks import alone_if_better, decisions_on
 from gleangp.estimators._hierarchical_rows import (
     NO_TASK,
     BlockMaker,
@@ -36,6 +37,7 @@ from gleangp.estimators._training_rows import in_canonical_order
 from gleangp.exceptions import KernelError
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white
+from gleangp.models.decisions import Decision
 from gleangp.models.hierarchical.learn import most_stages
 from gleangp.models.hierarchical.model import (
     HierarchicalModel,
@@ -144,6 +146,10 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Labelled rows of the training set that were kept, task by task.
     n_rounds_ : int
         Updates of the prior covariance.
+    decisions_ : list of Decision
+        Whether unlabelled rows, constraints and, for tasks that were added with eight labels or more, the
+        prior of the others help: mean log density of labels that are held out, with and without them. A
+        task for which the prior is clearly worse has a kernel learnt from its own labels.
     columns_ : tuple of ColumnEncoding, or None
         If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
@@ -298,6 +304,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             if make.left_some_out:  # once more, with the kernels just learnt
                 blocks = make([t.kernel for t in model.tasks], model.noise)
                 model = self._learn(model.kernel, blocks, progress)
+            self.decisions_ = decisions_on(model, blocks)
             self.active_ = make.active
             self._store(model)
             self._warn(blocks)
@@ -465,7 +472,14 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
         with threads_for([len(X)]):
             [block] = make([self.kernel_], self.noise_variance_)
-            self._store(add_task(self._model, block, optimize=self.optimizer is not None))
+            optimize = self.optimizer is not None
+            model = add_task(self._model, block, optimize=optimize)
+            made = decisions_on(model, [block], f"task {task!r}: ")
+            if optimize and self.prior_cov is None:
+                model, alone = alone_if_better(self._model, model, block, f"task {task!r}")
+                made += alone
+            self.decisions_ = [*self.decisions_, *made]
+            self._store(model)
         return self
 
     def _learn_common(
@@ -500,7 +514,10 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         if len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
         check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
-        common = getattr(self, "common_", None)  # older files have none
+        common = getattr(self, "common_", None)  # older files have none, and no decisions
+        self.decisions_ = list(getattr(self, "decisions_", ()))
+        if not all(isinstance(made, Decision) for made in self.decisions_):
+            raise ValueError("decisions that are none.")
         if self._model.tasks[0].n_inputs != n_inputs:
             raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
         if common is not None and (type(common) is not SparseGPRegressor or NO_TASK not in common.tasks_):

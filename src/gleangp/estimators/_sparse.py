@@ -142,7 +142,8 @@ class SparseGPMixin(ProgressMixin):
         return default_kernel(rows.inputs, offset=offset, linear=linear, n_rows=sum(rows.sizes))
 
     def _store_coupling(self, models: list) -> None:
-        self.decisions_ = [*self._scheme_decision(), *getattr(models[0], "decisions", ())]
+        made = self._scheme_decision() + _decision_on_copies(models)
+        self.decisions_ = [*made, *getattr(models[0], "decisions", ())]
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         correlations = [m.task_correlation for m in models]
         self.coupling_ = choices[0] if len(models) == 1 else choices
@@ -234,3 +235,16 @@ class SparseGPMixin(ProgressMixin):
         if "_units" in fitted and len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
         self._store(self._models if "_models" in fitted else self._model)
+
+
+def _decision_on_copies(models: list) -> list[Decision]:
+    """Whether transformed copies help rows that are not active, where it was measured."""
+    found = [s for m in models if (s := getattr(m, "virtual_scores", None)) is not None]
+    if not found:
+        return []
+    with_copies, alone, errors = np.mean(found, axis=0)
+    worse = errors * np.sqrt(len(found)) < -2.0  # of the mean over binary problems
+    reason = "They were asked for. Rows that are not active are predicted "
+    reason += "worse with them: rows alone may be better." if worse else "no worse with them."
+    numbers = {"copies": float(with_copies), "rows alone": float(alone)}
+    return [Decision("invariances", "copies", numbers, reason)]

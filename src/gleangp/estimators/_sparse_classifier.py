@@ -29,7 +29,7 @@ from gleangp.estimators._defaults import (
 )
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._suggest import SuggestMixin, uncertainty_of_classes
+from gleangp.estimators._suggest import SuggestMixin, noise_of_labels
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.estimators._unlabelled import UnlabelledRows
@@ -577,10 +577,10 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
             return [(model, *model.predict(X, codes)) for model in self._models]
 
     def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the probabilities of rows (k, m, m) and noise of their labels (k, m)."""
-        parts = [uncertainty_of_classes(m.noise, *m.predict_cov(X, codes)) for m in self._models]
-        covs, noises = zip(*parts, strict=True)
-        return np.array(covs), np.array(noises)
+        """Covariance of the latent functions at rows (k, m, m) and noise of their labels (k, m)."""
+        means, covs = zip(*(model.predict_cov(X, codes) for model in self._models), strict=True)
+        triples = zip(self._models, means, covs, strict=True)
+        return np.array(covs), np.array([noise_of_labels(m.noise, mean, cov) for m, mean, cov in triples])
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""

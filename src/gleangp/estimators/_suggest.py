@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
@@ -24,8 +25,9 @@ class SuggestMixin:
     def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
         """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
 
-        Rows are chosen one after the other, each given those before it, so that they do not repeat each
-        other. The tasks of the first rows are those that need labels most.
+        For classes, those whose labels bring most information about the latent functions. Rows are chosen
+        one after the other, each given those before it, so that they do not repeat each other. The tasks of
+        the first rows are those that need labels most.
 
         Parameters
         ----------
@@ -57,25 +59,21 @@ class SuggestMixin:
         X, _, codes = self._resolve(X_pool, tasks, reset=False, joint=True)
         with threads_for(np.bincount(codes)):
             cov, noise = self._uncertainty(X, codes)
-        chosen = choose_informative(cov, noise, n)
+        chosen = choose_informative(cov, noise, n, of_classes=is_classifier(self))
         if tasks is None and getattr(self, "_n_outputs", 0) > 0:
             n_rows = len(X) // len(self.tasks_)
             return np.column_stack([chosen % n_rows, chosen // n_rows])
         return chosen
 
 
-def uncertainty_of_classes(noise: Any, mean: FloatArray, cov: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Covariance of the probabilities of +1 (m, m), and the noise of a label on that scale (m,).
+def noise_of_labels(noise: Any, mean: FloatArray, cov: FloatArray) -> FloatArray:
+    """Noise (m,) of a label on the scale of the latent function.
 
     A label that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
-    predictive probabilities: that of a measurement with the noise variance 1 / nu - v. Probabilities move
-    with the latent function by dp / df, to first order.
+    predictive probabilities: that of a measurement with the noise variance 1 / nu - v.
     """
     var = np.diagonal(cov)
     _, probability = (np.exp(log_p) for log_p in noise.class_log_prob(mean, var))
-    (log_q, _, nu_minus), (log_p, slope, nu_plus) = (noise.log_partition(y, mean, var) for y in (-1.0, 1.0))
-    share = 1.0 / (np.exp(log_p) + np.exp(log_q))  # a label may also be missing
+    nu_minus, nu_plus = (noise.log_partition(y, mean, var)[2] for y in (-1.0, 1.0))
     nu = (1.0 - probability) * nu_minus + probability * nu_plus
-    slope = np.abs(slope) * np.exp(log_p) * share
-    own = np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
-    return cov * np.outer(slope, slope), own * slope**2
+    return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)

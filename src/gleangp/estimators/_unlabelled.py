@@ -24,7 +24,7 @@ from gleangp.models.local.model import LocalModel
 from gleangp.models.local.plan import plan_search
 from gleangp.models.local.unlabelled import (
     ClassPrior,
-    held_out_score,
+    held_out_scores,
     learn_noise,
     null_categories,
 )
@@ -73,29 +73,34 @@ class UnlabelledRows:
         if self.estimator.noise == "null_category" and len(kernels) == 1:
             return self._with_decision(self._fit_all(self._start_kernels), START, {}, "As asked.")
         scores = self._scores(kernels)
-        if self.estimator.noise == "null_category":
-            del scores[ALONE]
-        best = max(scores, key=lambda name: scores[name])
-        if best == LABELLED and scores[START] > scores[LABELLED] - UNLABELLED.level:
+        means = {name: float(np.mean(found)) for name, found in scores.items()}
+        best = max(kernels, key=lambda name: means[name])
+        if best == LABELLED and means[START] > means[LABELLED] - UNLABELLED.level:
             best = START
         reason = "It gives labels that are held out the highest mean log probability."
+        if self.estimator.noise == "null_category":
+            del means[ALONE]
+        elif not _clearly_better(scores[best], scores[ALONE]):
+            reason = "The other rows do not make labels that are held out clearly more probable."
+            best = ALONE
         models = self.models if best == ALONE else self._fit_all(kernels[best])
-        return self._with_decision(models, best, scores, reason)
+        return self._with_decision(models, best, means, reason)
 
-    def _scores(self, kernels: dict[str, list[_Kernel]]) -> dict[str, float]:
-        """Mean log probability of held-out labels, on some of the rows."""
+    def _scores(self, kernels: dict[str, list[_Kernel]]) -> dict[str, FloatArray]:
+        """Log probabilities of held-out labels, on some of the rows."""
         rng = np.random.default_rng(self.seed)
         labelled, others = np.flatnonzero(self.y >= 0), np.flatnonzero(self.y < 0)
         n = max(UNLABELLED.n_checked // 2, UNLABELLED.n_checked - len(others))
         labelled = _some(labelled, n, rng)
         others = _some(others, UNLABELLED.n_checked - len(labelled), rng)
         data, y, has_label = self._part(np.sort(np.concatenate([labelled, others])))
-        scores, noises = {}, [model.noise for model in self.models]
+        scores: dict[str, FloatArray] = {}
+        noises = [model.noise for model in self.models]
         of_labelled = self._priors(self._labelled_kernels, data, None)
-        scores[ALONE] = held_out_score(of_labelled, noises, y, has_label)
+        scores[ALONE] = held_out_scores(of_labelled, noises, y, has_label)
         for name, of_classes in kernels.items():
             priors = of_labelled if name == LABELLED else self._priors(of_classes, data, None)
-            scores[name] = held_out_score(priors, self.noises, y, has_label)
+            scores[name] = held_out_scores(priors, self.noises, y, has_label)
         return scores
 
     def _part(self, rows: IntArray) -> tuple[Data, IntArray, IntArray]:
@@ -162,6 +167,12 @@ class UnlabelledRows:
         made = Decision("unlabelled rows", chosen, scores, reason)
         n_rows = len(self.data)
         return [replace(m, decisions=(*m.decisions, made), n_rows=n_rows) for m in models]
+
+
+def _clearly_better(scores: FloatArray, others: FloatArray) -> bool:
+    """Whether the mean is higher by more than its standard error, from paired differences."""
+    d = scores - others
+    return bool(np.mean(d) > np.std(d) / np.sqrt(max(1, len(d) - 1)))
 
 
 def _some(rows: IntArray, count: int, rng: np.random.Generator) -> IntArray:

@@ -47,7 +47,7 @@ class ClassPrior(Protocol):
     def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
         """Expectation propagation over the rows, whose targets and noise `block` has."""
 
-    def labelled_first(self, block: Block) -> RowSites | None:
+    def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
         """Sites to start from: those of the labelled rows without the others, which are silent."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 
@@ -120,12 +120,14 @@ def labelled_first(
     marginals: Callable[[RowSites], Marginals],
     labelled: Any = None,
     spread: FloatArray | float = 0.0,
+    among: Callable[[IntArray], Callable[[RowSites], Marginals]] | None = None,
 ) -> RowSites | None:
     """Sites to start from: those of rows with a label without the others, which are silent.
 
     Were all to move at once, rows without a label would take the side of the prior mean (with one class in
     ten that of the many) before a label has an effect, and stay there. None: the noise has no such rows,
-    unless `labelled` (a mask) names those with a label.
+    unless `labelled` (a mask) names those with a label. `among` gives the marginals of some rows without the
+    others, where that is cheaper.
     """
     if labelled is None:
         if not hasattr(block.noise, "is_labeled"):
@@ -143,7 +145,8 @@ def labelled_first(
         return replace(now, mean=now.mean[labelled], var=now.var[labelled])
 
     spread = np.broadcast_to(spread, len(block))[labelled]
-    return all_rows(sweep_rows(block.at(labelled), of_labelled, spread).sites)
+    own = of_labelled if among is None else among(labelled)
+    return all_rows(sweep_rows(block.at(labelled), own, spread).sites)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray
-from gleangp.report.held_out import HeldOutRows, at_rows, increase, losses, measure_of
+from gleangp.report.held_out import HeldOutRows, at_rows, increase, log_losses, losses, measure_of
 
 _GRID = 25  # values of an input at which its effect is measured
 _MOST_LEVELS = 12  # different values up to which all of them are shown
@@ -24,7 +24,9 @@ class InputEffect:
     """One column of the table."""
 
     name: str
-    importance: float  # by how much the held-out error grows if the column is permuted; nan if not measured
+    # By how much the held-out error, or minus the log probability of a label, grows if the column is
+    # permuted; nan if it was not measured.
+    importance: float
     std_error: float  # of that
     levels: list[str] | None  # names of the values if they are categories
     values: FloatArray  # (g,) of a number; positions of the categories else
@@ -116,8 +118,17 @@ def _importances(
     held: HeldOutRows,
     columns: Mapping[str, Sequence[int]],
 ) -> dict[str, tuple[float, float]]:
-    """Growth of the held-out error if a column is permuted, by the models that had not seen the rows."""
+    """Growth of the held-out error if a column is permuted, by the models that had not seen the rows.
+
+    Of labels it is that of minus their log probability: many effects change probabilities, and few labels.
+    """
     measure = measure_of(next(iter(held.models.values()))) if held.models else "numbers"
+
+    def loss_of(model: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any]) -> FloatArray:
+        if measure == "labels":
+            return log_losses(model, X, y, given)
+        return losses(y, model.predict(X, **given), measure)
+
     rng = np.random.default_rng(0)
     base: list[FloatArray] = []
     permuted: dict[str, list[FloatArray]] = {name: [] for name in columns}
@@ -125,13 +136,13 @@ def _importances(
         part = np.flatnonzero(held.fold == number)
         part = np.sort(rng.permutation(part)[:_MOST_PERMUTED])
         rows = held.rows[part]
-        base.append(losses(y[rows], held.predicted[part], measure))
+        base.append(loss_of(model, X[rows], y[rows], at_rows(tasks, rows)))
         orders = [rng.permutation(len(rows)) for _ in range(_REPEATS)]
         for name, at in columns.items():
             again = np.tile(X[rows], (_REPEATS, 1))
             again[:, list(at)] = np.concatenate([X[rows][order][:, list(at)] for order in orders])
-            predicted = model.predict(again, **at_rows(tasks, np.tile(rows, _REPEATS)))
-            loss = losses(np.tile(y[rows], _REPEATS), predicted, measure)
+            at_all = np.tile(rows, _REPEATS)
+            loss = loss_of(model, again, y[at_all], at_rows(tasks, at_all))
             permuted[name].append(loss.reshape(_REPEATS, -1).mean(axis=0))
     if not base:
         return dict.fromkeys(columns, (float("nan"), float("nan")))

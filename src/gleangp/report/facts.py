@@ -13,7 +13,7 @@ from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import split_unlabeled
-from gleangp.report.effects import InputEffect, Response, effects, response_of
+from gleangp.report.effects import InputEffect, Response, effects, levels_of, response_of
 from gleangp.report.held_out import (
     HeldOutRows,
     Rival,
@@ -50,10 +50,15 @@ class Calibration:
     observed: FloatArray
     low: FloatArray
     high: FloatArray
+    # Of classes: the mean confidence, the share of labels that were right, and the deviation of their
+    # difference by chance. Every row counts once in it, so it shows more than single shares do.
+    overall: tuple[float, float, float] | None = None
 
     @property
     def misses(self) -> bool:
-        """Whether more of the observed shares are outside the band than one."""
+        """Whether all rows together are beyond chance, or more of the observed shares than one."""
+        if self.overall is not None and abs(self.overall[0] - self.overall[1]) > 2 * self.overall[2]:
+            return True
         return int(np.sum((self.observed < self.low) | (self.observed > self.high))) > 1
 
 
@@ -62,7 +67,7 @@ class ColumnFacts:
     """One input as it was read."""
 
     name: str
-    features: list[str]  # what it became
+    categories: list[str] | None  # None of a number
     low: float
     median: float
     high: float
@@ -124,6 +129,7 @@ def gather(
     columns: Mapping[str, Sequence[int]] | None = None,
     source: str | None = None,
     dropped: Mapping[str, str] | None = None,
+    simpler: Mapping[str, np.ndarray] | None = None,
 ) -> Facts:
     """Measure everything; `report.write` describes the arguments."""
     features = list(feature_names) if feature_names else [f"x{i}" for i in range(X.shape[1])]
@@ -136,7 +142,7 @@ def gather(
     if classify and held.spread is not None and held.spread.shape[1:] != (len(model.classes_),):
         held = replace(held, spread=None)  # a class that the folds do not have
     scores = None if classify else normal_scores(held, X, y, tasks)
-    others, alone = rivals(model, X, y, tasks, labeled, held)
+    others, alone = rivals(model, X, y, tasks, labeled, held, simpler or {})
     response = response_of(model, target_name, y[labeled])
     found = effects(model, X, y, tasks, held, response, columns, features)
     along = next((e.name for e in found if e.levels is None), found[0].name)
@@ -207,6 +213,7 @@ def _calibration(
         needed = np.abs(2.0 * ndtr(scores) - 1.0)
         stated, observed = LEVELS, np.mean(needed[:, None] <= LEVELS, axis=0)
         counts: Any = len(truth)
+        overall = None
     else:
         sure = held.spread.max(axis=1)
         hit = model.classes_[held.spread.argmax(axis=1)] == truth
@@ -214,8 +221,11 @@ def _calibration(
         stated = np.array([sure[b].mean() for b in bins])
         observed = np.array([hit[b].mean() for b in bins])
         counts = np.array([len(b) for b in bins])
+        chance = np.sqrt(np.mean(sure * (1.0 - sure)) / len(sure))
+        overall = float(sure.mean()), float(hit.mean()), float(chance)
     half = 2 * np.sqrt(stated * (1 - stated) / counts)
-    return Calibration(stated, observed, np.maximum(stated - half, 0.0), np.minimum(stated + half, 1.0))
+    low, high = np.maximum(stated - half, 0.0), np.minimum(stated + half, 1.0)
+    return Calibration(stated, observed, low, high, overall)
 
 
 def _active_by_task(model: Any, codes: IntArray, n_tasks: int) -> IntArray:
@@ -233,8 +243,9 @@ def _columns(
     for name, at in columns.items():
         values = X[:, at[0]]
         low, middle, high = (float(v) for v in np.quantile(values, [0.0, 0.5, 1.0]))
-        unique = len(at) if len(at) > 1 else len(np.unique(values))
-        out.append(ColumnFacts(name, [features[i] for i in at], low, middle, high, unique))
+        levels = levels_of(X, at, name, features)
+        unique = len(np.unique(values)) if levels is None else len(levels)
+        out.append(ColumnFacts(name, levels, low, middle, high, unique))
     return out
 
 

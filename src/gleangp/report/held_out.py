@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -76,6 +76,13 @@ def losses(y: np.ndarray, predicted: np.ndarray, measure: str) -> FloatArray:
         return (y - predicted) ** 2
     mean = np.maximum(predicted, _SMALLEST_MEAN)
     return 2.0 * (xlogy(y, y / mean) - (y - mean))
+
+
+def log_losses(model: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any]) -> FloatArray:
+    """Minus the log probability of every label."""
+    p = model.predict_proba(X, **given)
+    of_label = np.sum(p * (np.asarray(y)[:, None] == model.classes_), axis=1)  # none of a class not seen
+    return -np.log(np.maximum(of_label, 1e-12))
 
 
 def error_of(loss: FloatArray, measure: str) -> float:
@@ -193,9 +200,18 @@ def fit_quietly(model: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any])
 
 
 def rivals(
-    model: Any, X: FloatArray, y: np.ndarray, tasks: np.ndarray | None, labeled: np.ndarray, held: HeldOutRows
+    model: Any,
+    X: FloatArray,
+    y: np.ndarray,
+    tasks: np.ndarray | None,
+    labeled: np.ndarray,
+    held: HeldOutRows,
+    simpler: Mapping[str, np.ndarray],
 ) -> tuple[list[Rival], FloatArray]:
-    """Average, model without tasks, models of single tasks; and the errors (m,) of the last, or nan."""
+    """Average, model without tasks, models of single tasks, and those of which predictions are given.
+
+    The second result are the errors (m,) of models of single tasks, or nan.
+    """
     classify, measure = is_classifier(model), measure_of(model)
     truth = y[held.rows]
     ours = losses(truth, held.predicted, measure)
@@ -221,6 +237,7 @@ def rivals(
         ("most frequent class" if classify else "mean") + of_task: average,
         "same kind of model, tasks ignored": pooled,
         "one model for each task alone": alone if several else np.full(len(ours), np.nan),
+        **{name: losses(truth, predicted, measure) for name, predicted in simpler.items()},
     }
     out = []
     for name, theirs in found.items():

@@ -31,6 +31,7 @@ def write(
     held_out: HeldOutRows | None = None,
     source: str | None = None,
     dropped: Mapping[str, str] | None = None,
+    simpler: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a report of a fitted model.
 
@@ -60,6 +61,8 @@ def write(
         Name of the file that the rows come from.
     dropped : dict, default=None
         What was left out of the table -> why.
+    simpler : dict, default=None
+        Name of another simple model -> its predictions of the rows of `held_out`.
 
     Notes
     -----
@@ -91,6 +94,7 @@ def write(
         held_out=held_out,
         source=source,
         dropped=dropped,
+        simpler=simpler,
     )
     with replacing(path) as temporary:
         temporary.write_text(render(facts), encoding="utf-8")
@@ -150,21 +154,28 @@ def advice(facts: Facts) -> list[str]:
         text = f"{error_text(average.ours, c)} against {error_text(average.error, c)}"
         said.append(f"The model is better than the {average.name}: held-out error {text}.")
     else:
+        beyond = "Beyond the task, the inputs" if facts.many_tasks else "The inputs"
         said.append(
             f"The model is {'worse than' if average.is_better else 'not distinguishable from'} the "
-            f"{average.name} on held-out rows. The inputs contain little about the target, or there are too "
+            f"{average.name} on held-out rows. {beyond} contain little about the target, or there are too "
             "few rows: do not use it for decisions yet."
         )
     for rival in facts.rivals:
         if rival.is_better and rival is not average:
-            what = (
-                "The tasks are nearly the same: leave out the task column, or use it as an input."
-                if "ignored" in rival.name
-                else "The tasks have little in common: fit them separately, or try HierarchicalGPRegressor."
-            )
+            what = "It is simpler: use it."
+            if "ignored" in rival.name:
+                what = "The tasks are nearly the same: leave out the task column, or use it as an input."
+            elif "alone" in rival.name:
+                what = "The tasks have little in common: fit them separately, or try HierarchicalGPRegressor."
             said.append(f"Better on the same rows: {rival.name}. {what}")
     if facts.calibration is not None:
-        if facts.calibration.misses:
+        if facts.calibration.misses and facts.calibration.overall is not None:
+            stated, right, _ = facts.calibration.overall
+            said.append(
+                f"Its probabilities differ from the held-out rows by more than chance: {right:.0%} of the "
+                f"labels are right, where it states {stated:.0%} on average."
+            )
+        elif facts.calibration.misses:
             said.append(
                 "Stated and observed shares differ by more than chance. Before you rely on the uncertainties,"
                 " look for outliers, or transform the target."

@@ -147,7 +147,7 @@ def _coverage(facts: Facts) -> str:
         x_label="stated confidence" if facts.classify else "promised coverage",
         y_label="share that was right" if facts.classify else "share of targets inside",
         title="Stated against observed shares; "
-        + ("several are outside the band of chance" if c.misses else "they agree within chance"),
+        + ("they differ by more than chance" if c.misses else "they agree within chance"),
     )
     tips = [f"stated {s:.0%}: observed {o:.0%}" for s, o in zip(c.stated, c.observed, strict=True)]
     chart.guide(unit, unit).band(c.stated, c.low, c.high).line(c.stated, c.observed)

@@ -90,7 +90,7 @@ def _curve(facts: Facts, curve: Curve) -> str:
 
 def inputs(facts: Facts) -> str:
     """Importance and effect of every input."""
-    c = facts.classify
+    what = "minus the log probability of held-out labels" if facts.classify else "the held-out error"
     found = facts.inputs
     top = found[:_MOST_EFFECTS]
     picture = ""
@@ -99,8 +99,8 @@ def inputs(facts: Facts) -> str:
             np.array([e.importance for e in top]),
             [e.name for e in top],
             errors=np.array([e.std_error for e in top]),
-            texts=[_signed(e.importance, c) for e in top],
-            title="Growth of the held-out error if a column is permuted, the most important first",
+            texts=[_signed(e.importance) for e in top],
+            title=f"Growth of {what} if a column is permuted, the most important first",
             zero=True,
         )
     ranges = [span(e.mean, e.low, e.high) for e in top]
@@ -109,8 +109,8 @@ def inputs(facts: Facts) -> str:
     lines = (
         [
             e.name,
-            (e.importance, _signed(e.importance, c)),
-            (e.std_error, error_text(e.std_error, c)),
+            (e.importance, _signed(e.importance)),
+            (e.std_error, error_text(e.std_error, False)),
             "yes" if e.importance > 2 * e.std_error else "no",
             float(e.mean.min()),
             float(e.mean.max()),
@@ -123,7 +123,7 @@ def inputs(facts: Facts) -> str:
         else f" The {_MOST_EFFECTS} most important of {len(found)} are drawn."
     )
     return (
-        "<p>Importance: growth of the held-out error if the values of the column are permuted. "
+        f"<p>Importance: growth of {what} if the values of the column are permuted. "
         f"Effect: the average {escape(facts.response.label)} if all rows have this value.{note}</p>"
         + figures(
             [
@@ -135,8 +135,8 @@ def inputs(facts: Facts) -> str:
     )
 
 
-def _signed(value: float, classify: bool) -> str:
-    return "–" if not np.isfinite(value) else f"{value:+.1%}" if classify else f"{value:+.3g}"
+def _signed(value: float) -> str:
+    return f"{value:+.3g}" if np.isfinite(value) else "–"
 
 
 def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
@@ -170,7 +170,9 @@ def transfer(facts: Facts) -> str:
     heads = list(facts.transfer[0])
     lines = [[_plain(line.get(h)) for h in heads] for line in facts.transfer]
     caption = "For every task: its score with and without the other tasks, and which of them matter to it"
-    return table("who-helps-whom", caption, [str(h).replace("_", " ") for h in heads], lines)
+    return table(
+        "who-helps-whom", caption, [str(h).removeprefix("n_").replace("_", " ") for h in heads], lines
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -223,17 +225,18 @@ def _odd_rows(facts: Facts) -> str:
         head = "standard deviations"
     if not facts.odd:
         return f"<h3>Rows that do not fit</h3><p>{text} There are none.</p>"
+    many = facts.many_tasks
     lines = (
         [
             o.row + 1,
-            facts.tasks[facts.task_of_row[o.row]].name,
+            *([facts.tasks[facts.task_of_row[o.row]].name] if many else []),
             str(o.measured) if c else float(o.measured),
             str(o.predicted) if c else float(o.predicted),
             o.score,
         ]
         for o in facts.odd[:MOST_ODD]
     )
-    heads = ["row", "task", "measured", "predicted", head]
+    heads = ["row", *(["task"] if many else []), "measured", "predicted", head]
     caption = "Rows are counted from 1; the worst first, at most 20"
     return f"<h3>Rows that do not fit</h3><p>{text}</p>{table('rows-that-do-not-fit', caption, heads, lines)}"
 
@@ -261,7 +264,7 @@ def data(facts: Facts) -> str:
     without = f" {facts.n_unlabeled} of them have no target." if facts.n_unlabeled else ""
     lines = (
         [k.name, _kind(k), k.unique, k.low, k.median, k.high]
-        if len(k.features) == 1
+        if k.categories is None
         else [k.name, _kind(k), k.unique, *[float("nan")] * 3]
         for k in facts.columns
     )
@@ -279,7 +282,7 @@ def data(facts: Facts) -> str:
 
 
 def _kind(column: ColumnFacts) -> str:
-    if len(column.features) == 1:
+    names = column.categories
+    if names is None:
         return "number" if column.unique > 1 else "constant"
-    names = [f.removeprefix(f"{column.name}=") for f in column.features]
     return f"categories: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -198,7 +198,7 @@ def odd_rows(model: Any, y: np.ndarray, held: HeldOutRows, scores: FloatArray | 
 
 
 def noise_std(model: Any, X: FloatArray, names: np.ndarray | None, codes: IntArray) -> float | None:
-    """Standard deviation of the noise in units of the target, over some rows; None where it is not known."""
+    """Standard deviation of the noise in units of the target, median of some rows; None if not known."""
     if is_classifier(model) or "include_noise" not in signature(model.predict).parameters:
         return None
     if getattr(model, "noise", "gaussian") != "gaussian":
@@ -207,4 +207,4 @@ def noise_std(model: Any, X: FloatArray, names: np.ndarray | None, codes: IntArr
     given = {} if names is None else {"tasks": names[codes[some]]}
     function = model.predict(X[some], return_std=True, **given)[1]
     new = model.predict(X[some], return_std=True, include_noise=True, **given)[1]
-    return float(np.sqrt(np.mean(np.maximum(new**2 - function**2, 0.0))))
+    return float(np.sqrt(np.median(np.maximum(new**2 - function**2, 0.0))))

@@ -20,6 +20,7 @@ from gleangp.report.charts import Chart, span
 
 _GRID = 60
 _NEAREST = 5
+_MOST_CURVES = 30  # inputs that are ordered by their effect
 _COVERAGE = 0.95
 _ROUNDING = 1e-9  # of the largest value: what is left of a constant after inputs were transformed and back
 
@@ -41,6 +42,7 @@ class Answers:
         # Of all tasks: a column may be constant within one, but for rounding.
         spread, size = (f(np.concatenate(rows), axis=0) for f in (np.std, _largest)) if rows else (0.0, 0.0)
         self._spread = np.where(spread > _ROUNDING * size, spread, 1.0)
+        self._curves = self._by_effect()
 
     def describe(self) -> dict[str, Any]:
         """Target, tasks, and inputs with their kinds and ranges."""
@@ -51,17 +53,40 @@ class Answers:
             "tasks": self.model.known_tasks,
             "classes": [str(c) for c in self.model.estimator.classes_] if classify else None,
             "inputs": [self._describe_input(column) for column in encoding.columns],
+            "curves": self._curves,
         }
+
+    def _by_effect(self) -> list[str]:
+        """Inputs in the order in which curves are offered: numbers and dates first, by their effect.
+
+        The effect is the range of the curve of the first task with all other inputs in the middle.
+        """
+        known = [self._describe_input(column) for column in self.model.encoding.columns]
+        row = {c["name"]: c.get("middle", (c.get("categories") or [""])[0]) for c in known}
+        for c in known:
+            if c["kind"] == "boolean":
+                row[c["name"]] = "false"
+        if self.model.encoding.task is not None:
+            row[self.model.encoding.task] = self.model.known_tasks[0]
+        numbers = [c["name"] for c in known if "middle" in c and c["kind"] != "boolean"]
+        if 1 < len(numbers) <= _MOST_CURVES:
+            numbers.sort(key=lambda name: -float(np.ptp(self.curve(row, name)["mean"])))
+        return [*numbers, *(c["name"] for c in known if c["name"] not in numbers)]
 
     def _describe_input(self, column: ColumnEncoding) -> dict[str, Any]:
         out: dict[str, Any] = {"name": column.name, "kind": column.kind}
         if column.kind == "category":
             return {**out, "categories": list(column.categories)}
+        known = [_shown(column, value) for value in self._range_of(column)]
+        return {**out, **dict(zip(("low", "middle", "high"), known, strict=True))}
+
+    def _range_of(self, column: ColumnEncoding) -> list[float]:
+        """Least, median and largest number; of a date, days since the first."""
         known = self.model.summary.get("ranges", {}).get(column.name)
         if known is None:
             values = self._kept_values(column.name)
             known = np.quantile(values, [0.0, 0.5, 1.0]).tolist() if len(values) else [0.0, 0.5, 1.0]
-        return {**out, **dict(zip(("low", "middle", "high"), known, strict=True))}
+        return known
 
     def _kept_values(self, name: str) -> FloatArray:
         parts = [k[:, self._positions[name][0]] for k in self._kept if k is not None]
@@ -122,21 +147,20 @@ class Answers:
             many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
             return {**out, "x": x, **self._columns(self._predict(many, _COVERAGE), here), "svg": ""}
         value = float(self.model.encoding.inputs(frame)[0, self._positions[along][0]])
-        low, high = self._range(column, value)
-        x = np.linspace(low, high, _GRID).tolist() if column.kind == "number" else [0.0, 1.0]
-        many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
+        low, _, high = self._range_of(column)
+        low, high = min(low, value), max(high, value)
+        x = [0.0, 1.0] if column.kind == "boolean" else np.linspace(low, high, _GRID).tolist()
+        shown = [_shown(column, v) for v in x]
+        many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: shown})
         found = self._columns(self._predict(many, _COVERAGE), here)
         ticks = np.zeros(0) if kept is None else kept[:, self._positions[along][0]]
-        return {**out, "x": x, **found, "svg": self._draw(along, x, found, value, ticks)}
+        label = f"{along} (days since {column.first})" if column.kind == "date" else along
+        return {**out, "x": shown, **found, "svg": self._draw(label, x, found, value, ticks)}
 
     def _code(self, row: dict[str, Any]) -> int:
         task = self.model.encoding.task
         known = self.model.known_tasks
         return known.index(str(row.get(task))) if task is not None and str(row.get(task)) in known else 0
-
-    def _range(self, column: ColumnEncoding, value: float) -> tuple[float, float]:
-        known = self._describe_input(column)
-        return min(known["low"], value), max(known["high"], value)
 
     def _columns(self, found: Any, here: dict[str, Any]) -> dict[str, Any]:
         """Mean with a band of 95 %, or the probability of the class that is predicted here."""
@@ -191,8 +215,17 @@ class Answers:
             return column.categories[int(values.argmax())]
         if column.kind == "boolean":
             return bool(round(values[0]))
+        if column.kind == "date":
+            return _shown(column, float(values[0]))
         digits = 9 - int(np.floor(np.log10(self._spread[self._positions[column.name][0]])))
         return round(float(values[0]), digits)
+
+
+def _shown(column: ColumnEncoding, value: float) -> Any:
+    """A number as the column has it: of a date, the day."""
+    if column.kind != "date":
+        return value
+    return str(np.datetime64(column.first, "D") + round(value))
 
 
 def _largest(values: FloatArray, axis: int) -> FloatArray:

@@ -80,7 +80,7 @@ _STYLE = """
 .two{display:grid;gap:8px 32px;grid-template-columns:repeat(auto-fit,minmax(min(300px,100%),1fr))}
 fieldset{border:0;padding:0;margin:0 0 12px;min-width:0}label,legend{display:block;font-size:.9rem;padding:0}
 .pair{display:grid;grid-template-columns:1fr 8.5em;gap:10px;align-items:center}
-input[type=range]{padding:0;width:100%;accent-color:var(--blue)}select{width:100%}input[type=number]{width:100%}
+input[type=range]{padding:0;width:100%;accent-color:var(--blue)}select{width:100%}input[type=number],input[type=date]{width:100%}
 #problem{color:var(--red)}#result{font-weight:600;min-height:1.5em}
 """
 
@@ -92,9 +92,7 @@ def render(facts: dict[str, Any], name: str) -> str:
         fields.insert(0, _choice("task", facts["task"], facts["tasks"]))
     names = [column["name"] for column in facts["inputs"]]
     heads = "".join(f'<th scope="col" data-name="{_safe(n)}">{escape(n)}</th>' for n in [*names, "distance"])
-    numbers_first = sorted(facts["inputs"], key=lambda column: column["kind"] != "number")
-    along = [column["name"] for column in numbers_first]
-    options = "".join(f'<option value="{_safe(n)}">{escape(n)}</option>' for n in along)
+    options = "".join(f'<option value="{_safe(n)}">{escape(n)}</option>' for n in facts["curves"])
     band = "" if facts["classes"] else "Band: 95 % of new values. "
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -141,6 +139,11 @@ def _input(number: int, column: dict[str, Any]) -> str:
     if column["kind"] == "boolean":
         return _choice(key, name, ["false", "true"])
     low, middle, high = column["low"], column["middle"], column["high"]
+    if column["kind"] == "date":
+        return (
+            f'<fieldset><label for="{key}">{escape(name)}</label><input type="date" id="{key}" '
+            f'name="{_safe(name)}" value="{middle}"></fieldset>'
+        )
     return (
         f'<fieldset><legend>{escape(name)}</legend><div class="pair">'
         f'<input type="range" aria-label="{_safe(name)}, slider" min="{low:.6g}" max="{high:.6g}" '

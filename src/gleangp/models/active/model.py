@@ -54,6 +54,9 @@ class SparseModel:
     selection_objective: float | None = None  # what the choice of points achieved, for selectors with a goal
     choice: Choice | None = None  # why tasks are not coupled, where that was a choice
     active_virtual: IntArray | None = None  # of the first active points, see `virtual`
+    # Mean log density of rows that are not active, with copies and without, and its difference in
+    # standard errors; None where it was not measured.
+    virtual_scores: FloatArray | None = None
 
     @property
     def n_tasks(self) -> int:
@@ -132,6 +135,8 @@ class SparseModel:
         check_kernel("SparseModel.kernel", self.kernel, self.n_inputs)
         check_noise("SparseModel.noise", self.noise)
         counts = np.bincount(self.active_task, minlength=n_tasks)
+        if self.virtual_scores is not None:
+            check_arrays(self, {"k": 3}, virtual_scores="k any")
         if counts.tolist() != [len(s) for s in self.sites]:
             raise ValueError("a sparse model whose active points are not those of its sites.")
 

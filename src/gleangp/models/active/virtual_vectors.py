@@ -20,6 +20,7 @@ from gleangp.models.active.settings import Settings
 from gleangp.models.active.task_store import LocalTasks
 from gleangp.progress import Stage, Steps
 
+_FEWEST, _MOST = 20, 1000  # rows on which copies are compared with none
 ORIGINAL = -1  # in place of the number of an invariance
 
 
@@ -47,7 +48,7 @@ def add_virtual_vectors(
     for k, t in enumerate(filled):
         all_posteriors[t], all_sites[t] = posteriors[k], sites[k]
         virtual[selection.order == k] = pools[k][2][selection.active[k]]
-    return replace(
+    wider_model = replace(
         model,
         posteriors=tuple(all_posteriors),
         sites=tuple(all_sites),
@@ -58,6 +59,31 @@ def add_virtual_vectors(
         selection_objective=selection.objective,
         active_virtual=virtual,
     )
+    return replace(wider_model, virtual_scores=_scores(wider_model, model, tasks, seed))
+
+
+def _scores(wider: SparseModel, model: SparseModel, tasks: LocalTasks, seed: int) -> FloatArray | None:
+    """What `virtual_scores` is, from rows that neither model has seen as an active point."""
+    seen = np.union1d(wider.active, model.active)
+    left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.all_rows or []]
+    pairs = [(t, row) for t, rows in enumerate(left) for row in rows]
+    if len(pairs) < _FEWEST:
+        return None
+    chosen = np.random.default_rng(seed).permutation(len(pairs))[:_MOST]
+    codes, rows = np.array(pairs, dtype=np.intp)[chosen].T
+    scores = []
+    for one in (wider, model):
+        found = np.zeros(len(rows))
+        for t in np.unique(codes):
+            block, at = tasks.all_blocks[t], codes == t
+            noise = replace(block.noise, **_learnt(one, block))
+            part = Block(block.X, block.y, noise).at(rows[at])
+            mean, var = one.predict(part.X, codes[at])
+            found[at] = part.noise.log_partition(part.y, mean, var)[0]
+        scores.append(found)
+    d = scores[0] - scores[1]
+    error = np.std(d, ddof=1) / np.sqrt(len(d))
+    return np.array([*(s.mean() for s in scores), d.mean() / error if error > 0.0 else 0.0])
 
 
 def add_virtual_vectors_to_last(

@@ -114,19 +114,26 @@ def _influence(posterior: LocalPosterior) -> FloatArray:
     return influence
 
 
-def choose_informative(cov: FloatArray, noise: FloatArray, count: int) -> IntArray:
-    """Rows whose labels, not known yet, would reduce the variance of all rows most, the most useful first.
+def choose_informative(
+    cov: FloatArray, noise: FloatArray, count: int, *, of_classes: bool = False
+) -> IntArray:
+    """Rows whose labels, not known yet, would be most useful, the most useful first.
 
     `cov` (k, m, m) and `noise` (k, m) are of k functions, all of which a label of a row informs. Greedy: a
-    label of row i with noise variance s_i reduces the sum of the variances by
+    label of row i with noise variance s_i reduces the sum of the variances of all rows by
     sum_j cov_ij^2 / (cov_ii + s_i), and the covariance is updated before the next choice, so that rows do
-    not repeat each other.
+    not repeat each other. Of classes what counts is the information on the functions, log(1 + cov_ii / s_i),
+    since variances far from a boundary matter little.
     """
     cov = np.array(cov)
     chosen: list[int] = []
     for _ in range(min(count, cov.shape[1])):
         total = np.maximum(np.diagonal(cov, axis1=1, axis2=2) + noise, np.finfo(float).tiny)
-        gain = np.sum(np.einsum("kij,kij->ki", cov, cov) / total, axis=0)
+        if of_classes:
+            left = np.maximum(total - noise, 0.0)
+            gain = np.sum(np.log1p(left / np.maximum(noise, np.finfo(float).tiny)), axis=0)
+        else:
+            gain = np.sum(np.einsum("kij,kij->ki", cov, cov) / total, axis=0)
         gain[chosen] = -np.inf
         best = int(np.argmax(gain))
         column = cov[:, :, best] / np.sqrt(total[:, best, None])

@@ -120,7 +120,8 @@ class LocalModel:
         """Shares of the variance of the training targets: common function, task, noise.
 
         The common part is the variance over rows of the mean that a new task would have; the task's part is
-        that of what its rows add to it; the noise is its mean variance (none if it is not Gaussian).
+        that of what its rows add to it; the noise is its variance in the median row, since a task of few rows
+        can have any noise (none if it is not Gaussian).
         """
         posterior = self.best.posterior
         rows = _some(len(posterior.X), _SHARE_ROWS, rng)
@@ -136,7 +137,7 @@ class LocalModel:
         if self.n_tasks == 1:
             parts = {"common": float(np.var(mean)), "task": 0.0, "noise": 0.0}
         if self.gaussian:
-            parts["noise"] = float(np.mean(self.best.noise[codes]))
+            parts["noise"] = float(np.median(self.best.noise[codes]))
         total = sum(parts.values()) or 1.0
         shares = {name: value / total for name, value in parts.items()}
         if self.n_tasks > 1:

@@ -4,7 +4,7 @@ The parameters of the kernels are given. The posterior of all rows is formed und
 settle first, and the others join them. With several classes an unlabelled row has exactly one of them
 (`inference.exclusive`).
 
-Unlabelled rows help where classes are clusters, and do harm elsewhere. `held_out_score` decides: labels are
+Unlabelled rows help where classes are clusters, and do harm elsewhere. `held_out_scores` decides: labels are
 held out in turn, and predicted with and without the unlabelled rows.
 """
 
@@ -20,7 +20,7 @@ from scipy.special import log_softmax
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.exclusive import settle_exclusive
-from gleangp.inference.prior import BlockPrior, Term
+from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.inference.row_ep import Marginals, RowSites, Swept, labelled_first, sweep_rows
 from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
 from gleangp.models.inputs import InputMap
@@ -40,6 +40,7 @@ class PriorOfRows:
     """
 
     first: Any = None
+    _among: Any = None
 
     def __init__(self, marginals: Callable[[RowSites], Marginals]):
         self._marginals = marginals
@@ -48,9 +49,9 @@ class PriorOfRows:
         """Expectation propagation over the rows, whose targets and noise `block` has."""
         return sweep_rows(block, self._marginals, start=start, **how)
 
-    def labelled_first(self, block: Block) -> RowSites | None:
+    def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
         """Sites to start from: those of the labelled rows without the others, which are silent."""
-        return labelled_first(block, self._marginals)
+        return labelled_first(block, self._marginals, labelled, among=self._among)
 
 
 class ClassPrior(PriorOfRows):
@@ -77,6 +78,13 @@ class ClassPrior(PriorOfRows):
         self.rows, self.basis = arrange(terms, W, data, n_basis, choose_basis, self.conditioning, rng)
         self.prior = BlockPrior(terms, W, self.rows.layout, self.rows.Z)
         super().__init__(marginals_of(self.prior))
+        if len(data) <= n_together:  # one block without a basis
+            self._among = self._marginals_among
+
+    def _marginals_among(self, rows: IntArray) -> Callable[[RowSites], Marginals]:
+        """As if these were all rows."""
+        layout = lay_out(self.data.codes[rows], [np.arange(len(rows))])
+        return marginals_of(BlockPrior(self.prior.terms, self.prior.X[rows], layout, self.rows.Z))
 
     def posterior(self, model: LocalModel, swept: Swept, evidence: float, noise: Any) -> LocalModel:
         """A model with this prior, given the sites of all rows; `model` has what else is known of it."""
@@ -161,14 +169,14 @@ def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swep
     return likelihood.noise_model(slots, best.theta)
 
 
-def held_out_score(
+def held_out_scores(
     priors: Sequence[PriorOfRows], noises: Sequence[Any], y: IntArray, labelled: IntArray
-) -> float:
-    """Mean log probability of the classes of labelled rows, held out in turn.
+) -> FloatArray:
+    """Log probabilities (l,) of the classes of labelled rows, held out in turn.
 
     Rows without a label are silent unless the noise is the null category.
     """
-    total, silent = 0.0, not isinstance(noises[0], NullCategory)
+    scores, silent = np.zeros(len(labelled)), not isinstance(noises[0], NullCategory)
     n_folds = min(UNLABELLED.n_folds, len(labelled))
     # Of every class in turn: folds have about the same share of each.
     fold = np.empty(len(labelled), dtype=np.intp)
@@ -183,14 +191,14 @@ def held_out_score(
         else:
             at = [(s.cavity_mean, s.cavity_var) for s, _ in propagate_classes(priors, noises, known)]
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
-        total += _log_probabilities(found)[np.arange(len(out)), y[out]].sum()
-    return float(total / len(labelled))
+        scores[fold == k] = _log_probabilities(found)[np.arange(len(out)), y[out]]
+    return scores
 
 
 def _silent_sweep(prior: PriorOfRows, noise: Any, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Marginals of all rows given the labelled ones alone."""
     block = Block(np.zeros((len(signs), 0)), signs, noise)
-    sites: Any = labelled_first(block, prior._marginals, signs != 0.0)
+    sites: Any = prior.labelled_first(block, signs != 0.0)
     now = prior._marginals(sites)
     return now.mean, now.var
 
