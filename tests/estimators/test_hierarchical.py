@@ -690,7 +690,8 @@ def test_a_task_unlike_the_others_leaves_their_prior(tmp_path):
     model = HierarchicalGPRegressor(prior_cov=None, random_state=0).fit(np.tile(x, (8, 1)), y, tasks=tasks)
     assert model.decisions_ == []
     # As if the others had left no doubt about their kernel.
-    model._model = replace(model._model, prior_cov=1e-4 * np.eye(len(model.prior_cov_)))
+    certain = 1e-4 * np.eye(len(model._model.prior_cov))
+    model._model = replace(model._model, prior_cov=certain, mean_cov=None)
     few = np.arange(0, 40, 8)
     model.add_task(x[few], np.sin(x[few, 0]), 8)
     assert model.decisions_ == []  # too few labels to hold some out

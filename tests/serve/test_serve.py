@@ -282,17 +282,17 @@ def test_the_first_curve_is_of_the_largest_effect():
 def test_dates():
     """A date is asked for as a date; its curve is over days, and nearest rows have theirs."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"day": pd.date_range("2024-01-30", periods=60).strftime("%Y-%m-%d")})
-    frame["x"], frame["y"] = rng.uniform(0, 1, 60), np.sin(np.arange(60) / 9.0)
+    frame = pd.DataFrame({"day": pd.date_range("2024-01-30", periods=61).strftime("%Y-%m-%d")})
+    frame["x"], frame["y"] = rng.uniform(0, 1, 61), np.sin(np.arange(61) / 9.0)
     encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
     model = SparseGPRegressor(random_state=0).fit(encoding.inputs(frame), frame["y"].to_numpy())
     answers = Answers(TableModel(model, encoding, {}))
     facts = answers.describe()
-    day = {"name": "day", "kind": "date", "low": "2024-01-30", "middle": "2024-02-28", "high": "2024-03-29"}
+    day = {"name": "day", "kind": "date", "low": "2024-01-30", "middle": "2024-02-29", "high": "2024-03-30"}
     assert facts["inputs"][0] == day
     assert facts["curves"] == ["day", "x"]
     found = answers.curve({"day": "2024-02-08", "x": 0.5}, "day")
-    assert (found["x"][0], found["x"][-1]) == ("2024-01-30", "2024-03-29")
+    assert (found["x"][0], found["x"][-1]) == ("2024-01-30", "2024-03-30")
     assert found["nearest"][0]["day"] in frame["day"].to_numpy()
     assert "days since 2024-01-30" in found["svg"]
     assert found["prediction"]["y"] == pytest.approx(1.0, abs=0.2)  # the ninth day

@@ -38,14 +38,14 @@ def _scores(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> Floa
     n = block.n_labelled
     n_folds = min(_FOLDS, n)
     fold = np.random.default_rng(0).permutation(np.arange(n) % max(1, n_folds))
-    scores = np.zeros(n)
+    scores, noise = np.zeros(n), model.noise if task.noise is None else task.noise
     for k in range(n_folds):
         known, out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         kernel: Any = task.kernel
         width = WIDTH[0] if model.width is None else np.log(model.width)
-        posterior = task_posterior(kernel, _thinned(block, known, out), model.noise, task.alpha, width)
+        posterior = task_posterior(kernel, _thinned(block, known, out), noise, task.alpha, width)
         mean, var = predict_task(kernel, posterior, block.X[out])
-        var = var + model.noise
+        var = var + noise
         scores[out] = -0.5 * (_LOG_TWO_PI + np.log(var) + (block.y[out] - mean) ** 2 / var)
     return scores
 
