@@ -17,7 +17,8 @@ from gleangp.models.decisions import Decision
 from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths
 from gleangp.models.likelihood import GaussianNoise, Likelihood
 from gleangp.models.local.data import Data, canonical_order
-from gleangp.models.local.model import Candidate, LocalModel, fit_local
+from gleangp.models.local.fit import Candidate, fit_local
+from gleangp.models.local.model import LocalModel
 from gleangp.models.local.plan import plan_search
 from gleangp.noise import Gaussian
 from gleangp.selection.selectors import ResidualSelector

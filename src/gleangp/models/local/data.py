@@ -65,3 +65,8 @@ def evenly_chosen(blocks: list[IntArray], n_rows: int, rng: np.random.Generator)
     count = max(1, round(len(blocks) * n_rows / total))
     places = (np.arange(count) + rng.random()) * (len(blocks) / count)
     return [blocks[int(k)] for k in places]
+
+
+def some_of(n: int, count: int, rng: np.random.Generator) -> IntArray:
+    """All numbers below n, or as many of them drawn, in order."""
+    return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))

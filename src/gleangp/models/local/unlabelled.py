@@ -26,7 +26,8 @@ from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import PropagatedNoise, Settled, marginals_of
 from gleangp.models.local.data import Data
-from gleangp.models.local.model import Draw, LocalModel, arrange, local_posterior
+from gleangp.models.local.fit import arrange, local_posterior
+from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.local.new_task import dense_marginals
 from gleangp.models.slots import Slots
 from gleangp.noise import NullCategory
