@@ -15,21 +15,17 @@ is 1 where a cell is missing. If a category is missing, or was not seen in `fit`
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.data.columns import missing_entries
+from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
 from gleangp.exceptions import InputError, InputWarning
 
 __all__ = [
@@ -44,16 +40,11 @@ __all__ = [
 
 _MOST_CATEGORIES = 50
 _WORDS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
-_BOOLEAN_WORDS = {"true", "yes", "false", "no"}
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
-_BOUND = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*")
-_KINDS = {"b": "boolean", "i": "number", "u": "number", "f": "number", "M": "date"}
 _PERIODS = {"year": 365.2425, "week": 7.0}  # days
 _LEAST_PERIODS = 2  # that dates must span, so that something can repeat
 _LEAST_PHASES = 4  # different days of a year or week
 _LEAST_DATES = 20
 _DAY = np.timedelta64(1, "D")
-_CORRECT = "Correct this cell, or leave it empty if the value is not known."
 
 
 @dataclass(frozen=True)
@@ -115,7 +106,7 @@ class ColumnEncoding:
         if self.fill is not None and not np.isfinite(self.fill):
             raise ValueError(f"the column {self.name!r} has {self.fill} for missing cells.")
         if self.kind == "date":
-            _date(self.first)
+            to_date(self.first)
         if any(p not in _PERIODS for p in self.periods) or (self.periods and self.kind != "date"):
             raise ValueError(f"the column {self.name!r} repeats by {self.periods}.")
 
@@ -298,8 +289,8 @@ def as_numbers(cells: Any, name: str) -> FloatArray:
     >>> as_numbers(np.array(["0.5", None, 2], dtype=object), "dose")
     array([0.5, nan, 2. ])
     """
-    values, gone, _ = _read(cells)
-    return _floats(values, gone, name)
+    values, gone, _ = read_cells(cells)
+    return floats(values, gone, name)
 
 
 def _cells(X: Any) -> Iterator[Any]:
@@ -332,48 +323,25 @@ def _matching(columns: Sequence[ColumnEncoding], X: Any) -> list[Any]:
     return [cells[there.index(name)] for name in wanted]
 
 
-def _read(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
-    """A column as numbers, dates or objects; which cells are missing; its kind, if its type decides that."""
-    declared = str(cells.dtype).lower().startswith(("categor", "enum"))
-    kind = None
-    if hasattr(cells, "iloc") and not declared:  # pandas has types of its own, with missing values
-        kind = _KINDS.get(cells.dtype.kind)
-        if kind == "date":
-            values = np.asarray(cells, dtype="datetime64[us]")
-        elif kind is not None:
-            values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            values = cells.to_numpy(dtype=object)
-    else:
-        values = np.asarray(cells.astype(object) if hasattr(cells, "iloc") else cells)
-        kind = "category" if declared else _KINDS.get(values.dtype.kind)
-    if values.dtype.kind not in _KINDS:
-        values = values.astype(object)
-    gone = missing_entries(values)
-    if values.dtype.kind == "O":
-        gone |= np.fromiter((isinstance(v, str) and not v.strip() for v in values), bool, len(values))
-    return values, gone, kind
-
-
 def _learn(name: str, cells: Any) -> ColumnEncoding:
-    values, gone, kind = _read(cells)
+    values, gone, kind = read_cells(cells)
     n_missing = int(gone.sum())
     if n_missing == len(values):
         raise InputError(f"column {name!r} is empty: all {n_missing} cells are missing. Leave it out.")
     if kind is None:
-        kind = _kind_of_objects(values, gone, name)
+        kind = kind_of_objects(values, gone, name)
     if kind == "category":
-        categories = sorted({_text(value) for value in values[~gone]})
+        categories = sorted({category_text(value) for value in values[~gone]})
         if len(categories) > _MOST_CATEGORIES:
             raise InputError(
                 f"column {name!r} is text with {len(categories)} different values (most: "
-                f"{_MOST_CATEGORIES}), such as {_shown(categories[0])}. Leave it out, or use it as the task "
+                f"{_MOST_CATEGORIES}), such as {shown(categories[0])}. Leave it out, or use it as the task "
                 "of each row. If the cells are numbers or dates, convert them; else merge rare categories."
             )
         return ColumnEncoding(name, kind, tuple(categories), 0.0, n_missing=n_missing)
     first = None
     if kind == "date":
-        first = str(np.datetime_as_string(_dates(values, gone, name)[~gone].min(), unit="auto"))
+        first = str(np.datetime_as_string(dates(values, gone, name)[~gone].min(), unit="auto"))
     column = ColumnEncoding(name, kind, first=first, n_missing=n_missing)
     numbers = _numbers(column, values, gone)[0][~gone]
     low = numbers.min()
@@ -389,7 +357,7 @@ def _waves(days: FloatArray, period: str) -> FloatArray:
 
 def _periods(column: ColumnEncoding, cells: Any, target: Any) -> tuple[str, ...]:
     """With which periods the target repeats along a date, beyond a quadratic trend."""
-    values, gone, _ = _read(cells)
+    values, gone, _ = read_cells(cells)
     y = np.asarray(target, dtype=np.float64)
     days, known = _numbers(column, values, gone)[0], ~gone & np.isfinite(y)
     days, y = days[known], y[known]
@@ -413,68 +381,15 @@ def _periods(column: ColumnEncoding, cells: Any, target: Any) -> tuple[str, ...]
     return found
 
 
-def _kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
-    """The kind of a column of Python objects, which should all be of one."""
-    counts: Counter[str] = Counter()
-    for cell_type, count in Counter(map(type, values[~gone])).items():
-        counts[_class_of(cell_type)] += count
-    usual = counts.most_common(1)[0][0]
-    usable = ("text", "boolean", "number", "date")
-    several = len(counts) > 1 or usual not in usable
-    for row in np.flatnonzero(~gone) if several else ():
-        found = _class_of(type(values[row]))
-        if found not in usable:
-            raise InputError(
-                f"column {name!r} has a {found} in row {row}: {_shown(values[row])}. Numbers, text, booleans "
-                "and dates can be used. Convert the column to one of these, or leave it out."
-            )
-        if found != usual:
-            raise InputError(
-                f"column {name!r} mixes types: row {row} has {_shown(values[row])} ({found}), but most cells "
-                f"are of the type {usual}. {_CORRECT} If the cells are categories, convert all to text."
-            )
-    if usual != "text":
-        return usual
-    return _kind_of_text(values, gone, name)
-
-
-def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
-    words = {str(value).strip() for value in values[~gone]}
-    if {word.lower() for word in words} <= _BOOLEAN_WORDS:
-        return "boolean"
-    if all(map(_is_date, words)):
-        return "date"
-    bounds = {word for word in words if _BOUND.fullmatch(word)}
-    if bounds and any(map(_is_number, words)):
-        row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in bounds)
-        raise InputError(
-            f"column {name!r} has {values[row]!r} in row {row}, a bound among numbers. Replace it by a "
-            "number, or leave it empty. If the cells are categories, convert them with astype('category')."
-        )
-    return "category"
-
-
-def _class_of(cell_type: type) -> str:
-    for bases, name in (
-        (str, "text"),
-        ((bool, np.bool_), "boolean"),
-        ((Real, Decimal), "number"),
-        ((date, np.datetime64), "date"),
-    ):
-        if issubclass(cell_type, bases):
-            return name
-    return cell_type.__name__
-
-
 def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) -> FloatArray:
     """The column as numbers (n, k); what the user should be told is added to `notes`."""
-    values, gone, _ = _read(cells)
+    values, gone, _ = read_cells(cells)
     block, unseen = _numbers(column, values, gone)
     if block.ndim == 1:
         gone = gone | (np.isnan(block) & ~unseen)  # the text "nan"
     if unseen.any():
         known = column.categories if column.kind == "category" else ("true", "false")
-        text = f"column {column.name!r} has the value {_shown(values[unseen.argmax()])}, which "
+        text = f"column {column.name!r} has the value {shown(values[unseen.argmax()])}, which "
         if strict:
             raise InputError(f"{text}the model has not seen. Known: {_listed(known)}.")
         notes.append(
@@ -505,110 +420,19 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
 def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tuple[FloatArray, np.ndarray]:
     """Numbers (n,), NaN where missing, or indicators (n, k); and which cells `fit` did not see."""
     if column.kind == "number":
-        return _floats(values, gone, column.name), np.zeros(len(values), dtype=bool)
+        return floats(values, gone, column.name), np.zeros(len(values), dtype=bool)
     if column.kind == "date":
-        days = (_dates(values, gone, column.name) - _date(column.first)) / _DAY
+        days = (dates(values, gone, column.name) - to_date(column.first)) / _DAY
         return days, np.zeros(len(values), dtype=bool)
     if column.kind == "boolean" and values.dtype.kind in "biuf":
         return values.astype(np.float64), ~gone & (values != 0) & (values != 1)
-    words = ["" if g else _text(v) for v, g in zip(values, gone, strict=True)]
+    words = ["" if g else category_text(v) for v, g in zip(values, gone, strict=True)]
     if column.kind == "boolean":
         numbers = np.array([_WORDS.get(word.strip().lower(), np.nan) for word in words])
         return numbers, ~gone & np.isnan(numbers)
     places = {category: place for place, category in enumerate(column.categories)}
     place = np.array([places.get(word, -1) for word in words])
     return (place[:, None] == np.arange(len(places))).astype(np.float64), ~gone & (place < 0)
-
-
-def _floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
-    if values.dtype.kind in "biuf":
-        numbers = values.astype(np.float64)
-    else:
-        numbers = np.array(_convert(float, values, gone, np.nan, name, "a number"), dtype=np.float64)
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        row = infinite.argmax()
-        raise InputError(
-            f"column {name!r} has infinite values, the first in row {row}: {_shown(values[row])}. {_CORRECT}"
-        )
-    return numbers
-
-
-def _dates(values: np.ndarray, gone: np.ndarray, name: str) -> np.ndarray:
-    if values.dtype.kind == "M":
-        return values.astype("datetime64[us]")
-    nothing = np.datetime64("NaT")
-    return np.array(_convert(_date, values, gone, nothing, name, "a date"), dtype="datetime64[us]")
-
-
-def _convert(
-    function: Callable[[Any], Any],
-    values: np.ndarray,
-    gone: np.ndarray,
-    nothing: Any,
-    name: str,
-    expected: str,
-) -> list[Any]:
-    """The function of every cell, `nothing` where one is missing; of equal text once."""
-    out = [nothing] * len(values)
-    known: dict[str, Any] = {}
-    for row in np.flatnonzero(~gone):
-        cell = values[row]
-        try:
-            if not isinstance(cell, str):
-                out[row] = function(cell)
-                continue
-            if cell not in known:
-                known[cell] = function(cell)
-            out[row] = known[cell]
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"column {name!r} has {_shown(values[row])} in row {row}, where {expected} is expected. "
-                f"{_CORRECT}"
-            ) from None
-    return out
-
-
-def _date(cell: Any) -> np.datetime64:
-    """A date in UTC, of a date, of a date and time, or of text such as 2024-01-31 or 2024-01-31 12:00."""
-    if isinstance(cell, str):
-        if not _DATE.fullmatch(cell.strip()):
-            raise ValueError(f"{cell!r} is not a date.")
-        return np.datetime64(cell.strip(), "us")
-    if not isinstance(cell, date | np.datetime64):
-        raise TypeError(f"{cell!r} is not a date.")
-    if isinstance(cell, datetime) and cell.tzinfo is not None:
-        cell = cell.astimezone(UTC).replace(tzinfo=None)
-    return np.datetime64(cell, "us")
-
-
-def _is_date(word: str) -> bool:
-    try:
-        _date(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _text(value: Any) -> str:
-    """A category as text; whole numbers without a decimal point, however they are stored."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def _shown(cell: Any) -> str:
-    """A cell for a message."""
-    text = repr(cell.item() if isinstance(cell, np.generic) else cell)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _listed(names: Sequence[str]) -> str:
