@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gleangp import dask as dask  # not in __all__
     from gleangp import datasets, exceptions, noise, plots, report
     from gleangp.constraints import DifferenceOrder, Order
-    from gleangp.data.tasks import stack_outputs, unstack_outputs
+    from gleangp.data.outputs import stack_outputs, unstack_outputs
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal
     from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
@@ -109,9 +109,9 @@ _HOME = {
     "report": "gleangp.report",
     "rotations": "gleangp.invariances",
     "save": "gleangp.io",
-    "stack_outputs": "gleangp.data.tasks",
+    "stack_outputs": "gleangp.data.outputs",
     "translations": "gleangp.invariances",
-    "unstack_outputs": "gleangp.data.tasks",
+    "unstack_outputs": "gleangp.data.outputs",
 }
 
 

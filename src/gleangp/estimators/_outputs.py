@@ -12,7 +12,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_regression_target
-from gleangp.data.tasks import stack_outputs
+from gleangp.data.outputs import stack_outputs
 from gleangp.exceptions import LabelError
 
 
