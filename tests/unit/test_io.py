@@ -268,7 +268,11 @@ def test_only_regular_files_are_replaced(regressor, tmp_path):
 
 
 WRITER = """
-import sys, time
+import signal, sys, time
+# As in a terminal, also where the tests run under nohup or in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 sys.path.insert(0, sys.argv[1])
 from gleangp.io import replacing
 with replacing(sys.argv[2]) as temporary:
