@@ -81,12 +81,15 @@ class Variants:
     noise: FloatArray | None  # (V,) variance; None: not Gaussian
 
     def middle(self, weights: FloatArray) -> int:
-        """The variant nearest to the mean of all, among those that share or those that do not."""
+        """The variant nearest to the medians of all, among those that share or those that do not."""
         alone = ~self.loadings.any(axis=1)
         group = np.flatnonzero(alone == (weights[alone].sum() > 0.5))
         places = np.column_stack([self.loadings, np.log(np.maximum(self.own, 1e-100))])[group]
-        mean = weights[group] @ places / weights[group].sum()
-        return int(group[np.argmin(((places - mean) ** 2).sum(axis=1))])
+        order = np.argsort(places, axis=0)
+        share = np.cumsum(weights[group][order], axis=0) / weights[group].sum()
+        at = np.take_along_axis(order, (share < 0.5).sum(axis=0)[None], axis=0)
+        medians = np.take_along_axis(places, at, axis=0)
+        return int(group[np.argmin(((places - medians) ** 2).sum(axis=1))])
 
 
 def _count_learnt(posterior: LocalPosterior) -> int:
