@@ -714,3 +714,17 @@ def test_unlabelled_rows_are_compared_with_none():
     assert (made.what, set(made.numbers)) == ("unlabelled rows", {"all rows", "labelled rows alone"})
     model.add_task(X, y, "c")
     assert [d.what for d in model.decisions_[1:]] == ["task 'c': unlabelled rows", "task 'c'"]
+
+
+def test_tasks_with_equal_targets_keep_some_noise():
+    """A task whose targets are all equal, at inputs that repeat, has a finite fit beside the others."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(3.0), 4)[:, None]
+    noisy = [np.sin(X[:, 0]) + 0.3 * rng.normal(size=12) for _ in range(5)]
+    y, tasks = np.concatenate([*noisy, np.ones(12), np.zeros(12)]), np.repeat(np.arange(7), 12)
+    model = HierarchicalGPRegressor(random_state=0).fit(np.tile(X, (7, 1)), y, tasks=tasks)
+    mean, std = model.predict(np.tile(X, (7, 1)), return_std=True, tasks=tasks)
+    assert np.isfinite(mean).all()
+    assert (std >= 0.0).all()
+    assert_allclose(mean[60:72], 1.0, atol=0.05)
+    assert min(model.noise_variances_.values()) > 0.0

@@ -21,6 +21,9 @@ from gleangp.numerics.parallel import in_parallel
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
 LARGEST_STACKED = 128
+# Variance of the noise that every task has at least, in standard units: equal targets leave none, and a
+# covariance without noise has no factor.
+LEAST_NOISE = 1e-8
 _STACK_ENTRIES = 400_000  # of one stack of matrices: it stays in the cache
 
 
@@ -48,7 +51,8 @@ class TaskTerms:
 
     def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
         if self.noise is None:
-            theta, log_noise = theta[:, :-1], theta[:, -1]
+            own = np.exp(theta[:, -1])
+            theta, log_noise = theta[:, :-1], np.log(own + LEAST_NOISE)
         else:
             log_noise = np.full(len(theta), np.log(self.noise))
         calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
@@ -63,7 +67,8 @@ class TaskTerms:
                 getattr(total, name)[at] = getattr(part, name)
         if self.noise is not None:
             return total
-        return replace(total, d_theta=np.column_stack([total.d_theta, total.d_log_noise]))
+        d_log_noise = total.d_log_noise * own / (own + LEAST_NOISE)
+        return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
 
 
 def _term(kernel, tasks: list[TaskRows]):

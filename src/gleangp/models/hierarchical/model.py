@@ -19,7 +19,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
 from gleangp.inference.task_rows import TaskRows
-from gleangp.models.hierarchical.evidence import LARGEST_STACKED, TaskTerms
+from gleangp.models.hierarchical.evidence import LARGEST_STACKED, LEAST_NOISE, TaskTerms
 from gleangp.models.hierarchical.learn import (
     ALPHA,
     NOISE,
@@ -283,4 +283,4 @@ def _split(kernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
     """The kernel at theta, and the variance of the noise: the one given, else the last of theta."""
     kernel = clone(kernel)
     kernel.theta = theta[: kernel.n_dims]
-    return kernel, float(np.exp(theta[-1])) if noise is None else noise
+    return kernel, float(np.exp(theta[-1])) + LEAST_NOISE if noise is None else noise
