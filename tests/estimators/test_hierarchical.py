@@ -586,6 +586,7 @@ def _common_wave(n_tasks=5, n=14):
     return X, y, tasks
 
 
+@pytest.mark.filterwarnings("ignore:.*labels that are held out")  # the constraints are made up
 def test_deviations_from_a_common_mean():
     """`mean="common"` is the common function plus the model of what it leaves, also under constraints."""
     X, y, tasks = _common_wave()
