@@ -278,7 +278,8 @@ from gleangp.io import replacing
 with replacing(sys.argv[2]) as temporary:
     temporary.write_text("half")
     print("writing", flush=True)
-    time.sleep(60)
+    for _ in range(600):  # a signal just before a sleep waits for its end
+        time.sleep(0.1)
 """
 
 
