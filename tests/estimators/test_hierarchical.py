@@ -19,7 +19,8 @@ from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
 from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.inference.task_evidence import _factored
-from gleangp.models.hierarchical.learn import MEAN_SPREAD, mean_uncertainty
+from gleangp.models.defaults import HIERARCHY
+from gleangp.models.hierarchical.learn import mean_uncertainty
 from gleangp.models.hierarchical.rows import GraphSettings, task_rows
 
 C = ConstantKernel
@@ -119,7 +120,7 @@ def test_uncertainty_of_the_prior_mean():
     for S in (0.5 * np.eye(q) + 0.1, 1e-9 * np.eye(q)):
         prior = np.linalg.inv(S)
         joint = np.zeros((M + 1, q, M + 1, q))  # precision of m, theta_1, ...
-        joint[0, :, 0] = M * prior + np.eye(q) / MEAN_SPREAD**2
+        joint[0, :, 0] = M * prior + np.eye(q) / HIERARCHY.mean_spread**2
         for i in range(M):
             joint[i + 1, :, i + 1] = H[i] + prior
             joint[0, :, i + 1] = joint[i + 1, :, 0] = -prior

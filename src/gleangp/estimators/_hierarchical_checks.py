@@ -11,12 +11,10 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.decisions import Decision
+from gleangp.models.defaults import HELD_OUT
 from gleangp.models.hierarchical.checks import gain, held_out_scores
 from gleangp.models.hierarchical.learn import WIDE_VARIANCE
 from gleangp.models.hierarchical.model import HierarchicalModel, add_task
-
-_CLEAR = 2.0  # standard errors
-_LEAST_LABELS = 8  # with fewer, four folds show nothing
 
 
 def decisions_on(model: HierarchicalModel, blocks: list[TaskRows], name: str = "") -> list[Decision]:
@@ -31,7 +29,7 @@ def decisions_on(model: HierarchicalModel, blocks: list[TaskRows], name: str = "
         made.append(
             Decision(f"{name}constraints", "used", numbers, f"They were given. {_reason(numbers, worse)}")
         )
-        if worse > _CLEAR:
+        if worse > HELD_OUT.clear:
             warnings.warn(
                 f"{name}labels that are held out have a lower density with the constraints "
                 f"({numbers['constraints']:.3g} nats each) than without ({numbers['none']:.3g}). They may be "
@@ -46,15 +44,15 @@ def alone_if_better(
     before: HierarchicalModel, model: HierarchicalModel, block: TaskRows, name: str
 ) -> tuple[HierarchicalModel, list[Decision]]:
     """The model whose last task has its own kernel where the prior of the others is clearly worse."""
-    if block.n_labelled < _LEAST_LABELS:
+    if block.n_labelled < HELD_OUT.least_labels:
         return model, []
     wide = replace(before, prior_cov=WIDE_VARIANCE * np.eye(len(before.prior_cov)))
     alone = add_task(wide, block)
     scores = [held_out_scores(m, [block]) for m in (model, alone)]
     numbers, worse = _decided(scores, ("prior of the others", "alone"))
-    if worse > _CLEAR:
+    if worse > HELD_OUT.clear:
         model = replace(model, tasks=(*model.tasks[:-1], alone.tasks[-1]))
-    chosen = list(numbers)[worse > _CLEAR]
+    chosen = list(numbers)[worse > HELD_OUT.clear]
     return model, [Decision(name, chosen, numbers, _reason(numbers, worse))]
 
 
@@ -73,7 +71,7 @@ def _compared(
 
 def _decided(scores: list[FloatArray], names: tuple[str, str]) -> tuple[dict[str, float], float]:
     """Means by name, and by how many standard errors the second is better (0 of few labels)."""
-    if len(scores[0]) < _LEAST_LABELS:
+    if len(scores[0]) < HELD_OUT.least_labels:
         return {}, 0.0
     numbers = {name: float(np.mean(s)) for name, s in zip(names, scores, strict=True)}
     mean, error = gain(scores[1], scores[0])
@@ -83,5 +81,5 @@ def _decided(scores: list[FloatArray], names: tuple[str, str]) -> tuple[dict[str
 def _reason(numbers: dict[str, float], worse: float) -> str:
     if not numbers:
         return "There are too few labels to hold some out."
-    without = "better" if worse > _CLEAR else "not clearly better"
+    without = "better" if worse > HELD_OUT.clear else "not clearly better"
     return f"Labels that are held out are predicted {without} without."

@@ -17,12 +17,12 @@ from scipy.special import polygamma
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.models.active import learn as active_learn
+from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.linalg import deviation
 
 # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
 # that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
 _SCALES_APART = 6.0
-_SCALES_OF_HIERARCHY_APART = 8.0  # own kernels and noise bear more than one kernel does
 _OFFSETS_APART = 10.0
 _CONSTANT = 1e-13  # standard deviation, of the largest target, below which targets are constant
 _BITS = 24  # left of the units of one task whose rows may lie, and be summed, in many places
@@ -129,7 +129,7 @@ def units_of_hierarchy(moments: TargetMoments) -> TargetUnits:
     uncertainty.
     """
     total = total_units(moments)
-    if not _scales_apart(moments.size, moments.deviation, _SCALES_OF_HIERARCHY_APART):
+    if not _scales_apart(moments.size, moments.deviation, HIERARCHY.scales_apart):
         return total
     return _own_units(moments, float(total.scale[0]))
 

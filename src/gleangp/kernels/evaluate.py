@@ -37,7 +37,7 @@ from gleangp._typing import FloatArray
 from gleangp.kernels.gradients import linearize, rule_for
 from gleangp.kernels.scaled_inputs import ScaledInputs
 
-_CACHED = 2**15  # numbers
+_CACHED = 2**15  # numbers: 256 kB stay in the cache of one core from one operation to the next
 
 # dL/dtheta (q,), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
 Gradients = tuple[FloatArray, FloatArray, FloatArray | None]

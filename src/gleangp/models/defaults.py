@@ -162,3 +162,36 @@ class Unlabelled:
 
 
 UNLABELLED = Unlabelled()
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Of the model of Zhang & Yeung (2009), in standard units."""
+
+    mean_spread: float = 3.0  # hyperprior of the prior mean, around kernel and noise as given: weak
+    noise: float = 0.1  # variance at which a search starts
+    noise_bounds: tuple[float, float] = (1e-4, 1e2)  # of the variance at the prior mean
+    # Variance that every task has at least: equal targets leave none, and the covariance has no factor then.
+    least_noise: float = 1e-8
+    average_rows: int = 128  # of a task, up to which predictions average over its parameters by default
+    # Ratio of scales from which tasks have units of their own: own kernels and noise bear more than one
+    # kernel does. Found on real tables that are reported, between tables of one unit and physically
+    # different targets.
+    scales_apart: float = 8.0
+
+
+HIERARCHY = Hierarchy()
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How it is checked, on labels that are held out, whether something helps."""
+
+    n_folds: int = 4  # of the labels of a task
+    least_labels: int = 8  # with fewer, four folds show nothing
+    clear: float = 2.0  # standard errors from which a difference counts
+    least_rows: int = 20  # on which copies of rows are compared with none
+    most_rows: int = 1000  # more would cost time and show the same
+
+
+HELD_OUT = HeldOut()

@@ -18,9 +18,9 @@ from gleangp.models.active.fit_blocks import choose_points, fit_blocks
 from gleangp.models.active.model import SparseModel
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.defaults import HELD_OUT
 from gleangp.progress import Stage, Steps
 
-_FEWEST, _MOST = 20, 1000  # rows on which copies are compared with none
 ORIGINAL = -1  # in place of the number of an invariance
 
 
@@ -67,9 +67,9 @@ def _scores(wider: SparseModel, model: SparseModel, tasks: LocalTasks, seed: int
     seen = np.union1d(wider.active, model.active)
     left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.all_rows or []]
     pairs = [(t, row) for t, rows in enumerate(left) for row in rows]
-    if len(pairs) < _FEWEST:
+    if len(pairs) < HELD_OUT.least_rows:
         return None
-    chosen = np.random.default_rng(seed).permutation(len(pairs))[:_MOST]
+    chosen = np.random.default_rng(seed).permutation(len(pairs))[: HELD_OUT.most_rows]
     codes, rows = np.array(pairs, dtype=np.intp)[chosen].T
     scores = []
     for one in (wider, model):

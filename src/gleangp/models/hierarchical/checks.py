@@ -14,11 +14,10 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.inference.task_rows import TaskRows
+from gleangp.models.defaults import HELD_OUT
 from gleangp.models.hierarchical.learn import WIDTH
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
-
-_FOLDS = 4  # of the labels of a task
-_LOG_TWO_PI = float(np.log(2.0 * np.pi))
+from gleangp.noise import Gaussian
 
 
 def held_out_scores(model: HierarchicalModel, blocks: Sequence[TaskRows]) -> FloatArray:
@@ -36,7 +35,7 @@ def gain(better: FloatArray, than: FloatArray) -> tuple[float, float]:
 
 def _scores(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> FloatArray:
     n = block.n_labelled
-    n_folds = min(_FOLDS, n)
+    n_folds = min(HELD_OUT.n_folds, n)
     fold = np.random.default_rng(0).permutation(np.arange(n) % max(1, n_folds))
     scores, noise = np.zeros(n), model.noise if task.noise is None else task.noise
     for k in range(n_folds):
@@ -45,8 +44,7 @@ def _scores(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> Floa
         width = WIDTH[0] if model.width is None else np.log(model.width)
         posterior = task_posterior(kernel, _thinned(block, known, out), noise, task.alpha, width)
         mean, var = predict_task(kernel, posterior, block.X[out])
-        var = var + noise
-        scores[out] = -0.5 * (_LOG_TWO_PI + np.log(var) + (block.y[out] - mean) ** 2 / var)
+        scores[out] = Gaussian(noise).log_density(block.y[out], mean, var)
     return scores
 
 

@@ -17,13 +17,11 @@ from gleangp.inference.projected_task import ProjectedTask
 from gleangp.inference.task_evidence import GaussianStack, TaskEvidence
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.own_theta import is_stackable
+from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.parallel import in_parallel
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
-LARGEST_STACKED = 128
-# Variance of the noise that every task has at least, in standard units: equal targets leave none, and a
-# covariance without noise has no factor.
-LEAST_NOISE = 1e-8
+_LARGEST_STACKED = 128
 _STACK_ENTRIES = 400_000  # of one stack of matrices: it stays in the cache
 
 
@@ -52,7 +50,7 @@ class TaskTerms:
     def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
         if self.noise is None:
             own = np.exp(theta[:, -1])
-            theta, log_noise = theta[:, :-1], np.log(own + LEAST_NOISE)
+            theta, log_noise = theta[:, :-1], np.log(own + HIERARCHY.least_noise)
         else:
             log_noise = np.full(len(theta), np.log(self.noise))
         calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
@@ -67,7 +65,7 @@ class TaskTerms:
                 getattr(total, name)[at] = getattr(part, name)
         if self.noise is not None:
             return total
-        d_log_noise = total.d_log_noise * own / (own + LEAST_NOISE)
+        d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
         return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
 
 
@@ -90,7 +88,7 @@ def _grouped(tasks: Sequence[TaskRows], stackable: bool) -> list[list[int]]:
     for i, task in enumerate(tasks):
         n_other = len(task.X) - task.n_labelled
         special = task.order is not None or task.basis is not None
-        if special or not stackable or len(task.X) > LARGEST_STACKED:
+        if special or not stackable or len(task.X) > _LARGEST_STACKED:
             groups.append([i])
         else:
             key = (task.laplacian is not None, _padded(task.n_labelled), _padded(n_other))

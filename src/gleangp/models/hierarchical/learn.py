@@ -30,16 +30,14 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, report_to, silent
 
 # Hyperpriors on logarithms, in standard units: centre and standard deviation.
-MEAN_SPREAD = 3.0  # of the prior mean, around the kernel as given and NOISE
-NOISE = np.log(0.1)
 ALPHA = (np.log(0.1), 3.0)
 WIDTH = (np.log(0.3), 1.0)
-NOISE_BOUNDS = (np.log(1e-4), np.log(1e2))
 _ALPHA_BOUNDS = (-12.0, 8.0)
 _WIDTH_BOUNDS = (np.log(1e-2), np.log(1e1))
 _Z_BOUNDS = (-20.0, 20.0)
@@ -155,7 +153,7 @@ class HierarchyObjective:
             "log_alpha": -evidence.d_log_alpha[self.terms.has_graph],
         }
         gradient = np.empty(self.size)
-        priors = {"mean": (self.centre, MEAN_SPREAD), "log_width": WIDTH}
+        priors = {"mean": (self.centre, HIERARCHY.mean_spread), "log_width": WIDTH}
         for name, part in self.parts.items():
             if part.stop == part.start:
                 continue
@@ -346,7 +344,7 @@ def mean_uncertainty(hessian: FloatArray, theta_cov: FloatArray) -> tuple[FloatA
     have the precision H_i - H_i C_i H_i = (H_i^-1 + S)^-1 about m.
     """
     q = len(theta_cov[0])
-    precision = np.eye(q) / MEAN_SPREAD**2 + np.sum(hessian - hessian @ theta_cov @ hessian, axis=0)
+    precision = np.eye(q) / HIERARCHY.mean_spread**2 + np.sum(hessian - hessian @ theta_cov @ hessian, axis=0)
     mean_cov = np.linalg.inv(precision)
     moves = np.eye(q) - theta_cov @ hessian
     return mean_cov, theta_cov + moves @ mean_cov @ moves.swapaxes(1, 2)

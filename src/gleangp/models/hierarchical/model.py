@@ -19,11 +19,10 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
 from gleangp.inference.task_rows import TaskRows
-from gleangp.models.hierarchical.evidence import LARGEST_STACKED, LEAST_NOISE, TaskTerms
+from gleangp.models.defaults import HIERARCHY
+from gleangp.models.hierarchical.evidence import TaskTerms
 from gleangp.models.hierarchical.learn import (
     ALPHA,
-    NOISE,
-    NOISE_BOUNDS,
     WIDTH,
     HierarchyFit,
     LearningPlan,
@@ -158,7 +157,10 @@ def fit_hierarchical_model(
     terms = TaskTerms(kernel, [tasks[i] for i in filled], noise, n_jobs)
     mean, bounds = kernel.theta, np.asarray(kernel.bounds, dtype=np.float64).reshape(-1, 2)
     if noise is None:
-        mean, bounds = np.append(mean, NOISE), np.vstack([bounds, NOISE_BOUNDS])
+        mean, bounds = (
+            np.append(mean, np.log(HIERARCHY.noise)),
+            np.vstack([bounds, np.log(HIERARCHY.noise_bounds)]),
+        )
         prior_cov = None if prior_cov is None else np.pad(prior_cov, (0, 1))
     start = _starting_point(mean, len(filled))
     plan = LearningPlan(bounds, fixed_cov=prior_cov, max_rounds=max_rounds, progress=progress)
@@ -253,7 +255,7 @@ def _with_nodes(
 ) -> FittedTask:
     noise, average = None if model.own_noise else model.noise, model.average_theta
     if average is None:
-        average = len(task.X) <= LARGEST_STACKED
+        average = len(task.X) <= HIERARCHY.average_rows
     parts = [_split(model.kernel, t, noise) for t in _nodes(theta, theta_cov, average)]
     nodes = tuple((k, task_posterior(k, task, noise, alpha, log_width)) for k, noise in parts)
     own, _ = _split(model.kernel, theta, noise)
@@ -283,4 +285,4 @@ def _split(kernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
     """The kernel at theta, and the variance of the noise: the one given, else the last of theta."""
     kernel = clone(kernel)
     kernel.theta = theta[: kernel.n_dims]
-    return kernel, float(np.exp(theta[-1])) + LEAST_NOISE if noise is None else noise
+    return kernel, float(np.exp(theta[-1])) + HIERARCHY.least_noise if noise is None else noise

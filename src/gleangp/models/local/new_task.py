@@ -132,7 +132,7 @@ def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
                 means[r], covs[r, r] = mean, cov
             else:  # cov(u_r + u_s) = cov(u_r) + cov(u_s) + 2 cov(u_r, u_s), its symmetric part
                 covs[r, s] = covs[s, r] = 0.5 * (cov - covs[r, r] - covs[s, s])
-    fresh = _fresh_weights(alike, before)
+    fresh = _shared_variances(alike, before) + [t.own[-1] for t in alike]
     own = np.vstack([np.column_stack([t.own[tasks] for t in before.terms]), fresh])
     weights = np.vstack([weights, np.zeros(D)])
     return Variants(
@@ -172,9 +172,7 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
     own = base[:, None, :] * np.exp(np.array(log_factors))
     alone = np.tile(np.array(fresh), len(base))
-    own = own.reshape(len(alone), -1) + np.where(
-        alone[:, None], _fresh_weights(alike, before, own=False), 0.0
-    )
+    own = own.reshape(len(alone), -1) + np.where(alone[:, None], _shared_variances(alike, before), 0.0)
     shared = before.extended(terms=tuple(replace(t, own=np.append(t.own[:-1], 0.0)) for t in alike))
     mean, cov = shared.predict_cov(W, codes)
     together = np.concatenate([t.loadings[-1] for t in alike])
@@ -198,10 +196,10 @@ def _levels(draw: Draw, alike: tuple[Term, ...]) -> tuple[FloatArray, FloatArray
     return np.column_stack([t.own[tasks] for t in alike]), learnt[tasks]
 
 
-def _fresh_weights(alike: tuple[Term, ...], before: LocalPosterior, *, own: bool = True) -> FloatArray:
-    """(K,) own weights of a task that shares nothing: all variance, or that which the others share."""
+def _shared_variances(alike: tuple[Term, ...], before: LocalPosterior) -> FloatArray:
+    """(K,) what tasks share on average: a task that shares nothing has it as its own."""
     n = before.n_tasks_learnt
-    return np.array([np.mean(t.within[:n] - t.own[:n]) + (t.own[-1] if own else 0.0) for t in alike])
+    return np.array([np.mean(t.within[:n] - t.own[:n]) for t in alike])
 
 
 def _by_term(terms: tuple[Term, ...], weights: FloatArray) -> list[FloatArray]:
