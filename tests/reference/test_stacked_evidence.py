@@ -7,9 +7,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 
 from gleangp import ScaledInputs
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import gaussian_log_evidence
 from gleangp.models.active.evidence import ActiveGaussianEvidence
 from gleangp.noise import Gaussian
+from tests.unit.gp_twins import gaussian_log_evidence
 
 SLOPES = ScaledInputs(DotProduct(0.0, "fixed"), [0.4, 0.9], "fixed", center=[0.1, -0.2])
 KERNELS = {

@@ -32,6 +32,16 @@ def make_block(noise, n, seed=0, n_distinct=None) -> Block:
     return Block(X[chosen], y[chosen], noise)
 
 
+def gaussian_log_evidence(kernel, X, y, variance):
+    """log N(y | 0, K + variance), its gradient in theta and in the variance of each row, by scikit-learn."""
+    K, by_theta = kernel(X, eval_gradient=True)
+    C = K + np.diag(np.broadcast_to(variance, len(X)))
+    weights, sign_and_log = np.linalg.solve(C, y), np.linalg.slogdet(C)
+    value = -0.5 * (y @ weights + sign_and_log[1] + len(y) * np.log(2.0 * np.pi))
+    d_cov = 0.5 * (np.outer(weights, weights) - np.linalg.inv(C))
+    return value, np.einsum("ij,ijq->q", d_cov, by_theta), np.diagonal(d_cov)
+
+
 class DensePosterior:
     """The posterior over all rows of a block after filtering some in: mean and full covariance."""
 

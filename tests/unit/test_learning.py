@@ -12,7 +12,6 @@ from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
-from gleangp.inference.posterior import gaussian_log_evidence
 from gleangp.models.active.evidence import ActiveGaussianEvidence
 from gleangp.models.active.fit_blocks import fit_blocks
 from gleangp.models.active.learn import learn_shared_kernel
@@ -21,7 +20,7 @@ from gleangp.models.active.task_store import LocalTasks
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
-from tests.unit.gp_twins import make_block
+from tests.unit.gp_twins import gaussian_log_evidence, make_block
 
 KERNEL = ConstantKernel(1.0) * RBF([1.0, 1.0])
 

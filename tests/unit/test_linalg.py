@@ -18,7 +18,6 @@ from gleangp.numerics.linalg import (
     shrink_cholesky,
     solve_cholesky,
     solve_lower,
-    symmetric_products,
 )
 
 
@@ -154,15 +153,6 @@ def test_rank_one_update():
     updated = rank_one_update(chol, vector)
     assert_allclose(updated @ updated.T, matrix() + np.outer(vector, vector), rtol=1e-10)
     assert_array_equal(chol, before)
-
-
-@pytest.mark.parametrize("n_rows", [1, 4, 5, 9])
-def test_symmetric_products_read_one_triangle(n_rows):
-    """rows M from the upper triangle of M alone, a few rows or many."""
-    M, rows = matrix(), np.random.default_rng(0).normal(size=(n_rows, 7))
-    upper = np.where(np.tri(7, k=-1, dtype=bool), np.nan, M)
-    assert_allclose(symmetric_products(upper, rows), rows @ M, rtol=1e-12, atol=1e-12)
-    assert_allclose(mirror_upper(upper), M, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("n", [1, 7, 33, 70])

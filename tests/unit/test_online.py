@@ -10,13 +10,12 @@ from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.online import absorb_active
 from gleangp.inference.posterior import (
-    gaussian_log_evidence,
     posterior_from_sites,
     predict_latent,
     prior_only,
 )
 from gleangp.noise import Gaussian, NullCategory, Probit
-from tests.unit.gp_twins import KERNELS, DensePosterior, make_block
+from tests.unit.gp_twins import KERNELS, DensePosterior, gaussian_log_evidence, make_block
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 

@@ -11,7 +11,6 @@ from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
-    gaussian_log_evidence,
     posterior_from_sites,
     predict_latent,
     predict_latent_cov,
@@ -21,7 +20,7 @@ from gleangp.inference.posterior import (
 )
 from gleangp.inference.projected import fit_projection
 from gleangp.noise import Gaussian, Probit
-from tests.unit.gp_twins import KERNELS, make_block, site_log_evidence
+from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block, site_log_evidence
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 

@@ -11,12 +11,12 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from gleangp.inference.block import Block
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
-from gleangp.inference.posterior import gaussian_log_evidence, posterior_from_sites, predict_latent
+from gleangp.inference.posterior import posterior_from_sites, predict_latent
 from gleangp.inference.projected import _coefficients, fit_projection, projected_evidence
 from gleangp.inference.row_ep import RowSites
 from gleangp.kernels import kernel_columns
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
-from tests.unit.gp_twins import KERNELS, make_block
+from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 # Rough enough for K_dd to be far from singular: the nugget of 1e-8 is then not seen.

@@ -306,8 +306,10 @@ class LocalPosterior:
             self._solved[key] = solved
         return solved
 
-    def _seen(self, solved: Solved, X: FloatArray, task: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """L^-1 R H_N* (B, k, j), F_* (B, j, D) and g (B, j, D) of new rows X (B, j, p)."""
+    def _seen(
+        self, solved: Solved, X: FloatArray, task: int, *, with_g: bool = True
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """L^-1 R H_N* (B, k, j), F_* (B, j, D) and g (B, j, D), if asked for, of new rows X (B, j, p)."""
         B, j, p = X.shape
         F = (
             np.zeros((B, j, 0))
@@ -321,12 +323,14 @@ class LocalPosterior:
             if not self._informed(task):
                 H += solved.F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
         T = solved.whitened(H)
-        g = F - T.transpose(0, 2, 1) @ solved.whitened(solved.F) if F.shape[2] else F
+        g = F
+        if with_g and F.shape[2]:
+            g = F - T.transpose(0, 2, 1) @ solved.whitened(solved.F)
         return T, F, g
 
     def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool):
         """Mean and variance (B, j) of new rows X (B, j, p) given their neighbours."""
-        T, F, g = self._seen(solved, X, task)
+        T, F, g = self._seen(solved, X, task, with_g=with_var)
         expected, cov = self.knowledge(task)
         if self.together:
             expected, cov = np.zeros(0), np.zeros((0, 0))

@@ -18,14 +18,11 @@ import numpy as np
 from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
-from gleangp.kernels import has_white, kernel_columns, linearize, white_diag
+from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.numerics.linalg import (
     cholesky,
-    cholesky_in_place,
-    evidence_sensitivity,
     inverse_from_cholesky,
     log_determinant,
-    mirror_upper,
     shrink_cholesky,
     solve_cholesky,
     solve_lower,
@@ -126,21 +123,6 @@ def log_evidence_of_sites(posterior: TaskPosterior, sites: Sites) -> float:
         return 0.0
     fit = float(sites.mean @ posterior.weights)
     return -0.5 * (fit + log_determinant(posterior.chol) + len(sites) * np.log(2.0 * np.pi))
-
-
-def gaussian_log_evidence(
-    kernel, X: FloatArray, y: FloatArray, variance: FloatArray | float
-) -> tuple[float, FloatArray, FloatArray]:
-    """Exact log evidence log N(y | 0, K + variance), its gradient in theta and in each row's variance."""
-    K = linearize(kernel, X)
-    C = K.own_value()
-    np.einsum("ii->i", C)[:] += variance
-    chol, _ = cholesky_in_place(C.T)  # symmetric, and stored the way LAPACK reads it
-    weights = solve_cholesky(chol, y)
-    value = -0.5 * (y @ weights + log_determinant(chol) + len(y) * np.log(2.0 * np.pi))
-    dL_dK = mirror_upper(evidence_sensitivity(chol, weights[:, None], overwrite_chol=True))
-    np.negative(dL_dK, out=dL_dK)
-    return float(value), K.theta_vjp(dL_dK), np.diagonal(dL_dK)
 
 
 def training_marginals(

@@ -43,14 +43,8 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import TaskPosterior, prior_only
 from gleangp.inference.row_ep import Marginals, RowSites, Swept, labelled_first, sweep_rows
-from gleangp.kernels import (
-    has_white,
-    kernel_columns,
-    linearize,
-    linearize_diag,
-    signal_diag,
-    white_diag,
-)
+from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
+from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.numerics.linalg import (
     cholesky,
     gram,
@@ -95,8 +89,8 @@ class Evidence:
     theta_grad: FloatArray  # (q,)
     noise_grad: dict[str, FloatArray]
     sites: RowSites
-    basis_grad: Callable[[], FloatArray]  # (d, p) in the basis points, worked out when asked for
-    row_grad: Callable[[], FloatArray]  # (n, p) in the rows, likewise
+    # gradients (d, p) in the basis points and (n, p) in the rows, worked out when asked for
+    place_grads: Callable[[], tuple[FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,11 +160,11 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
     """The evidence and its gradients, for learning."""
     if len(Z) == 0:
         return _evidence_without_basis(kernel, block, Z)
-    K_dd = linearize(kernel, Z, Z)
+    K_dd = evaluate(kernel, Z, Z)
     C = np.array(K_dd.value, order="F")
     C.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(C))
     chol, jitter = cholesky(C)
-    K_dn = linearize(kernel, Z, block.X)
+    K_dn = evaluate(kernel, Z, block.X)
     Phi = solve_lower(chol, K_dn.value)
     settled = _settle(block, _projection(kernel, block.X, Z, chol, jitter, Phi), start)
 
@@ -197,49 +191,36 @@ def projected_evidence(kernel, block: Block, Z: FloatArray, start: RowSites | No
     dE_dKdd = -0.5 * solve_lower(chol, np.ascontiguousarray(half.T), transposed=True)
     dE_dKdd.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(dE_dKdd))  # the nugget moves too
 
-    theta_grad = K_dd.theta_vjp(dE_dKdd) + K_dn.theta_vjp(dE_dKdn)
+    theta_grad = K_dd.vjp(dE_dKdd, inputs=False)[0] + K_dn.vjp(dE_dKdn, inputs=False)[0]
     theta_grad += _diag_gradient(kernel, block, settled)
 
-    def basis_grad():
-        # Both arguments of K_dd are the basis, and its gradient is symmetric: twice one argument's.
-        return 2.0 * K_dd.input_vjp(dE_dKdd) + K_dn.input_vjp(dE_dKdn)
+    def place_grads():
+        _, first, second = K_dd.vjp(dE_dKdd)  # both arguments are the basis
+        _, d_basis, d_rows = K_dn.vjp(dE_dKdn)
+        own = evaluate_diag(kernel, block.X).vjp(settled.d_unexplained)[1]  # white has no place
+        return first + second + d_basis, d_rows + own
 
-    def row_grad():
-        gradient = linearize(kernel, block.X, Z).input_vjp(dE_dKdn.T)
-        gradient += linearize_diag(kernel, block.X).input_vjp(settled.d_unexplained)  # white has no place
-        return gradient
-
-    return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites, basis_grad, row_grad)
+    return Evidence(settled.evidence, theta_grad, settled.noise_grad, sites, place_grads)
 
 
 def _evidence_without_basis(kernel, block: Block, Z: FloatArray) -> Evidence:
     settled = _settle(block, project(kernel, block.X, Z), None)
-    diag = linearize_diag(kernel, block.X)
     return Evidence(
         settled.evidence,
         _diag_gradient(kernel, block, settled),
         settled.noise_grad,
         settled.sites,
-        lambda: np.zeros_like(Z),
-        lambda: diag.input_vjp(settled.d_unexplained),
+        lambda: (np.zeros_like(Z), evaluate_diag(kernel, block.X).vjp(settled.d_unexplained)[1]),
     )
 
 
 def _diag_gradient(kernel, block: Block, settled: Settled) -> FloatArray:
     rho = settled.d_unexplained
     if not has_white(kernel):
-        return linearize_diag(kernel, block.X).theta_vjp(rho)
-    whole = linearize_diag(kernel, block.X).theta_vjp(settled.d_white)
-    return whole + signal_diag_vjp(kernel, block.X, rho - settled.d_white)
-
-
-def signal_diag_vjp(kernel, X: FloatArray, dE_ddiag: FloatArray) -> FloatArray:
-    """Gradient in theta of a function of the diagonal without white noise, from small blocks of K."""
-    gradient = np.zeros(kernel.n_dims)
-    for start in range(0, len(X), 64):
-        rows = X[start : start + 64]
-        gradient += linearize(kernel, rows, rows).theta_vjp(np.diag(dE_ddiag[start : start + 64]))
-    return gradient
+        return evaluate_diag(kernel, block.X).vjp(rho, inputs=False)[0]
+    whole = evaluate_diag(kernel, block.X).vjp(settled.d_white, inputs=False)[0]
+    signal = evaluate_diag(kernel, block.X, white=False)
+    return whole + signal.vjp(rho - settled.d_white, inputs=False)[0]
 
 
 def _coefficients(Phi: FloatArray, sites: RowSites) -> Coefficients:

@@ -1,7 +1,8 @@
 """Kernels: scikit-learn's objects as the language, and what inference needs added from outside.
 
-`gradients` holds the operations and what they do for a kernel nobody has told us about;
-`composite`, `stationary` and `dot_product` hold the rules for the kernels we know, by family;
+`evaluate` gives the matrices of a kernel, one or a stack of them, with contracted derivatives, for the
+kernels that have a rule and for all others; `composite`, `stationary` and `dot_product` hold the rules, by
+family; `gradients` has views of it for one matrix; `own_theta` is for tasks that have a theta each;
 `white` separates the variance that belongs to a row from the variance of the function;
 `arcsine` and `scaled_inputs` are kernels scikit-learn lacks (Lawrence, Platt & Jordan 2005,
 "Extensions of the informative vector machine", appendix B).
@@ -9,17 +10,14 @@
 
 from gleangp.kernels import composite, dot_product, stationary  # noqa: F401  (importing them registers rules)
 from gleangp.kernels.arcsine import ArcSine
+from gleangp.kernels.evaluate import kernel_columns, kernel_input_vjp, kernel_vjp
 from gleangp.kernels.gradients import (
     Linearization,
-    kernel_columns,
     kernel_cross_vjp,
     kernel_diag_vjp,
-    kernel_input_vjp,
-    kernel_vjp,
     linearize,
     linearize_diag,
 )
-from gleangp.kernels.prepared import prepare_columns
 from gleangp.kernels.scaled_inputs import ScaledInputs
 from gleangp.kernels.white import has_white, signal_diag, white_diag
 
@@ -35,7 +33,6 @@ __all__ = [
     "kernel_vjp",
     "linearize",
     "linearize_diag",
-    "prepare_columns",
     "signal_diag",
     "white_diag",
 ]

@@ -144,14 +144,14 @@ class ArcSine(Kernel):
         )
 
     def norms(self, X):
-        """Return w x'x + b for each row."""
-        norm = np.einsum("ik,ik->i", X, X) * self.weight_variance
+        """Return w x'x + b for each row of X (..., n, p)."""
+        norm = np.einsum("...ik,...ik->...i", X, X) * self.weight_variance
         norm += self.bias_variance
         return norm
 
     def parts(self, X, Z=None):
-        """Return the inner products and norms the matrix is made of."""
-        inner = X @ (X if Z is None else Z).T
+        """Return the inner products and norms that the matrices are made of."""
+        inner = X @ np.swapaxes(X if Z is None else Z, -1, -2)
         inner *= self.weight_variance
         inner += self.bias_variance
         first = self.norms(X)
@@ -160,7 +160,7 @@ class ArcSine(Kernel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """Inner products (n, m) and squared norms (n,), (m,) in the space of weights and bias."""
+    """Inner products (..., n, m) and squared norms (..., n), (..., m) in the space of weights and bias."""
 
     inner: FloatArray
     first: FloatArray
@@ -168,8 +168,8 @@ class _Parts:
 
     def value(self):
         """The kernel matrix."""
-        sine = self.inner / np.sqrt(self.first + 1.0)[:, None]
-        sine /= np.sqrt(self.second + 1.0)
+        sine = self.inner / np.sqrt(self.first + 1.0)[..., None]
+        sine /= np.sqrt(self.second + 1.0)[..., None, :]
         # the ratio is below one by Cauchy and Schwarz; rounding may lift it by an ulp
         np.minimum(sine, 1.0, out=sine)
         np.maximum(sine, -1.0, out=sine)
@@ -183,9 +183,9 @@ class _Parts:
         Written as (N_ii N_jj - N_ij**2) + (N_ii + N_jj + 1), the first bracket is never negative,
         so that the gap stays positive for equal rows of any size, where 1 - sine**2 rounds to 0.
         """
-        gap = np.multiply.outer(self.first, self.second)
+        gap = self.first[..., None] * self.second[..., None, :]
         gap -= self.inner**2
         np.maximum(gap, 0.0, out=gap)
-        gap += (self.first + 1.0)[:, None]
-        gap += self.second
+        gap += (self.first + 1.0)[..., None]
+        gap += self.second[..., None, :]
         return gap

@@ -2,44 +2,30 @@
 
 `evaluate(kernel, A, B)` gives K(A, B) for rows A (..., n, p) and B (..., m, p) whose leading axes
 broadcast, and `vjp(G)` contracts dL/dK = G with its derivatives: dL/dtheta summed over the stack, dL/dA and
-dL/dB. theta is scikit-learn's: logarithms, in its order, those with bounds "fixed" left out.
+dL/dB. theta is scikit-learn's: logarithms, in its order, those with bounds "fixed" left out. scikit-learn
+itself gives dK/dtheta as q matrices; a contraction costs about one matrix product.
 
-A stationary kernel is a function phi of the squared distance of scaled inputs a = A / length. With
-M = G * phi',
-
-    dL/da = 2 ((M 1) a - M b),    dL/dlog length_j = -sum_i a_ij dL/da_ij - sum_k b_kj dL/db_kj:
-
-one matrix product gives the derivatives in the inputs and in all length scales.
-
-Kernels without a rule here are evaluated one matrix at a time by `linearize`.
+A kernel has one rule, which serves every model: `composite`, `stationary` and `dot_product` hold those we
+know, by family. Any other kernel is evaluated by scikit-learn's conventions, one matrix at a time, with the
+gradients that its class has registered (`kernel_vjp`, `kernel_input_vjp`) or else its own `eval_gradient`
+and central differences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import singledispatch
+from functools import singledispatch, wraps
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    ConstantKernel,
-    DotProduct,
-    Kernel,
-    Matern,
-    Product,
-    RationalQuadratic,
-    Sum,
-    WhiteKernel,
-)
+from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.gradients import linearize, rule_for
-from gleangp.kernels.scaled_inputs import ScaledInputs
+from gleangp.kernels.differences import cross_input_vjp, diag_input_vjp
+from gleangp.kernels.white import DIAGONAL_ROWS, has_white
 
-_CACHED = 2**15  # numbers: 256 kB stay in the cache of one core from one operation to the next
-
-# dL/dtheta (q,), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
+# dL/dtheta (q,), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A. Without
+# `inputs` the last two may be anything.
 Gradients = tuple[FloatArray, FloatArray, FloatArray | None]
 
 
@@ -47,7 +33,7 @@ class Evaluation(NamedTuple):
     """Kernel matrices and how to contract their derivatives."""
 
     value: FloatArray  # (..., n, m); a constant has no axes until a caller gives it some
-    vjp: Callable[[FloatArray], Gradients]
+    vjp: Callable[..., Gradients]  # of G (..., n, m), and inputs=False if dL/dtheta is all that is wanted
 
 
 def evaluate(kernel: Kernel, A: FloatArray, B: FloatArray | None = None) -> Evaluation:
@@ -75,280 +61,262 @@ def evaluate(kernel: Kernel, A: FloatArray, B: FloatArray | None = None) -> Eval
     >>> K.value.shape, float(K.vjp(np.ones((3, 4, 4)))[0][0])  # in the logarithm of the variance
     ((3, 4, 4), 96.0)
     """
-    value, vjp = _rule(kernel, A, B)
+    value, vjp = rule(kernel, A, B)
     shape = (*A.shape[:-1], (A if B is None else B).shape[-2])
     return Evaluation(np.broadcast_to(value, shape) if np.shape(value) != shape else value, vjp)
 
 
-@singledispatch
-def _rule(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
-    """Any other kernel, one matrix at a time."""
-    if A.ndim == 2 and (B is None or B.ndim == 2):
-        K = linearize(kernel, A, B)
+def evaluate_diag(kernel: Kernel, X: FloatArray, white: bool = True) -> Evaluation:
+    """k(x, x) (n,) of each row of X (n, p), with white variance or without it.
 
-        def vjp(G):
-            dB = None if B is None else linearize(kernel, B, A).input_vjp(G.T)
-            return K.theta_vjp(G), K.input_vjp(G), dB
-
-        return Evaluation(K.value, vjp)
-    lead = A.shape[:-2] if B is None else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-    flat_A = np.broadcast_to(A, (*lead, *A.shape[-2:])).reshape(-1, *A.shape[-2:])
-    flat_B = [None] * len(flat_A)
-    if B is not None:
-        flat_B = list(np.broadcast_to(B, (*lead, *B.shape[-2:])).reshape(-1, *B.shape[-2:]))
-    parts = [_rule(kernel, a, b) for a, b in zip(flat_A, flat_B, strict=True)]
-
-    def stacked_vjp(G):
-        G = np.broadcast_to(G, (*lead, *parts[0].value.shape)).reshape(len(parts), *parts[0].value.shape)
-        theta, dA, dB = zip(*(part.vjp(g) for part, g in zip(parts, G, strict=True)), strict=True)
-        back = None if B is None else _onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
-        return np.sum(theta, axis=0), _onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
-
-    return Evaluation(
-        np.array([part.value for part in parts]).reshape(*lead, *parts[0].value.shape), stacked_vjp
-    )
-
-
-@rule_for(_rule, Sum)
-def _(kernel, A, B):
-    left, right = _rule(kernel.k1, A, B), _rule(kernel.k2, A, B)
-
-    def vjp(G):
-        return _joined(left.vjp(G), right.vjp(G))
-
-    return Evaluation(left.value + right.value, vjp)
-
-
-@rule_for(_rule, Product)
-def _(kernel, A, B):
-    left, right = _rule(kernel.k1, A, B), _rule(kernel.k2, A, B)
-
-    def vjp(G):
-        return _joined(_scaled_vjp(left, right.value, G), _scaled_vjp(right, left.value, G))
-
-    return Evaluation(left.value * right.value, vjp)
-
-
-def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray) -> Gradients:
-    """Of K times a factor; where one of them is a number, no array is made for it."""
-    if np.ndim(K.value) == 0 and np.shape(G) == np.shape(factor):
-        return K.vjp(np.asarray(np.vdot(G, factor)))
-    if np.ndim(factor) == 0:
-        theta, dA, dB = K.vjp(G)
-        return factor * theta, factor * dA, None if dB is None else factor * dB
-    return K.vjp(G * factor)
-
-
-@rule_for(_rule, ConstantKernel)
-def _(kernel, A, B):
-    free = not kernel.hyperparameter_constant_value.fixed
-
-    def vjp(G):
-        theta = np.array([kernel.constant_value * G.sum()]) if free else np.empty(0)
-        return theta, *_no_input_gradient(A, B)
-
-    return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
-
-
-@rule_for(_rule, WhiteKernel)
-def _(kernel, A, B):
-    n = A.shape[-2]
-    value = kernel.noise_level * np.eye(n) if B is None else np.zeros((n, B.shape[-2]))
-    free = not kernel.hyperparameter_noise_level.fixed
-
-    def vjp(G):
-        theta = np.empty(0)
-        if free:
-            diagonal = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n))) if B is None else 0.0
-            theta = np.array([kernel.noise_level * np.sum(diagonal)])
-        return theta, *_no_input_gradient(A, B)
-
-    return Evaluation(value, vjp)
-
-
-@rule_for(_rule, DotProduct)
-def _(kernel, A, B):
-    C, square = A if B is None else B, kernel.sigma_0**2
-    free = not kernel.hyperparameter_sigma_0.fixed
-
-    def vjp(G):
-        theta = np.array([2.0 * square * G.sum()]) if free else np.empty(0)
-        if B is None:
-            return theta, (G + _turned(G)) @ A, None
-        return theta, _onto(G @ B, A), _onto(_turned(G) @ A, B)
-
-    return Evaluation(A @ _turned(C) + square, vjp)
-
-
-@rule_for(_rule, ScaledInputs)
-def _(kernel, A, B):
-    scales, center = np.asarray(kernel.scales), np.asarray(kernel.center)
-    a, b = (A - center) * scales, None if B is None else (B - center) * scales
-    inner = _rule(kernel.kernel, a, b)
-    free = not kernel.hyperparameter_scales.fixed
-
-    def vjp(G):
-        theta, da, db = inner.vjp(G)
-        if free:
-            by_scale = _per_feature(a * da) + (0.0 if b is None else _per_feature(b * db))
-            theta = np.append(theta, by_scale if scales.ndim else by_scale.sum())
-        return theta, da * scales, None if db is None else db * scales
-
-    return Evaluation(inner.value, vjp)
-
-
-@rule_for(_rule, RBF)
-def _(kernel, A, B):
-    return _stationary(kernel, A, B, _gaussian)
-
-
-@rule_for(_rule, Matern)
-def _(kernel, A, B):
-    shape = {0.5: _exponential, 1.5: _matern_32, 2.5: _matern_52, np.inf: _gaussian}.get(kernel.nu)
-    if shape is None:
-        return _rule.dispatch(object)(kernel, A, B)
-    return _stationary(kernel, A, B, shape)
-
-
-@rule_for(_rule, RationalQuadratic)
-def _(kernel, A, B):
-    alpha = kernel.alpha
-    base = None
-
-    def shape(d2):
-        nonlocal base
-        base = 1.0 + d2 / (2.0 * alpha)
-        K = base**-alpha
-        return K, lambda: -0.5 * K / base
-
-    value, inner_vjp = _stationary(kernel, A, B, shape)
-    free = [h.name for h in kernel.hyperparameters if not h.fixed]
-
-    def vjp(G):
-        length, dA, dB = inner_vjp(G)
-        of_alpha = np.sum(G * value * alpha * ((base - 1.0) / base - np.log(base)))
-        by_name = {"alpha": of_alpha, "length_scale": length}
-        theta = [np.atleast_1d(by_name[name]) for name in free]
-        return np.concatenate([np.empty(0), *theta]), dA, dB
-
-    return Evaluation(value, vjp)
-
-
-def _gaussian(d2):
-    for (K,) in _parts(d2):
-        K *= -0.5
-        np.exp(K, out=K)
-    return d2, lambda: -0.5 * d2
-
-
-def _exponential(d2):
-    r, K = d2, np.empty_like(d2)
-    for r_part, K_part in _parts(r, K):
-        np.sqrt(r_part, out=r_part)
-        np.negative(r_part, out=K_part)
-        np.exp(K_part, out=K_part)
-    return K, lambda: np.divide(-0.5 * K, r, out=np.zeros_like(r), where=r > 0.0)
-
-
-def _matern_32(d2):
-    decay, K = np.empty_like(d2), np.empty_like(d2)
-    for r, e, K_part in _parts(d2, decay, K):
-        _root_and_decay(r, e, 3.0)
-        np.add(r, 1.0, out=K_part)
-        K_part *= e
-    return K, lambda: -1.5 * decay
-
-
-def _matern_52(d2):
-    decay, K = np.empty_like(d2), np.empty_like(d2)
-    for r, e, K_part in _parts(d2, decay, K):  # (1 + r + r^2 / 3) exp(-r)
-        _root_and_decay(r, e, 5.0)
-        np.divide(r, 3.0, out=K_part)
-        K_part += 1.0
-        K_part *= r
-        K_part += 1.0
-        K_part *= e
-
-    def slope():
-        found = 1.0 + d2  # r by now
-        found *= decay
-        found *= -5.0 / 6.0
-        return found
-
-    return K, slope
-
-
-def _root_and_decay(r, decay, factor):
-    """r = sqrt(factor d2) in place of d2, and exp(-r)."""
-    r *= factor
-    np.sqrt(r, out=r)
-    np.negative(r, out=decay)
-    np.exp(decay, out=decay)
-
-
-def _parts(*arrays):
-    """Parts of arrays of one shape that stay in the cache from one operation to the next."""
-    flat = [a.reshape(-1) for a in arrays]
-    for start in range(0, flat[0].size, _CACHED):
-        yield tuple(a[start : start + _CACHED] for a in flat)
-
-
-def _stationary(kernel, A, B, shape) -> Evaluation:
-    """`shape` gives phi(d2), and a function that gives phi'(d2), from squared scaled distances.
-
-    d2_ij = |a_i|^2 + |c_j|^2 - 2 a_i c_j is one product of [-2 a, |a|^2, 1] and [c, 1, |c|^2].
+    A row is a stack of one: the rule of the kernel serves here too.
     """
-    length = np.asarray(kernel.length_scale, dtype=np.float64)
-    a, b = A / length, None if B is None else B / length
-    c = a if b is None else b
-    square_a, square_c = ((v * v).sum(axis=-1, keepdims=True) for v in (a, c))
-    left = np.concatenate([-2.0 * a, square_a, np.ones_like(square_a)], axis=-1)
-    d2 = left @ _turned(np.concatenate([c, np.ones_like(square_c), square_c], axis=-1))
-    np.maximum(d2, 0.0, out=d2)
-    if b is None:
-        np.einsum("...ii->...i", d2)[...] = 0.0
-    value, slope = shape(d2)
-    free = not kernel.hyperparameter_length_scale.fixed
+    rows = X[:, None, :]
+    value, vjp = rule(kernel, rows, None if white else rows)
 
-    def vjp(G):
-        M = G * slope()
-        if b is None:
-            M = M + _turned(M)
-            da, db = 2.0 * (M.sum(-1)[..., None] * a - M @ a), None
-            by_feature = _per_feature(a * da)
-        else:
-            da = _onto(2.0 * (M.sum(-1)[..., None] * a - M @ b), a)
-            db = _onto(2.0 * (M.sum(-2)[..., None] * b - _turned(M) @ a), b)
-            by_feature = _per_feature(a * da) + _per_feature(b * db)
-        theta = np.empty(0)
-        if free:
-            theta = -by_feature if length.ndim else np.array([-by_feature.sum()])
-        return theta, da / length, None if db is None else db / length
+    def diag_vjp(g: FloatArray, inputs: bool = True) -> Gradients:
+        theta, first, second = vjp(g[:, None, None], inputs=inputs)
+        if not inputs:
+            return theta, X, None
+        moved = first if second is None else first + second
+        return theta, np.broadcast_to(moved, rows.shape)[:, 0], None
 
-    return Evaluation(value, vjp)
+    return Evaluation(np.broadcast_to(value, (len(X), 1, 1))[:, 0, 0], diag_vjp)
 
 
-def _joined(left: Gradients, right: Gradients) -> Gradients:
-    dB = None if left[2] is None or right[2] is None else left[2] + right[2]
-    return np.concatenate([left[0], right[0]]), left[1] + right[1], dB
+def kernel_columns(kernel: Kernel, X: FloatArray, Z: FloatArray) -> FloatArray:
+    """K(X, Z) without white variance.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel.
+    X, Z : ndarray of shape (n, p) and (m, p)
+        The arguments of the kernel.
+
+    Returns
+    -------
+    ndarray of shape (n, m)
+        A new array, free to be overwritten.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+    >>> from gleangp.kernels import kernel_columns
+    >>> kernel_columns(3.0 * RBF() + WhiteKernel(), np.zeros((2, 1)), np.zeros((1, 1)))
+    array([[3.],
+           [3.]])
+    """
+    if len(X) == 0 or len(Z) == 0:  # which not every kernel takes
+        return np.zeros((len(X), len(Z)))
+    value = rule(kernel, X, Z).value
+    return value if np.shape(value) == (len(X), len(Z)) else np.full((len(X), len(Z)), value)
 
 
-def _no_input_gradient(A, B):
-    return np.zeros(1), None if B is None else np.zeros(1)
+@singledispatch
+def kernel_vjp(kernel: Kernel, X: FloatArray, dL_dK: FloatArray) -> FloatArray:
+    """Gradient with respect to theta of a function of K(X).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel. A rule that a user registers here for a class of their own is
+        used by every model, also when the kernel is a part of sums and products.
+    X : ndarray of shape (n, p)
+        Both arguments of the kernel.
+    dL_dK : ndarray of shape (n, n)
+        Gradient with respect to K(X), white variance included.
+
+    Returns
+    -------
+    ndarray of shape (q,)
+        dL/dtheta.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from gleangp.kernels import kernel_vjp
+    >>> X, dL_dK = np.array([[0.0], [1.0]]), np.array([[1.0, 2.0], [2.0, 3.0]])
+    >>> slow = np.einsum("ij,ijq->q", dL_dK, RBF()(X, eval_gradient=True)[1])
+    >>> np.allclose(kernel_vjp(RBF(), X, dL_dK), slow)
+    True
+    """
+    return rule(kernel, X, None).vjp(dL_dK, inputs=False)[0]
 
 
-def _turned(M):
-    return np.swapaxes(M, -1, -2)
+@singledispatch
+def kernel_input_vjp(kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatArray) -> FloatArray:
+    """Gradient with respect to X of a function of K(X, Z), Z held.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any scikit-learn kernel. A rule registered here for a user's class is used by every model.
+    X, Z : ndarray of shape (n, p) and (m, p)
+        The arguments of the kernel. Where they are one matrix that moves as a whole, use
+        ``linearize(kernel, X).input_vjp(dL_dK)``.
+    dL_dK : ndarray of shape (n, m)
+        Gradient with respect to K(X, Z).
+
+    Returns
+    -------
+    ndarray of shape (n, p)
+        dL/dX. Zero is returned where the kernel has a kink (`Matern` with nu = 1/2 at equal rows).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import DotProduct
+    >>> from gleangp.kernels import kernel_input_vjp
+    >>> Z = np.array([[1.0, 2.0], [3.0, 5.0]])
+    >>> kernel_input_vjp(DotProduct(), np.zeros((1, 2)), Z, np.array([[1.0, 10.0]]))
+    array([[31., 52.]])
+    """
+    return np.broadcast_to(rule(kernel, X, Z).vjp(dL_dK)[1], X.shape)
 
 
-def _per_feature(M):
-    return M.reshape(-1, M.shape[-1]).sum(0)
+def rule_for(kernel_class):
+    """Register the rule of `kernel_class`, kept off subclasses that compute something else.
+
+    A third-party class may derive from a kernel and redefine ``__call__`` or ``diag`` (as
+    scikit-learn's own `Matern` does with `RBF`): the parent's rule would be silently wrong.
+    """
+
+    def register(own_rule):
+        @rule.register(kernel_class)
+        @wraps(own_rule)
+        def guarded(kernel, A, B):
+            cls = type(kernel)
+            same = cls.__call__ is kernel_class.__call__ and cls.diag is kernel_class.diag
+            return (own_rule if cls is kernel_class or same else unknown)(kernel, A, B)
+
+        return own_rule
+
+    return register
 
 
-def _onto(gradient: FloatArray, rows: FloatArray) -> FloatArray:
+def is_free(bounds) -> bool:
+    """Whether a hyperparameter with these bounds is in theta.
+
+    The same as ``not kernel.hyperparameter_name.fixed`` without making a `Hyperparameter`, which
+    would cost as much as the matrix product of a small problem.
+    """
+    return not (isinstance(bounds, str) and bounds == "fixed")
+
+
+def onto(gradient: FloatArray, rows: FloatArray) -> FloatArray:
     """The gradient summed over the leading axes along which the rows were broadcast."""
     extra = gradient.ndim - rows.ndim
     if extra > 0:
         gradient = gradient.sum(axis=tuple(range(extra)))
     axes = tuple(k for k in range(rows.ndim - 2) if rows.shape[k] == 1 and gradient.shape[k] != 1)
     return gradient.sum(axis=axes, keepdims=True) if axes else gradient
+
+
+def turned(M: FloatArray) -> FloatArray:
+    """Every matrix of a stack transposed."""
+    return np.swapaxes(M, -1, -2)
+
+
+def per_feature(product: FloatArray) -> FloatArray:
+    """(p,) sums over all rows of a stack (..., n, p)."""
+    return product.reshape(-1, product.shape[-1]).sum(0)
+
+
+@singledispatch
+def rule(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
+    """Of any other kernel."""
+    return unknown(kernel, A, B)
+
+
+def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
+    """By scikit-learn's conventions, one matrix at a time."""
+    if A.ndim == 2 and (B is None or B.ndim == 2):
+        return _one_matrix(kernel, A, B)
+    if B is None and A.shape[-2] == 1:
+        return _variances(kernel, A)
+    lead = A.shape[:-2] if B is None else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    flat_A = np.broadcast_to(A, (*lead, *A.shape[-2:])).reshape(-1, *A.shape[-2:])
+    flat_B = [None] * len(flat_A)
+    if B is not None:
+        flat_B = list(np.broadcast_to(B, (*lead, *B.shape[-2:])).reshape(-1, *B.shape[-2:]))
+    parts = [_one_matrix(kernel, a, b) for a, b in zip(flat_A, flat_B, strict=True)]
+
+    def vjp(G, inputs=True):
+        G = np.broadcast_to(G, (*lead, *parts[0].value.shape)).reshape(len(parts), *parts[0].value.shape)
+        each = [part.vjp(g, inputs=inputs) for part, g in zip(parts, G, strict=True)]
+        theta, dA, dB = zip(*each, strict=True)
+        if not inputs:
+            return np.sum(theta, axis=0), A, None
+        back = None if B is None else onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
+        return np.sum(theta, axis=0), onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
+
+    return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *parts[0].value.shape), vjp)
+
+
+def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
+    def theta_vjp(G):
+        if kernel.n_dims == 0:
+            return np.empty(0)
+        if B is None:
+            return _square_vjp(kernel, A, G)
+        # K(A, B) is an off-diagonal block of K([A; B]), where there is no white variance. Both
+        # blocks share the weight, for rules that count on a symmetric dL/dK.
+        n, m = G.shape
+        joint = np.zeros((n + m, n + m))
+        joint[:n, n:] = 0.5 * G
+        joint[n:, :n] = 0.5 * G.T
+        return _square_vjp(kernel, np.vstack((A, B)), joint)
+
+    def vjp(G, inputs=True):
+        G = np.broadcast_to(G, value.shape)
+        if not inputs:
+            return theta_vjp(G), A, None
+        if B is not None:
+            first, second = _first_argument_vjp(kernel, A, B, G), _first_argument_vjp(kernel, B, A, G.T)
+            return theta_vjp(G), first, second
+        both = G + G.T  # kernels are symmetric, so either argument's derivative serves
+        if not has_white(kernel) and _user_rule(kernel_input_vjp, kernel) is not None:
+            return theta_vjp(G), _first_argument_vjp(kernel, A, A, both), None
+        np.fill_diagonal(both, 0.0)
+        moved = _first_argument_vjp(kernel, A, A, both) + diag_input_vjp(kernel, A, np.diagonal(G))
+        return theta_vjp(G), moved, None
+
+    value = kernel(A) if B is None else kernel(A, B)
+    return Evaluation(value, vjp)
+
+
+def _variances(kernel: Kernel, A: FloatArray) -> Evaluation:
+    """Of a stack of single rows (..., 1, p)."""
+    X = A.reshape(-1, A.shape[-1])
+
+    def vjp(G, inputs=True):
+        g = np.broadcast_to(G, (*A.shape[:-1], 1)).reshape(-1)
+        theta = np.zeros(kernel.n_dims)
+        for start in range(0, len(X), DIAGONAL_ROWS):
+            rows = slice(start, start + DIAGONAL_ROWS)
+            theta += _one_matrix(kernel, X[rows], None).vjp(np.diag(g[rows]), inputs=False)[0]
+        return theta, diag_input_vjp(kernel, X, g).reshape(A.shape) if inputs else A, None
+
+    return Evaluation(kernel.diag(X).reshape(*A.shape[:-1], 1), vjp)
+
+
+def _square_vjp(kernel, X, dL_dK):
+    own = _user_rule(kernel_vjp, kernel)
+    if own is not None:
+        return own(kernel, X, dL_dK)
+    gradient = kernel(X, eval_gradient=True)[1]
+    return dL_dK.reshape(-1) @ gradient.reshape(dL_dK.size, -1)
+
+
+def _first_argument_vjp(kernel, X, Z, dL_dK):
+    own = _user_rule(kernel_input_vjp, kernel)
+    return (cross_input_vjp if own is None else own)(kernel, X, Z, dL_dK)
+
+
+def _user_rule(function, kernel):
+    """The rule somebody registered for this kernel's class, or None."""
+    found = function.dispatch(type(kernel))
+    return None if found is function.dispatch(object) else found

@@ -1,12 +1,12 @@
 """One kernel with many parameter vectors, on many small sets of rows at once.
 
-A hierarchy of tasks gives every task its own theta (for one theta of all tasks see `stacked`).
+A hierarchy of tasks gives every task its own theta (for one theta of all tasks see `evaluate`).
 Evaluated one by one, five rows cost as much as a hundred: all of it is overhead. `prepare_stack` works
 out what does not depend on theta (distances, inner products) for a stack of B sets of n rows, and
 gives a function of the B thetas.
 
 Kernels made of constants, `RBF`, `DotProduct`, fixed `ScaledInputs`, sums and products are evaluated
-as a stack; any other is evaluated by `linearize`, set by set.
+as a stack; any other is evaluated set by set.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, Product, Sum
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.gradients import is_free, linearize
+from gleangp.kernels.evaluate import evaluate, is_free
 from gleangp.kernels.scaled_inputs import ScaledInputs
+from gleangp.kernels.stationary import by_differences
 from gleangp.kernels.white import has_white
 
 
@@ -52,12 +53,12 @@ def prepare_stack(kernel: Kernel, X: FloatArray) -> StackFunction:
     if part is None:
         return _one_by_one(kernel, X)
 
-    def evaluate(theta):
+    def at(theta):
         value, vjp = part(theta)
         value = np.broadcast_to(value, (len(X), X.shape[1], X.shape[1]))
         return KernelStack(value, None, lambda dL_dK, dL_dwhite: vjp(dL_dK))
 
-    return evaluate
+    return at
 
 
 def is_stackable(kernel: Kernel) -> bool:
@@ -74,11 +75,11 @@ def _constant(kernel, X):
     if not is_free(kernel.constant_value_bounds):
         return lambda theta: (np.full((len(X), 1, 1), float(kernel.constant_value)), _nothing)
 
-    def evaluate(theta):
+    def at(theta):
         value = np.exp(theta[:, :1, None])
         return value, lambda dL_dK: value[:, :, 0] * dL_dK.sum(axis=(1, 2))[:, None]
 
-    return evaluate
+    return at
 
 
 def _rbf(kernel, X):
@@ -86,24 +87,16 @@ def _rbf(kernel, X):
         X = X / np.asarray(kernel.length_scale, dtype=float)
         if is_free(kernel.length_scale_bounds):
             return None
-        fixed = np.exp(_half_square_distances(X))
+        fixed = np.exp(-0.5 * by_differences(X, X))
         return lambda theta: (fixed, _nothing)
-    half_square = _half_square_distances(X)
+    half_square = -0.5 * by_differences(X, X)
 
-    def evaluate(theta):
+    def at(theta):
         exponent = half_square * np.exp(-2.0 * theta[:, :1, None])
         K = np.exp(exponent)
         return K, lambda dL_dK: -2.0 * np.einsum("bij,bij,bij->b", dL_dK, K, exponent)[:, None]
 
-    return evaluate
-
-
-def _half_square_distances(X):
-    """-1/2 ||x_i - x_j||^2 by differences, one feature at a time: rows that repeat stay at zero."""
-    total = np.zeros((len(X), X.shape[1], X.shape[1]))
-    for k in range(X.shape[2]):
-        total -= (X[:, :, None, k] - X[:, None, :, k]) ** 2
-    return 0.5 * total
+    return at
 
 
 def _dot_product(kernel, X):
@@ -112,11 +105,11 @@ def _dot_product(kernel, X):
         fixed = inner + kernel.sigma_0**2
         return lambda theta: (fixed, _nothing)
 
-    def evaluate(theta):
+    def at(theta):
         offset = np.exp(2.0 * theta[:, :1, None])  # theta is log sigma_0
         return inner + offset, lambda dL_dK: 2.0 * offset[:, :, 0] * dL_dK.sum(axis=(1, 2))[:, None]
 
-    return evaluate
+    return at
 
 
 def _scaled_inputs(kernel, X):
@@ -140,7 +133,7 @@ def _both(kernel, X, combine, pull):
         return None
     split = kernel.k1.n_dims
 
-    def evaluate(theta):
+    def at(theta):
         K1, vjp1 = first(theta[:, :split])
         K2, vjp2 = second(theta[:, split:])
 
@@ -149,7 +142,7 @@ def _both(kernel, X, combine, pull):
 
         return combine(K1, K2), vjp
 
-    return evaluate
+    return at
 
 
 def _nothing(dL_dK):
@@ -170,15 +163,15 @@ def _one_by_one(kernel, X) -> StackFunction:
     kernels = [clone(kernel) for _ in X]
     white = has_white(kernel)
 
-    def evaluate(theta):
+    def at(theta):
         signal, whole = [], []
         for k, rows, t in zip(kernels, X, theta, strict=True):
             k.theta = t
             if white:  # the matrix of the function, and with the variance that belongs to each row
-                signal.append(linearize(k, rows, rows))
-                whole.append(linearize(k, rows))
+                signal.append(evaluate(k, rows, rows))
+                whole.append(evaluate(k, rows))
             else:
-                signal.append(linearize(k, rows))
+                signal.append(evaluate(k, rows))
         value = np.stack([part.value for part in signal])
         if not white:
             return KernelStack(value, None, lambda dL_dK, dL_dwhite: _each(signal, dL_dK))
@@ -191,8 +184,8 @@ def _one_by_one(kernel, X) -> StackFunction:
 
         return KernelStack(value, own, theta_vjp)
 
-    return evaluate
+    return at
 
 
 def _each(parts, dL_dK):
-    return np.stack([part.theta_vjp(dL) for part, dL in zip(parts, dL_dK, strict=True)])
+    return np.stack([part.vjp(dL, inputs=False)[0] for part, dL in zip(parts, dL_dK, strict=True)])

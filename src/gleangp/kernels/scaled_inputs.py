@@ -35,7 +35,7 @@ class ScaledInputs(Kernel):
     inside and free scales outside are not identified together: fix one of them.
 
     ``kernel(X, eval_gradient=True)`` takes the derivatives towards scales from central differences
-    (2 evaluations per scale, about 1e-9 relative). `linearize` and `kernel_vjp` take them from the
+    (2 evaluations per scale, about 1e-9 relative). `kernel_vjp` takes them from the
     input gradient of the inner kernel, at the cost of about one evaluation for all of them.
 
     References

@@ -22,7 +22,7 @@ from sklearn.gaussian_process.kernels import (
 from gleangp._typing import FloatArray
 from gleangp.kernels.scaled_inputs import ScaledInputs
 
-_BLOCK = 64
+DIAGONAL_ROWS = 64  # at a time where only the diagonal of a square block is wanted
 
 
 @singledispatch
@@ -99,7 +99,7 @@ def signal_diag(kernel: Kernel, X: FloatArray) -> FloatArray:
     if not has_white(kernel):
         return kernel.diag(X)
     # a kernel that wraps a white one in a way we do not know: the definition, block by block
-    blocks = [X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK)]
+    blocks = [X[start : start + DIAGONAL_ROWS] for start in range(0, len(X), DIAGONAL_ROWS)]
     return np.concatenate([np.diagonal(kernel(rows, rows)) for rows in blocks])
 
 

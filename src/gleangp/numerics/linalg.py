@@ -13,7 +13,6 @@ from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
 _MIRROR_BLOCK = 32
-_FEW_VECTORS = 4
 
 # Relative to the mean diagonal. The first is below what float64 kernels are accurate to, the last
 # is where the answer would no longer be about the matrix that was asked for.
@@ -162,13 +161,6 @@ def evidence_sensitivity(
 def mirror_upper(upper: FloatArray) -> FloatArray:
     """The symmetric matrix of which the upper triangle is given, in its memory where it is stored by rows."""
     return _mirrored(np.asfortranarray(upper.T))
-
-
-def symmetric_products(upper: FloatArray, rows: FloatArray) -> FloatArray:
-    """`rows @ matrix` (k, n) for a symmetric matrix of which the upper triangle is read, stored by rows."""
-    if len(rows) <= _FEW_VECTORS:  # one at a time is then faster than a thin matrix
-        return np.array([blas.dsymv(1.0, upper.T, row, lower=1) for row in rows])
-    return blas.dsymm(1.0, upper.T, rows.T, lower=1).T
 
 
 def _mirrored(lower: FloatArray) -> FloatArray:

@@ -24,7 +24,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Filter, Sites, mean_steps
-from gleangp.kernels import has_white, prepare_columns, signal_diag
+from gleangp.kernels import has_white, kernel_columns, signal_diag
 from gleangp.noise import NoiseModel
 from gleangp.numerics.linalg import solve_lower
 from gleangp.selection.base import TaskChoice, best_row
@@ -72,15 +72,14 @@ class GreedyRun:
         self.keys: list[float] = []
         self._head: tuple[float, int] | None = None
         self._foresight = _LEAST_PICKS
-        self._columns: Any = None
         self._spare: _Spare | None = None
 
     def __len__(self) -> int:
         return len(self.X)
 
     def __getstate__(self):
-        # Travels between processes; what was prepared from X is cheaper to make again.
-        return {**self.__dict__, "_columns": None, "_spare": None}
+        # Travels between processes; columns are cheaper to make again.
+        return {**self.__dict__, "_spare": None}
 
     @property
     def head(self) -> tuple[float, int]:
@@ -155,14 +154,12 @@ class GreedyRun:
         part.is_active = self.is_active[rows]
         part.picks, part.keys, part._head = [], [], None
         part._foresight = _LEAST_PICKS
-        part._columns = part._spare = None
+        part._spare = None
         return part
 
     def _prior_columns(self, rows: IntArray) -> FloatArray:
         """Rows `rows` of K, (len(rows), n), white on their own positions."""
-        if self._columns is None:
-            self._columns = prepare_columns(self.kernel, self.X)
-        columns = self._columns(rows)
+        columns = kernel_columns(self.kernel, self.X[rows], self.X)
         columns[np.arange(len(rows)), rows] += self.white[rows]
         return columns
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from gleangp._typing import FloatArray
-from gleangp.kernels import linearize, linearize_diag
+from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.models.latent.space import PULL
 from gleangp.models.latent.terms import Mapping
 from gleangp.numerics.linalg import solve_cholesky, solve_lower
@@ -45,8 +45,8 @@ def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[
     """Minus log p(y | x) up to a constant, plus the pull, per row (m,); and its gradient (m, q)."""
     n_scores = scores.shape[1]
     chol, inner = mapping.factors[0]
-    K = linearize(mapping.kernel, X, mapping.points)
-    diag = linearize_diag(mapping.kernel, X)
+    K = evaluate(mapping.kernel, X, mapping.points)
+    diag = evaluate_diag(mapping.kernel, X)
     v = solve_lower(chol, K.value.T)
     w = v if inner is None else v - solve_cholesky(inner, v)
     var = diag.value - np.einsum("dm,dm->m", v, w)
@@ -56,7 +56,7 @@ def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[
     d_var = 0.5 * (n_scores - square / var) / var
     dL_dK = -(error / var[:, None]) @ mapping.weights.T
     dL_dK -= 2.0 * d_var[:, None] * solve_lower(chol, w, transposed=True).T
-    return value, K.input_vjp(dL_dK) + diag.input_vjp(d_var) + PULL * X
+    return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + PULL * X
 
 
 def _best_start(mapping, scores, known_scores, known_positions) -> FloatArray:

@@ -24,9 +24,9 @@ from gleangp.inference.projected import (
     factor_basis,
     fit_projection,
     projected_evidence,
-    signal_diag_vjp,
 )
-from gleangp.kernels import kernel_columns, linearize, linearize_diag, signal_diag, white_diag
+from gleangp.kernels import kernel_columns, signal_diag, white_diag
+from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.models.latent.terms import Mapping
 from gleangp.noise import Gaussian, Probit
 from gleangp.numerics.linalg import (
@@ -59,7 +59,7 @@ class ProjectedGaussianTerm:
         """Minus the bound, its gradient in theta and in all positions; O(n d^2)."""
         n_columns = self.targets.shape[1]
         X, Z = positions[self.rows], positions[self.basis]
-        K_dd, K_dn = linearize(kernel, Z, Z), linearize(kernel, Z, X)
+        K_dd, K_dn = evaluate(kernel, Z, Z), evaluate(kernel, Z, X)
         C = np.array(K_dd.value, order="F")
         C.flat[:: len(C) + 1] += NUGGET * np.mean(np.diagonal(C))
         chol, _ = cholesky(C)
@@ -85,14 +85,13 @@ class ProjectedGaussianTerm:
         spread = precision * (unexplained + np.einsum("dn,dn->n", w, w))
         square = precision * np.einsum("ns,ns->n", residual, residual)
         d_white = 0.5 * precision * (square + n_columns * (spread - 1.0))
-        theta_grad = K_dd.theta_vjp(dE_dKdd) + K_dn.theta_vjp(dE_dKdn)
-        theta_grad += linearize_diag(kernel, X).theta_vjp(d_white)
-        theta_grad += signal_diag_vjp(kernel, X, d_unexplained - d_white)
-
-        dE_dZ = 2.0 * K_dd.input_vjp(dE_dKdd) + K_dn.input_vjp(dE_dKdn)  # both arguments of K_dd move
-        dE_dX = linearize(kernel, X, Z).input_vjp(dE_dKdn.T)
-        dE_dX += linearize_diag(kernel, X).input_vjp(d_unexplained)
-        return -bound, -theta_grad, _spread_gradient(positions, self.rows, self.basis, -dE_dX, -dE_dZ)
+        of_basis, first, second = K_dd.vjp(dE_dKdd)
+        of_cross, dZ, dX = K_dn.vjp(dE_dKdn)
+        of_signal, dX_diag, _ = evaluate_diag(kernel, X, white=False).vjp(d_unexplained - d_white)
+        of_whole, dX_whole, _ = evaluate_diag(kernel, X).vjp(d_white)
+        theta_grad = of_basis + of_cross + of_signal + of_whole
+        d_rows, d_basis = dX + dX_diag + dX_whole, first + second + dZ
+        return -bound, -theta_grad, _spread_gradient(positions, self.rows, self.basis, -d_rows, -d_basis)
 
     def fit_map(self, kernel, positions):
         """One pair of factors for all columns."""
@@ -137,8 +136,8 @@ class ProjectedProbitTerm:
             self.warm[c] = evidence.sites
             value -= evidence.value
             theta_grad -= evidence.theta_grad
-            d_rows, d_basis = -evidence.row_grad(), -evidence.basis_grad()
-            gradient += _spread_gradient(positions, self.rows, self.basis, d_rows, d_basis)
+            d_basis, d_rows = evidence.place_grads()
+            gradient -= _spread_gradient(positions, self.rows, self.basis, d_rows, d_basis)
         return value, theta_grad, gradient
 
     def fit_map(self, kernel, positions):

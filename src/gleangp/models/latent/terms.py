@@ -20,13 +20,15 @@ from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import DensePosterior, propagate_dense
-from gleangp.kernels import kernel_columns, linearize
+from gleangp.kernels import kernel_columns
+from gleangp.kernels.evaluate import evaluate
 from gleangp.noise import Probit
 from gleangp.numerics.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,
     log_determinant,
+    mirror_upper,
     solve_cholesky,
     solve_lower,
 )
@@ -111,12 +113,12 @@ class GaussianTerm:
     def __call__(self, kernel, positions):
         """UQD07 eq. 4, with the constant."""
         n, n_columns = self.targets.shape
-        K = linearize(kernel, positions[self.rows])
-        chol, _ = cholesky_in_place(K.own_value().T)  # symmetric, and stored the way LAPACK reads it
+        K = evaluate(kernel, positions[self.rows])
+        chol, _ = cholesky_in_place(K.value.copy().T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
-        dL_dK = evidence_sensitivity(chol, weights, overwrite_chol=True)
-        theta_gradient, input_gradient = K.symmetric_vjps(dL_dK)
+        dL_dK = mirror_upper(evidence_sensitivity(chol, weights, overwrite_chol=True))
+        theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = input_gradient
         return float(value), theta_gradient, gradient
@@ -141,12 +143,12 @@ class ProbitTerm:
 
     def __call__(self, kernel, positions):
         """The explicit derivative is that of log N(site means | 0, K + 1 / site precisions)."""
-        K = linearize(kernel, positions[self.rows])
+        K = evaluate(kernel, positions[self.rows])
         value, dL_dK = 0.0, np.zeros(K.value.shape)
         for posterior in self._posteriors(K.value, positions):
             value -= posterior.evidence
             dL_dK -= posterior.d_covariance()
-        theta_gradient, input_gradient = K.symmetric_vjps(dL_dK)
+        theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = input_gradient
         return value, theta_gradient, gradient
