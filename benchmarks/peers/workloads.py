@@ -49,7 +49,7 @@ def sarcos() -> dict:
 
 
 def twenty_features(n: int = 10_000, n_test: int = 5000) -> dict:
-    """Two classes of 20 features, five of which matter; 10 000 rows."""
+    """Two classes of 20 features, five of which matter."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n + n_test, 20))
     f = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + X[:, 3] - 0.5 * X[:, 4]
@@ -111,6 +111,7 @@ WORKLOADS = {
     "sarcos": sarcos,
     "school": school,
     "landmine": landmine,
+    "classes2000": lambda: twenty_features(2000),
     "classes10000": twenty_features,
     "usps35": usps,
     "tasks30x60": thirty_tasks,
@@ -123,6 +124,7 @@ TITLES = {
     "sarcos": "SARCOS, first torque, 3449 rows x 21",
     "school": "School, all schools pooled, 10 000 rows x 28",
     "landmine": "Landmine, all fields pooled, 6500 rows x 9",
+    "classes2000": "Two classes, 2000 rows x 20, five features matter (made up)",
     "classes10000": "Two classes, 10 000 rows x 20, five features matter (made up)",
     "usps35": "USPS, 3 against 5, 1214 rows x 256",
     "tasks30x60": "30 tasks x 60 rows, shared kernel (made up; RMSE against the functions without noise)",

@@ -3,12 +3,19 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.estimators._suggest import noise_of_labels
 from gleangp.exceptions import NewTaskWarning, TaskError
-from gleangp.models.local.answers import choose_informative
+from gleangp.models.local.answers import (
+    LeftOutScores,
+    _some_rows,
+    choose_informative,
+    leave_one_out,
+    without_each_task,
+)
 from gleangp.noise import Probit
 
 KERNEL = ConstantKernel(1.0) * RBF(1.0)
@@ -62,7 +69,104 @@ def test_transfer_report_finds_the_task_that_is_unlike_the_others():
     assert min(line.gain for line in report[:7]) > 0.0
     assert report[7].gain < min(line.gain for line in report[:7])
     assert all(7 not in line.leans_on for line in report[:7])
+    assert not any(line.better_without for line in report)  # the model has learnt not to rely on it
     assert_allclose([line.with_others - line.alone for line in report], [line.gain for line in report])
+
+
+@pytest.mark.parametrize("sizes", [[6, 9, 4], [1, 5, 3]], ids=["several rows", "one row"])
+def test_what_a_task_contributes_is_a_fit_without_it(sizes):
+    """The gain and the move in closed form are those of fits without the task and the row."""
+    rng = np.random.default_rng(3)
+    tasks = np.repeat(np.arange(3), sizes)
+    X, y = rng.uniform(0, 6, (len(tasks), 1)), rng.normal(size=len(tasks))
+    options = {**FIXED, "coupling": "function", "random_state": 0}
+    posterior = SparseGPRegressor(KERNEL, **options).fit(X, y, tasks=tasks)._model.best.posterior
+    tasks, gained, moved = without_each_task(LeftOutScores(posterior), np.arange(len(X)))
+    assert tasks.tolist() == [0, 1, 2]
+    at = np.ix_(posterior.codes, posterior.codes)
+    C = sum(t.between()[at] * t.kernel(posterior.X) for t in posterior.terms)
+    C += np.diag(1.0 / posterior.precision)
+
+    def left_out(row, known):
+        weights = np.linalg.solve(C[np.ix_(known, known)], C[known, row])
+        mean, var = weights @ posterior.site_mean[known], C[row, row] - weights @ C[known, row]
+        return mean, norm.logpdf(posterior.site_mean[row], mean, np.sqrt(var))
+
+    for row, of_row in enumerate(posterior.codes):
+        for task in range(3):
+            rest = np.arange(len(X)) != row
+            with_it = left_out(row, rest)
+            without = left_out(row, rest & (posterior.codes != task))
+            own = of_row == task
+            assert_allclose(moved[row, task], 0.0 if own else abs(with_it[0] - without[0]), atol=1e-10)
+            assert_allclose(gained[row, task], 0.0 if own else with_it[1] - without[1], atol=1e-10)
+
+
+def classes_of_siblings(n_classes=2):
+    """Eight tasks with labels of one boundary, and one with labels at random."""
+    rng = np.random.default_rng(1)
+    tasks = np.repeat(np.arange(9), 12)
+    X = rng.uniform(-2, 2, (len(tasks), 1))
+    y = np.digitize(X[:, 0] + 0.2 * rng.normal(size=len(X)), [0.0, 1.0][: n_classes - 1])
+    return X, np.where(tasks == 8, rng.integers(n_classes, size=len(X)), y), tasks
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_transfer_report_of_classes(n_classes):
+    """Tasks of one boundary gain from each other, the one of random labels least."""
+    X, y, tasks = classes_of_siblings(n_classes)
+    model = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
+    report = model.transfer_report()
+    assert [line.task for line in report] == list(range(9))
+    assert np.mean([line.gain for line in report[:8]]) > 0.0
+    assert report[8].with_others < min(line.with_others for line in report[:8])
+    assert max(line.with_others for line in report) < 0.0  # log probabilities
+
+
+def test_left_out_labels_are_those_of_the_cavity():
+    """Scores are the log partition functions at the cavities of the propagation, with the labels of y."""
+    X, y, tasks = classes_of_siblings()
+    model = SparseGPClassifier(KERNEL, coupling="function", optimizer=None).fit(X, y, tasks=tasks)
+    fitted = model._models[0]
+    posterior, noise = fitted.best.posterior, fitted.noise
+    at = np.ix_(posterior.codes, posterior.codes)
+    K = sum(t.between()[at] * t.kernel(posterior.X) for t in posterior.terms)
+    cov = np.linalg.inv(np.linalg.inv(K + 1e-9 * np.eye(len(K))) + np.diag(posterior.precision))
+    mean, var = cov @ (posterior.precision * posterior.site_mean), np.diagonal(cov)
+    cavity_var = 1.0 / (1.0 / var - posterior.precision)
+    cavity_mean = cavity_var * (mean / var - posterior.precision * posterior.site_mean)
+    signs = np.where(y[fitted.row_numbers] == 1, 1.0, -1.0)
+    expected = noise.log_partition(signs, cavity_mean, cavity_var)[0]
+    left_out, spread = leave_one_out(posterior)
+    score = LeftOutScores(posterior, noise)
+    rows = np.arange(len(X))
+    assert_allclose(score(rows, posterior.site_mean - left_out, 1.0 / spread), expected, rtol=1e-4)
+
+
+def test_tasks_that_harm_each_other_are_named():
+    """Where parameters couple opposite waves, only the opposite ones are named as better left out."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(np.arange(12), 15)
+    X, opposite = rng.uniform(0, 6, (180, 1)), np.arange(12) >= 9
+    y = np.where(opposite, -1.0, 1.0)[tasks] * np.sin(X[:, 0]) + 0.1 * rng.normal(size=180)
+    report = SparseGPRegressor(KERNEL, coupling="function", **FIXED).fit(X, y, tasks=tasks).transfer_report()
+    harmed = [line for line in report if line.better_without]
+    assert len(harmed) >= 6
+    assert all(opposite[line.task] != opposite[other] for line in harmed for other in line.better_without)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([4, 0, 3], [4, 0, 3]), ([2] * 8, [2, 0, 2, 0, 2, 0, 0, 2]), ([90, 30, 3], [6, 6, 3])],
+    ids=["all", "some tasks", "some of a task"],
+)
+def test_names_come_from_whole_tasks_or_many_rows_of_each(sizes, expected):
+    """Rows are left out evenly, and not all but one row of a task."""
+    most = {7: 20, 16: 9, 123: 20}[sum(sizes)]
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    kept = _some_rows(codes, most, least=4)
+    assert np.bincount(codes[kept], minlength=len(sizes)).tolist() == expected
+    assert (np.diff(kept) > 0).all()
 
 
 def test_suggestions_do_not_repeat_each_other():

@@ -325,3 +325,29 @@ def test_tasks_whose_size_and_noise_grow_together():
         errors = [model.predict(X[~train], tasks=tasks[~train]) - truth[~train], (mean - truth)[~train]]
         ratios.append(np.sqrt(np.mean(errors[0] ** 2) / np.mean(errors[1] ** 2)))
     assert np.mean(ratios) < 0.9
+
+
+def test_few_rows_and_many_columns_are_not_overconfident():
+    """A line in eight columns and 24 rows: intervals of new rows cover; which form it is stays uncertain."""
+    inside = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.lognormal(size=(124, 8))
+        y = X @ rng.normal(size=8) + rng.standard_normal(124)
+        model = SparseGPRegressor(random_state=0).fit(X[:24], y[:24])
+        low, high = model.predict_interval(X[24:], coverage=0.95).T
+        inside.append(np.mean((low <= y[24:]) & (y[24:] <= high)))
+    assert np.mean(inside) > 0.95 - 3.0 * np.std(inside) / np.sqrt(len(inside)) - 0.02
+    decided = {decision.what: decision for decision in model.decisions_}
+    assert sum(decided["smoothness"].numbers.values()) == pytest.approx(1.0)
+    assert set(decided["warping"].numbers) == {"warped", "as they are"}
+
+
+def test_an_input_that_needs_warping_is_warped():
+    """A sine of the logarithm, in forty rows: a kernel of one length scale needs the warping."""
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.uniform(-4, 4, 40))
+    y = np.sin(2 * np.log(x)) + 0.05 * rng.standard_normal(40)
+    decided = {d.what: d for d in SparseGPRegressor(random_state=0).fit(x[:, None], y).decisions_}
+    assert decided["warping"].chosen == "warped"
+    assert decided["warping"].numbers["warped"] > 0.99

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import common, default_checks, large_tables, magma, noise, suggest
+from benchmarks import common, default_checks, large_tables, magma, noise, small_tables, suggest
 from benchmarks.tournament import page, rivals
 from benchmarks.tournament.scores import Answer, count_scores, gleangp, score
 from benchmarks.tournament.summary import cells_of, mean_ranks, rows_of
@@ -135,6 +135,20 @@ def test_one_split_of_a_table_is_scored_in_the_units_that_are_asked_for():
     assert scaled["cov"] == plain["cov"]
 
 
+def test_methods_of_a_table_are_measured_although_one_fails(tmp_path, monkeypatch):
+    """A failure takes one line; methods that are not wanted take none."""
+    rng = np.random.default_rng(0)
+    X, tests = rng.normal(size=(60, 2)), np.arange(60) % 6 == np.arange(2)[:, None]
+    np.savez(tmp_path / "yacht.npz", X=X, y=X[:, 0] + 0.1 * rng.normal(size=60), test=tests)
+    monkeypatch.setattr(large_tables, "data_folder", lambda part: tmp_path)
+    fails = lambda X, y, X_test: 1 / 0  # noqa: E731
+    found = {"fails": (fails, 2), "exact": (large_tables.exact, 2), "other": (fails, 2)}
+    monkeypatch.setattr(large_tables, "methods", lambda large: found)
+    failed, measured = large_tables.rows(["yacht"], ["fail", "exact"], None, False)
+    assert failed == "| yacht (50 x 2) | fails | failed: ZeroDivisionError |  |  |  | 2 |"
+    assert float(measured.split("|")[3].split("±")[0]) < 0.2
+
+
 def test_individual_of_magma_is_predicted():
     """Individuals with the same curve: the last ten points of the first are near it."""
     rng, time = np.random.default_rng(0), np.linspace(0, 10, 30)
@@ -168,3 +182,21 @@ def test_ways_to_choose_rows(classify):
     assert pool.error(model, rest) > 0.0
     assert suggest.needed(np.array([5, 10, 15]), np.array([3.0, 2.0, 1.0]), 2.5) == 10.0
     assert suggest.needed(np.array([5]), np.array([3.0]), 2.5) == np.inf
+
+
+def test_small_tables_are_scored_against_simple_methods():
+    """Every method gives means and deviations of the new rows; the table has a line for each of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = X @ [1.0, -2.0] + 0.1 * rng.normal(size=30)
+    lines = []
+    for name, method in small_tables.METHODS.items():
+        mean, std = method(X[:20], y[:20], X[20:])
+        assert mean.shape == std.shape == (10,)
+        lines.append(
+            {"table": "t", "method": name, "cpu": 1.0, **common.regression_scores(y[20:], mean, std)}
+        )
+    rows = small_tables.rows_of(pd.DataFrame(lines), "tiny")
+    assert [row.what.split(": ")[1] for row in rows] == list(small_tables.METHODS)
+    best = min(lines, key=lambda line: line["rmse"])["method"]
+    assert next(r for r in rows if r.what.endswith(best)).measured.startswith("1.00")

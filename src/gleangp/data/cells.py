@@ -116,7 +116,7 @@ def floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
 def dates(values: np.ndarray, gone: np.ndarray, name: str) -> np.ndarray:
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]")
-    nothing = np.datetime64("NaT")
+    nothing = np.datetime64("NaT", "us")
     return np.array(_convert(to_date, values, gone, nothing, name, "a date"), dtype="datetime64[us]")
 
 

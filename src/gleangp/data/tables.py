@@ -112,49 +112,13 @@ class ColumnEncoding:
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a pandas or polars DataFrame.
-
-    Parameters
-    ----------
-    X : object
-        Anything.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> from gleangp.data.tables import is_table
-    >>> is_table([[1.0]])
-    False
-    """
+    """Whether X is a pandas or polars DataFrame."""
     kinds = (getattr(sys.modules.get(name), "DataFrame", None) for name in ("pandas", "polars"))
     return any(isinstance(X, kind) for kind in kinds if kind is not None)
 
 
 def check_headings(X: Any) -> None:
-    """Raise if X is a frame in which two columns have one heading.
-
-    Parameters
-    ----------
-    X : object
-        Anything; only frames have headings.
-
-    Raises
-    ------
-    InputError
-        With the heading.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from gleangp.data.tables import check_headings
-    >>> check_headings(pd.DataFrame([[1, 2]], columns=["a", "a"]))
-    Traceback (most recent call last):
-        ...
-    gleangp.exceptions.InputError: X has 2 columns with the heading 'a'. Rename one.
-    """
+    """Raise if X is a frame in which two columns have one heading."""
     if is_table(X):
         for heading, count in Counter(X.columns).items():
             if count > 1:
@@ -207,23 +171,7 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
 
 
 def count_features(columns: Sequence[ColumnEncoding]) -> int:
-    """Number of columns of numbers that the columns of a table become.
-
-    Parameters
-    ----------
-    columns : sequence of ColumnEncoding
-        As `learn_columns` returns them.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> from gleangp.data.tables import ColumnEncoding, count_features
-    >>> count_features([ColumnEncoding("hours", "number"), ColumnEncoding("kind", "category", ("a", "b"))])
-    3
-    """
+    """Number of columns of numbers that the columns of a table become."""
     return sum(len(column.feature_names) for column in columns)
 
 
@@ -269,26 +217,7 @@ def encode_columns(
 
 
 def as_numbers(cells: Any, name: str) -> FloatArray:
-    """One column as numbers, NaN where a cell is missing.
-
-    Parameters
-    ----------
-    cells : pandas or polars Series, or ndarray of shape (n,)
-        The column.
-    name : str
-        Its heading, for errors.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.tables import as_numbers
-    >>> as_numbers(np.array(["0.5", None, 2], dtype=object), "dose")
-    array([0.5, nan, 2. ])
-    """
+    """One column as numbers, NaN where a cell is missing; its name is for errors."""
     values, gone, _ = read_cells(cells)
     return floats(values, gone, name)
 

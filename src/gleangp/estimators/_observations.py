@@ -14,12 +14,8 @@ from gleangp.estimators._one_step import reading
 from gleangp.estimators._outputs import OutputsMixin
 from gleangp.estimators._random import generator_from
 from gleangp.estimators._suggest import SuggestMixin
-from gleangp.exceptions import TaskError
-from gleangp.models.local.answers import (
-    TaskTransfer,
-    leave_one_out,
-    transfer_report,
-)
+from gleangp.estimators._transfer import TransferMixin
+from gleangp.models.local.answers import LeftOutScores, leave_one_out
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
 
@@ -34,7 +30,7 @@ class Latent(NamedTuple):
     noise: Any  # the noise model of these rows
 
 
-class ObservationMixin(OutputsMixin, SuggestMixin):
+class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
     """For regressors with `_model`, `_units` and `noise_`."""
 
     # What the estimator has.
@@ -294,29 +290,8 @@ class ObservationMixin(OutputsMixin, SuggestMixin):
             return mean.reshape(n_outputs, -1).T, std.reshape(n_outputs, -1).T
         return mean, std
 
-    def transfer_report(self) -> list[TaskTransfer]:
-        """What every task gains from the others: left-out log scores with and without them.
-
-        Returns
-        -------
-        list of TaskTransfer
-            One for each task with rows, in the order of `tasks_`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> rng = np.random.default_rng(0)
-        >>> X, tasks = rng.uniform(0, 6, (60, 1)), np.repeat(np.arange(10), 6)
-        >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-        >>> report = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks).transfer_report()
-        >>> len(report), report[0].gain > 0.0
-        (10, True)
-        """
-        model = self._local_gaussian("transfer_report")
-        if self.tasks_ is None:
-            raise TaskError("transfer_report is about several tasks, and the model was fitted without tasks.")
-        return transfer_report(model.best.posterior, self.tasks_.tolist())
+    def _left_out_scores(self) -> list[LeftOutScores]:
+        return [LeftOutScores(self._local_gaussian("transfer_report").best.posterior)]
 
     def _uncertainty(self, X: FloatArray, codes: np.ndarray) -> tuple[FloatArray, FloatArray]:
         """Covariance of rows (1, m, m) and variance of their noise (1, m), in standard units."""

@@ -24,7 +24,7 @@ from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.models.active.model import fit_sparse_model
 from gleangp.models.active.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
-from gleangp.models.defaults import ORDERED_PRIORS
+from gleangp.models.defaults import LEARNING, ORDERED_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
@@ -282,7 +282,7 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         # The default kernel has a constant, which does the work of the bias.
         learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
         kernel = None if self.kernel is None else parameters.kernel
-        progress = self._begin_progress(*given, 12)
+        progress = self._begin_progress(*given, LEARNING.most_reports)
         with threads_for(rows.sizes):
             model = fit_local_rows(
                 self,
@@ -487,18 +487,6 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
         ranks[labeled] = [np.flatnonzero(self.classes_ == c)[0] for c in y[labeled]]
         return ranks, labeled
 
-    def _store(self, model: Any) -> None:
-        self._model = model
-        self._n_inputs = self._count_inputs()
-        self.kernel_ = model.kernel
-        self.noise_ = model.noise
-        self.cut_points_ = model.noise.edges[1:-1] - model.noise.bias
-        self.active_ = model.active
-        self.active_gain_ = model.gain
-        self.active_virtual_ = model.virtual
-        self.site_mean_ = model.site_mean
-        self.site_precision_ = model.site_precision
-        self.log_evidence_ = model.log_evidence
-        self.n_rounds_ = model.n_rounds
-        self.selection_objective_ = model.selection_objective
-        self._store_coupling([model])
+    def _store(self, fitted: Any) -> None:
+        super()._store(fitted)
+        self.cut_points_ = fitted.noise.edges[1:-1] - fitted.noise.bias

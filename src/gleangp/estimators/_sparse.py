@@ -48,6 +48,16 @@ SHARED_CONSTRAINTS = {
     "random_state": ["random_state", np.random.Generator],
     "verbose": ["verbose"],
 }
+# Attribute of an estimator -> of its model; with several models a list.
+_ATTRIBUTES = {
+    "noise_": "noise",
+    "active_": "active",
+    "active_gain_": "gain",
+    "active_virtual_": "virtual",
+    "site_mean_": "site_mean",
+    "site_precision_": "site_precision",
+    "task_correlation_": "task_correlation",
+}
 
 
 class SparseGPMixin(ProgressMixin):
@@ -141,13 +151,24 @@ class SparseGPMixin(ProgressMixin):
     def _default_kernel(self, rows: LocalRows, *, offset: bool, linear: bool = False) -> Kernel:
         return default_kernel(rows.inputs, offset=offset, linear=linear, n_rows=sum(rows.sizes))
 
-    def _store_coupling(self, models: list) -> None:
+    def _store(self, fitted: Any) -> None:
+        """Keep a fitted model, or a list of one for each class, and set the attributes that show it."""
+        several = isinstance(fitted, list)
+        models = fitted if several else [fitted]
+        one = len(models) == 1
+        setattr(self, "_models" if several else "_model", fitted)
+        self._n_inputs = self._count_inputs()
+        for attribute, name in _ATTRIBUTES.items():
+            values = [getattr(m, name) for m in models]
+            setattr(self, attribute, values[0] if one else values)
+        self.kernel_ = models[0].kernel if one else CompoundKernel([m.kernel for m in models])
+        self.log_evidence_ = float(sum(m.log_evidence for m in models))
+        self.n_rounds_ = max(m.n_rounds for m in models)
+        self.selection_objective_ = models[0].selection_objective
         made = self._scheme_decision() + _decision_on_copies(models)
         self.decisions_ = [*made, *getattr(models[0], "decisions", ())]
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
-        correlations = [m.task_correlation for m in models]
-        self.coupling_ = choices[0] if len(models) == 1 else choices
-        self.task_correlation_ = correlations[0] if len(models) == 1 else correlations
+        self.coupling_ = choices[0] if one else choices
 
     def _count_active(self, sizes: list[int], *, warn: bool = True) -> int:
         n_rows = sum(sizes)

@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri, softmax
 from sklearn.base import BaseEstimator
-from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
@@ -32,14 +31,16 @@ from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, genera
 from gleangp.estimators._suggest import SuggestMixin, noise_of_labels
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
+from gleangp.estimators._transfer import TransferMixin
 from gleangp.estimators._unlabelled import UnlabelledRows
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.models.active.settings import most_stages
 from gleangp.models.active.virtual_vectors import add_virtual_vectors_to_last
-from gleangp.models.defaults import LABEL_PRIORS
+from gleangp.models.defaults import LEARNING, LINKED_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.local.answers import LeftOutScores
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.unlabelled import add_unlabelled_task
 from gleangp.models.parameters import Parameters
@@ -52,7 +53,7 @@ from gleangp.numerics.parallel import threads_for
 _SOFT_STEP = 0.01
 
 
-class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseEstimator):
+class SparseGPClassifier(SparseGPMixin, SuggestMixin, TransferMixin, TaskClassifierMixin, BaseEstimator):
     """Gaussian-process classification for one task or many related ones.
 
     Parameters
@@ -339,7 +340,9 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
     def _fit_local(self, rows: Any, given: tuple[Any, Any, Any], counts: IntArray) -> None:
         """Fit the model of blocks and a basis, one for each binary problem."""
         *streams, last = generator_from(self.random_state).spawn(self._n_models + 1)
-        progress = self._begin_progress(*given, 12 if self._n_models == 1 else self._n_models)
+        progress = self._begin_progress(
+            *given, LEARNING.most_reports if self._n_models == 1 else self._n_models
+        )
         unlabelled = bool(counts.sum() < len(rows.y))
         all_rows = rows
         if unlabelled:
@@ -359,8 +362,8 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
             likelihood = PropagatedNoise(noise, learn, of_noise)
             jobs.append((self, rows, y, likelihood, noise, stream, kernel, self.priors))
         with threads_for(rows.sizes):
-            fit = partial(fit_local_rows, widths=LABEL_PRIORS, warn=not unlabelled)
-            models = fit_each(fit, jobs, 12, progress, self.n_jobs)
+            fit = partial(fit_local_rows, widths=LINKED_PRIORS, warn=not unlabelled)
+            models = fit_each(fit, jobs, LEARNING.most_reports, progress, self.n_jobs)
             if unlabelled:
                 models = UnlabelledRows(self, all_rows, models, last).fit()
         self._store(models)
@@ -582,6 +585,13 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         triples = zip(self._models, means, covs, strict=True)
         return np.array(covs), np.array([noise_of_labels(m.noise, mean, cov) for m, mean, cov in triples])
 
+    def _left_out_scores(self) -> list[LeftOutScores]:
+        if not all(isinstance(m, LocalModel) and not isinstance(m.noise, NullCategory) for m in self._models):
+            raise ValueError(
+                "transfer_report is for posterior='local' and labelled rows. Fit again with these."
+            )
+        return [LeftOutScores(model.best.posterior, model.noise) for model in self._models]
+
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""
         parts = [model.noise.class_log_prob(mean, var) for model, mean, var in self._latent(X, tasks)]
@@ -615,23 +625,6 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TaskClassifierMixin, BaseE
         codes[labeled] = np.searchsorted(self.classes_, y)
         return codes
 
-    def _store(self, models: list[Any]) -> None:
-        self._models = models
-        self._n_inputs = self._count_inputs()
-        binary = len(models) == 1
-        self.kernel_ = models[0].kernel if binary else CompoundKernel([m.kernel for m in models])
-        for attribute, name in (
-            ("noise_", "noise"),
-            ("active_", "active"),
-            ("active_gain_", "gain"),
-            ("site_mean_", "site_mean"),
-            ("site_precision_", "site_precision"),
-            ("active_virtual_", "virtual"),
-        ):
-            values = [getattr(m, name) for m in models]
-            setattr(self, attribute, values[0] if binary else values)
-        self.log_evidence_ = float(sum(m.log_evidence for m in models))
-        self.n_silent_ = sum(m.n_silent for m in models)
-        self.n_rounds_ = max(m.n_rounds for m in models)
-        self.selection_objective_ = models[0].selection_objective
-        self._store_coupling(models)
+    def _store(self, fitted: list[Any]) -> None:
+        super()._store(fitted)
+        self.n_silent_ = sum(m.n_silent for m in fitted)

@@ -30,6 +30,7 @@ from gleangp.invariances import check_invariances
 from gleangp.kernels import has_white
 from gleangp.models.active.model import fit_sparse_model
 from gleangp.models.active.virtual_vectors import add_virtual_vectors, add_virtual_vectors_to_last
+from gleangp.models.defaults import LEARNING, LINKED_PRIORS, PRIORS
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
@@ -364,7 +365,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
             # What belongs to the training rows is not kept.
             likelihood = PropagatedNoise(replace(noise, **dict.fromkeys(fields, 1.0)), learn, of_noise)
-        progress = self._begin_progress(*given, 12)
+        progress = self._begin_progress(*given, LEARNING.most_reports)
         with threads_for(rows.sizes):
             fitted = fit_local_rows(
                 self,
@@ -376,6 +377,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
                 kernel=None if self.kernel is None else self._start_kernel(lambda: None),
                 priors=self.priors,
                 progress=progress,
+                widths=PRIORS if real else LINKED_PRIORS,
             )
         self._store(fitted)
         self._warn_about(fitted)
@@ -581,7 +583,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
 
     @property
     def variance_shares_(self) -> dict[str, float]:
-        """Shares of the variance of the targets; see the attributes of the class."""
+        """Shares of the variance of the targets: "common", "task", "noise", "intraclass_correlation"."""
         check_is_fitted(self)
         if not hasattr(self._model, "variance_shares"):
             raise AttributeError(f"variance_shares_ is for posterior='local', not {self.posterior!r}.")
@@ -662,21 +664,6 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         if np.ndim(self.noise_variance):
             self._noise_at_new_rows()
         return self._model.noise_variance(codes)
-
-    def _store(self, model: Any) -> None:
-        self._model = model
-        self._n_inputs = self._count_inputs()
-        self.kernel_ = model.kernel
-        self.noise_ = model.noise
-        self.active_ = model.active
-        self.active_gain_ = model.gain
-        self.active_virtual_ = model.virtual
-        self.site_mean_ = model.site_mean
-        self.site_precision_ = model.site_precision
-        self.log_evidence_ = model.log_evidence
-        self.n_rounds_ = model.n_rounds
-        self.selection_objective_ = model.selection_objective
-        self._store_coupling([model])
 
 
 def _numbers(y: Any, n_rows: int) -> FloatArray:

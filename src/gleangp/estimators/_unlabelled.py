@@ -157,7 +157,7 @@ class UnlabelledRows:
         search = plan_search(
             data.X, data.n_tasks, PropagatedNoise(self.noises[0]), kernel=kernel, coupling=coupling
         )
-        specs = search.make_terms(search.starts[0], search.smoothness[0])
+        specs = search.make_terms(search.starts[0], search.forms[0].smoothness)
         terms = tuple(Term(s.kernel, s.loadings, s.own) for s in specs)
         return _Kernel(terms, search.inputs, np.zeros(0))
 

@@ -19,6 +19,7 @@ class PriorWidths:
     offset: float = 1.0  # half-Cauchy, of task offsets: groups can differ by more than all else
     slope: float = 0.5  # half-normal, of task slopes
     own: float = 0.5  # half-normal, of a task's own function: tasks are alike unless the data differ
+    heavy: bool = False  # half-Cauchy in place of half-normal, of smooth parts: a steep line is overconfident
     length: float = 2.0  # median of a length scale, times the root of the number of columns
     length_spread: float = 1.0  # of its logarithm
     length_tie: float | None = (
@@ -44,6 +45,7 @@ class Start:
     noise: float = 0.3
     noise_ratio: float = 1.0
     scale_with_noise: float = 0.3
+    wrong: float = 1.0  # factor of the share of wrong labels or measurements
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,10 @@ class Learning:
         1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus
     )
     settled: float = 0.1  # nats: a search whose last allowed step was smaller has converged
-    # Long length scales with much noise can be a local optimum; the second start has neither.
-    starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17))
+    # Long length scales with much noise or many wrong rows can be a local optimum; the second start has none.
+    starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17, wrong=0.2))
     n_together: int = 300  # rows up to which parameters are learnt on all of them as one block: exact
-    together: tuple[int, int] = (25, 100)  # iterations then: from every start and smoothness; of the best
+    together: tuple[int, int] = (25, 100)  # iterations then: from every start; from the best of them
     # With more rows: few of them to choose start and smoothness, then more. Neighbours show short length
     # scales and the noise; neighbourhoods from all over the data show all of it.
     stages: tuple[Stage, ...] = (
@@ -77,7 +79,7 @@ class Learning:
         Stage(15000, 100, 100, 6),
     )
     n_own_basis: int = 20  # of a task with several blocks, while learning
-    smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task; by evidence
+    smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task, by evidence
     task_smoothness: float = 2.5  # of several tasks
     n_draws: int = 16  # from the Laplace approximation of the hyperparameters
     draws_rows: int = (
@@ -88,6 +90,12 @@ class Learning:
     slack: float = 5.0  # nats by which a draw may lie below what the approximation expects
     most_halvings: int = 8  # of a step that leads too far
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
+
+    @property
+    def most_reports(self) -> int:
+        """Most searches and other steps of a fit whose progress is reported."""
+        forms = 2 * len(self.smoothness)
+        return forms * len(self.starts) + forms + len(self.stages) + 2
 
     def stages_for(self, n_rows: int) -> tuple[Stage, ...]:
         """The stages of a fit."""
@@ -119,9 +127,10 @@ class Mixtures:
 
 PRIORS = PriorWidths()
 MIXTURES = Mixtures()
-# Labels: the latent function is in units of the noise (a probit step of deviation one), so it is larger.
-# Labels carry little information on single length scales, so these are tied.
-LABEL_PRIORS = PriorWidths(linear=1.0, common=3.0, offset=1.0, slope=1.0, own=1.0, length_tie=0.5)
+# Labels and counts: the latent function is in units of the link (probit steps, logarithms of a rate). It is
+# small if they hardly depend on the inputs and large if classes are apart: small scales with heavy tails.
+# Labels and counts carry little information on single length scales, so these are tied.
+LINKED_PRIORS = PriorWidths(linear=0.7, common=0.5, slope=0.2, own=0.2, heavy=True, length_tie=0.5)
 # Ordered categories: the latent function has about unit variance, the noise a tenth of it.
 ORDERED_PRIORS = PriorWidths(length_tie=0.5)
 LEARNING = Learning()
@@ -140,6 +149,18 @@ class NewTask:
 
 
 NEW_TASK = NewTask()
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How it is found which tasks matter to a task."""
+
+    n_named: int = 3  # tasks it leans on that are named
+    most_rows: int = 3000  # of all tasks together; their covariance is inverted
+    least_rows: int = 10  # of a task: with fewer a difference shows nothing
+
+
+TRANSFER = Transfer()
 
 
 @dataclass(frozen=True)

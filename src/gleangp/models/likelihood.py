@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import logit, softmax
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
@@ -30,6 +30,7 @@ from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
+_LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
 
 
@@ -87,11 +88,12 @@ class Likelihood(Protocol):
 class GaussianNoise:
     """Gaussian noise of variance sigma^2 exp(tau z_t), z_t ~ N(0, 1), under a learnt tau.
 
-    z_t is maximised with a Laplace correction: with I_t = (n_t - 1) / 2, the information that the n_t rows
-    of a task carry about its log variance, the objective has -1/2 log(1 + tau^2 I_t).
-
     Tasks with more noise can also differ more from the others: large shops sell and vary more. The variance
     of what is a task's own (offset, slopes, function) has the factor exp(rho tau z_t), rho in [0, 1] learnt.
+
+    z_t is maximised with a Laplace correction: with I_t, the information that the n_t rows of a task carry
+    about its log variance, the objective has -1/2 log(1 + tau^2 I_t). Differences between rows carry
+    (n_t - 1) / 2. Their mean carries rho^2 / 2: its variance is that of the offset, which has that factor.
 
     A row may have a known factor of its variance (`rows.noise`, for example 1 / weight). `known` fixes
     sigma^2, and then no task has a variance of its own.
@@ -112,10 +114,10 @@ class GaussianNoise:
         """Whether tasks have their own noise."""
         return len(self.sizes) > 1 and self.known is None
 
-    @property
-    def information(self) -> FloatArray:
+    def information(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M,) I_t."""
-        return np.maximum(self.sizes - 1.0, 0.0) / 2.0
+        rho = slots.get(z, "rho")[0]
+        return np.where(self.sizes > 0, self.sizes - 1.0 + rho**2, 0.0) / 2.0
 
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
         """Of the shared variance, and of tau and z with several tasks."""
@@ -159,20 +161,33 @@ class GaussianNoise:
         return {"z": rho * tau * by_log, "tau": np.array([rho * along]), "rho": np.array([along])}
 
     def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
-        """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task."""
+        """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task.
+
+        The residuals of a task have nu = 2 I_t degrees of freedom. With c their sum of squares in units of
+        the noise at the mode of z_t, which is where -z - tau nu / 2 + tau c / 2 = 0, the posterior of z_t is
+
+            p(u) ~ exp(-u^2 / 2 - tau nu u / 2 - c exp(-tau (u - z)) / 2).
+        """
         shared = self.shared_variance(slots, z)
         if not self.varies:
             return np.full(len(self.sizes) + 1, shared)
-        tau = np.exp(slots.get(z, "tau")[0])
-        spread = np.append(1.0 / (self.information + tau**-2), tau**2)
-        return np.append(self.variance(slots, z), shared) * np.exp(0.5 * spread)
+        tau, mode = np.exp(slots.get(z, "tau")[0]), slots.get(z, "z")
+        nu = 2.0 * self.information(slots, z)
+        squares = np.maximum(nu + 2.0 * mode / tau, 0.0)
+        log_density = -0.5 * (
+            _LEVELS**2
+            + tau * np.outer(nu, _LEVELS)
+            + squares[:, None] * np.exp(-tau * (_LEVELS - mode[:, None]))
+        )
+        mean = softmax(log_density, axis=1) @ np.exp(tau * _LEVELS)
+        return shared * np.append(mean, np.exp(0.5 * tau**2))
 
     def settle(self, prior, rows, slots, z, sites=None, *, gradient=True) -> Settled:
         """At once: sites are the targets with their noise."""
         by_task = self.variance(slots, z)
         precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
         q = condition(prior, precision, precision * rows.y, rows=gradient)
-        correction, of_tau = self._correction(slots, z)
+        correction, of_tau, of_rho = self._correction(slots, z)
 
         def slot_gradients(found: EvidenceGradient) -> dict[str, FloatArray]:
             if self.known is not None:
@@ -184,17 +199,20 @@ class GaussianNoise:
                 tau = np.exp(slots.get(z, "tau")[0])
                 parts["tau"] = np.array([tau * (by_log @ slots.get(z, "z")) + of_tau])
                 parts["z"] = tau * by_log
+                parts["rho"] = np.array([of_rho])
             return parts
 
         evidence = gaussian_evidence(q, precision) + correction
         return Settled(q, evidence, precision, precision * rows.y, slot_gradients)
 
-    def _correction(self, slots, z) -> tuple[float, float]:
-        """-1/2 sum log(1 + tau^2 I_t), and its derivative in log tau."""
+    def _correction(self, slots, z) -> tuple[float, float, float]:
+        """-1/2 sum log(1 + tau^2 I_t), and its derivatives in log tau and in rho."""
         if not self.varies:
-            return 0.0, 0.0
-        square = np.exp(2.0 * slots.get(z, "tau")[0]) * self.information
-        return -0.5 * float(np.log1p(square).sum()), -float((square / (1.0 + square)).sum())
+            return 0.0, 0.0, 0.0
+        tau2, rho = np.exp(2.0 * slots.get(z, "tau")[0]), slots.get(z, "rho")[0]
+        square = tau2 * self.information(slots, z)
+        of_rho = -0.5 * tau2 * rho * float(np.sum((self.sizes > 0) / (1.0 + square)))
+        return -0.5 * float(np.log1p(square).sum()), -float((square / (1.0 + square)).sum()), of_rho
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +250,8 @@ class PropagatedNoise:
         for name in self.learn:
             transform = self.model.transforms[name]
             value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
+            if transform == "logit":
+                value = start.wrong * value
             scales: dict[str, Any] = {"identity": np.asarray, "log": np.log, "logit": logit}
             low, high = _BOUNDS[transform]
             values = scales[transform](value)

@@ -65,18 +65,23 @@ class LogPosterior:
         rows: Any,
         start: Start,
         widths: PriorWidths = PRIORS,
+        *,
+        warped: bool = True,
     ):
         self.specs, self.likelihood, self.inputs = list(specs), likelihood, inputs
         self.rows: Any = rows  # None until there are some
         of_terms = [spec.slots(f"term{k}__") for k, spec in enumerate(specs)]
-        warp = Slot(
-            "warp", np.zeros(inputs.n_parameters), -2.5, 2.5, Normal(0.0, widths.warp_spread), "identity"
-        )
+        n_warps = inputs.n_parameters if warped else 0
+        warp = Slot("warp", np.zeros(n_warps), -2.5, 2.5, Normal(0.0, widths.warp_spread), "identity")
         self.slots = Slots(
             [*(s for slots in of_terms for s in slots), *likelihood.slots(start, widths), warp]
         )
         self._moving = [MovingTerm(spec, f"term{k}__", self.slots) for k, spec in enumerate(specs)]
         self._sites: RowSites | None = None
+
+    def warp(self, z: FloatArray) -> FloatArray:
+        """Parameters of the input map at z; zeros if inputs are not warped."""
+        return self.slots.get(z, "warp") if "warp" in self.slots.where else np.zeros(self.inputs.n_parameters)
 
     def terms(self, z: FloatArray) -> list[Term]:
         """The terms at z; use them before they are moved again."""
@@ -96,7 +101,7 @@ class LogPosterior:
     def settle(self, z: FloatArray) -> tuple[BlockPrior, Settled, Any]:
         """The prior at z, the settled sites, and the warped inputs."""
         rows = self.rows
-        warped = self.inputs.linearize(rows.all_inputs, self.slots.get(z, "warp"))
+        warped = self.inputs.linearize(rows.all_inputs, self.warp(z))
         W, Z, layout = rows.seen_as(warped.value)
         prior = BlockPrior(self.terms(z), W, layout, Z)
         return prior, self.likelihood.settle(prior, rows, self.slots, z, self._sites), warped

@@ -95,11 +95,6 @@ class Parameters:
         """Number of free kernel parameters."""
         return self._of_kernel.n_dims
 
-    @cached_property
-    def n_free(self) -> int:
-        """Number of all that is learnt."""
-        return self.n_kernel + sum(np.size(self.noise.parameters[n]) for n in self.learn_noise)
-
     def start(self) -> FloatArray:
         """The present values."""
         return np.concatenate(

@@ -114,6 +114,8 @@ def hierarchical_terms(
     length = np.full(n_features, start.length * median)
     line = DotProduct(0.0, "fixed")
 
+    smooth = HalfCauchy if widths.heavy else HalfNormal
+
     def amplitude(deviation: float) -> Kernel:
         return ConstantKernel(deviation**2, _AMPLITUDE)
 
@@ -126,7 +128,7 @@ def hierarchical_terms(
         of_length = Tied(median, widths.length_spread, widths.length_tie)
     priors = {
         "k1__k2__k1__constant_value": HalfNormal(widths.linear),
-        "k2__k1__constant_value": HalfNormal(widths.common),
+        "k2__k1__constant_value": smooth(widths.common),
         "k2__k2__length_scale": of_length,
     }
     terms = [TermSpec(common, priors, np.ones((n_tasks, 1)), np.zeros(n_tasks))]
@@ -136,7 +138,7 @@ def hierarchical_terms(
         own = Sum(amplitude(start.slope) * line, amplitude(start.own) * shape_kernel(smoothness, length))
         priors = {
             "k1__k1__constant_value": HalfNormal(widths.slope),
-            "k2__k1__constant_value": HalfNormal(widths.own),
+            "k2__k1__constant_value": smooth(widths.own),
             "k2__k2__length_scale": of_length,
         }
         terms.append(TermSpec(own, priors, *alone))

@@ -43,7 +43,7 @@ class RobustProbit(TwoClasses):
 
     log_concave: ClassVar[bool] = False
     transforms: ClassVar[Mapping[str, str]] = {"flip": "logit", "bias": "identity"}
-    priors: ClassVar[Mapping[str, tuple[float, float]]] = {"flip": (0.03, 1.0)}
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {"flip": (0.01, 1.5)}
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f)."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.evidence import condition, row_inverse
+from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.models.defaults import HELD_OUT, TRANSFER
 from gleangp.models.local.data import Data, blocks_of_tasks
-
-_LOG_TWO_PI = np.log(2.0 * np.pi)
+from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 
 
 @dataclass(frozen=True)
@@ -26,13 +30,17 @@ class TaskTransfer:
     n_rows : int
         Its rows.
     with_others : float
-        Mean log density of its rows, each predicted from all other rows of all tasks (nats per row).
+        Mean log score of its rows, each predicted from all other rows of all tasks (nats per row): the log
+        density of a measurement, the log probability of a label.
     alone : float
         The same from its own other rows only, under the same parameters.
     gain : float
         `with_others - alone`: positive where the other tasks help.
     leans_on : tuple
-        Names of the tasks whose rows move its predictions most, the largest first.
+        Names of up to three tasks whose rows move its left-out predictions most, the largest first.
+    better_without : tuple
+        Those of them on which it should not lean: without their rows, the left-out log score of its rows is
+        higher by more than two standard errors.
     """
 
     task: object
@@ -41,6 +49,7 @@ class TaskTransfer:
     alone: float
     gain: float
     leans_on: tuple[object, ...]
+    better_without: tuple[object, ...]
 
 
 def leave_one_out(
@@ -54,7 +63,7 @@ def leave_one_out(
     """
     n = posterior.n_learnt
     X, codes = posterior.X[:n], posterior.codes[:n]
-    precision, mean = posterior.precision[:n], posterior.site_mean[:n]
+    precision, mean = site_precision(posterior)[:n], posterior.site_mean[:n]
     terms = posterior.terms if terms is None else terms
     if posterior.together:
         layout, Z = lay_out(codes, [np.arange(n)]), posterior.Z
@@ -69,49 +78,118 @@ def leave_one_out(
     return mean - q.alpha / q.also, 1.0 / q.also
 
 
-def transfer_report(posterior: LocalPosterior, names: list[object], n_named: int = 3) -> list[TaskTransfer]:
-    """What every task with rows gains from the others, by left-out log densities."""
-    n, codes = posterior.n_learnt, posterior.codes[: posterior.n_learnt]
-    y = posterior.site_mean[:n]
+def site_precision(posterior: LocalPosterior) -> FloatArray:
+    """(n,) above zero: a site without information has next to none."""
+    return np.maximum(posterior.precision, 1e-12)
 
-    def density(terms: tuple[Term, ...] | None) -> FloatArray:
-        mean, var = leave_one_out(posterior, terms)
-        return -0.5 * (_LOG_TWO_PI + np.log(var) + (y - mean) ** 2 / var)
 
-    apart = tuple(replace(t, loadings=t.loadings[:, :0], own=t.within) for t in posterior.terms)
-    together, alone = density(None), density(apart)
-    influence = _influence(posterior)
+@dataclass(frozen=True, eq=False)
+class LeftOutScores:
+    """Log scores of targets that are left out, from the residual of their sites and its precision.
+
+    A measured target is its site. The label of a row of two classes is the sign of the residual of its site,
+    because the site moves the row towards its label. With v the variance of the left-out site, the latent
+    value has the variance v - 1 / precision of the site.
+    """
+
+    posterior: LocalPosterior
+    noise: Any = None  # of labels; None: Gaussian, as in the sites
+
+    def __call__(self, rows: IntArray, residual: FloatArray, precision: FloatArray) -> FloatArray:
+        """Of rows of the posterior."""
+        if self.noise is None:
+            return _log_normal(residual, precision)
+        var = np.maximum(1.0 / precision - 1.0 / site_precision(self.posterior)[rows], 1e-12)
+        residuals = self.posterior.site_mean[rows] - self.left_out[0][rows]
+        signs = np.where(residuals > 0.0, 1.0, -1.0)
+        return self.noise.log_partition(signs, self.posterior.site_mean[rows] - residual, var)[0]
+
+    @cached_property
+    def left_out(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of every site, predicted from all others."""
+        return leave_one_out(self.posterior)
+
+
+def transfer_report(scores: Sequence[LeftOutScores], names: list[object]) -> list[TaskTransfer]:
+    """What every task with rows gains from the others, by left-out log scores; those of several add up."""
+    first = scores[0].posterior
+    codes = first.codes[: first.n_learnt]
+    some, every = _some_rows(codes), np.arange(len(codes))
+    together, alone = np.zeros(len(codes)), np.zeros(len(codes))
+    for score in scores:
+        posterior = score.posterior
+        apart = tuple(replace(t, loadings=t.loadings[:, :0], own=t.within) for t in posterior.terms)
+        for total, (mean, var) in ((together, score.left_out), (alone, leave_one_out(posterior, apart))):
+            total += score(every, posterior.site_mean[: len(codes)] - mean, 1.0 / var)
+    parts = [without_each_task(score, some) for score in scores]
+    siblings = parts[0][0]
+    gained, moved = (np.sum([part[i] for part in parts], axis=0) for i in (1, 2))
     report = []
     for task in np.unique(codes):
-        rows = codes == task
-        order = np.argsort(-influence[task], kind="stable")
-        leans = [names[other] for other in order[:n_named] if influence[task, other] > 0.0]
+        rows, at = codes == task, codes[some] == task
+        leans = []
+        if at.any():
+            shift = moved[at].mean(axis=0)
+            leans = [s for s in np.argsort(-shift, kind="stable")[: TRANSFER.n_named] if shift[s] > 0.0]
+        harmed = [s for s in leans if _clearly_negative(gained[at, s])]
         both = float(together[rows].mean()), float(alone[rows].mean())
-        report.append(TaskTransfer(names[task], int(rows.sum()), *both, both[0] - both[1], tuple(leans)))
+        named = (tuple(names[siblings[s]] for s in tasks) for tasks in (leans, harmed))
+        report.append(TaskTransfer(names[task], int(rows.sum()), *both, both[0] - both[1], *named))
     return report
 
 
-def _influence(posterior: LocalPosterior) -> FloatArray:
-    """(M, M) how far the rows of a task (column) move the mean of another (row), on average over its rows.
+def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """What the rows of every task contribute to the left-out prediction of every row of another.
 
-    The part of the mean that is due to rows of task s is K(., X_s) alpha_s over the shared functions.
+    Gives the k tasks that have rows, and two arrays (len(some), k): the log score with the task minus that
+    without it, and how far the mean moves. Only the rows `some` are used. With P = C^-1, leaving out the rows
+    S of a task turns P into P - P_.S P_SS^-1 P_S. and alpha into alpha - P_.S P_SS^-1 alpha_S.
     """
-    n, codes = posterior.n_learnt, posterior.codes[: posterior.n_learnt]
-    n_tasks = len(posterior.terms[0].own)
-    some = np.unique(np.linspace(0, n - 1, min(n, 1000)).astype(np.intp))
-    X, at = posterior.X[some], codes[some]
-    precision, mean = posterior.precision[some], posterior.site_mean[some]
-    K = sum(t.between()[np.ix_(at, at)] * t.kernel(X) for t in posterior.terms)
-    alpha = np.linalg.solve(K + np.diag(1.0 / np.maximum(precision, 1e-12)), mean)
-    shared = sum((t.loadings @ t.loadings.T)[np.ix_(at, at)] * t.kernel(X) for t in posterior.terms)
-    moved = np.zeros((len(some), n_tasks))
-    for task in np.unique(at):
-        moved[:, task] = shared[:, at == task] @ alpha[at == task]
-    influence = np.zeros((n_tasks, n_tasks))
-    for task in np.unique(at):
-        influence[task] = np.abs(moved[at == task]).mean(axis=0)
-    np.fill_diagonal(influence, 0.0)
-    return influence
+    posterior = score.posterior
+    X, codes, mean = posterior.X[some], posterior.codes[some], posterior.site_mean[some]
+    C = np.diag(1.0 / site_precision(posterior)[some])
+    for term in posterior.terms:
+        L, own = term.loadings[codes], np.where(codes[:, None] == codes, term.own[codes], 0.0)
+        C += (L @ L.T + own) * term.kernel(X)
+    P = inverse_from_cholesky(cholesky(C)[0])
+    alpha, diagonal = P @ mean, np.diagonal(P)
+    tasks = np.unique(codes)
+    gained, moved = np.zeros((2, len(some), len(tasks)))
+    for k, task in enumerate(tasks):
+        S, rest = codes == task, codes != task
+        back = np.linalg.solve(P[np.ix_(S, S)], P[np.ix_(S, rest)])
+        after = alpha[rest] - alpha[S] @ back
+        left = diagonal[rest] - np.einsum("sr,sr->r", P[np.ix_(S, rest)], back)
+        before, rows = alpha[rest] / diagonal[rest], some[rest]
+        gained[rest, k] = score(rows, before, diagonal[rest]) - score(rows, after / left, left)
+        moved[rest, k] = np.abs(before - after / left)
+    return tasks, gained, moved
+
+
+def _log_normal(residual: FloatArray, precision: FloatArray) -> FloatArray:
+    return 0.5 * (np.log(precision) - LOG_TWO_PI - precision * residual**2)
+
+
+def _some_rows(codes: IntArray, most: int = TRANSFER.most_rows, least: int = TRANSFER.least_rows) -> IntArray:
+    """Up to `most` rows, evenly from every task; from fewer tasks where that gives under `least` of each."""
+    sizes = np.bincount(codes)
+    order = np.argsort(codes, kind="stable")
+    rows = [part for part in np.split(order, np.cumsum(sizes)[:-1]) if len(part)]
+    share = min(max(least, most // len(rows)), max(sizes))
+    return np.sort(np.concatenate([_evenly(part, share) for part in _evenly(rows, most // share)]))
+
+
+def _evenly(values: Any, count: int) -> list[Any]:
+    """So many of the values, evenly spread; all if there are fewer."""
+    return [values[int(k)] for k in np.linspace(0, len(values) - 1, min(len(values), count))]
+
+
+def _clearly_negative(d: FloatArray) -> bool:
+    """Whether a mean is below zero by two standard errors; with few values, by as much as is as rare."""
+    if len(d) < 2:
+        return False
+    limit = stats.t.isf(stats.norm.sf(HELD_OUT.clear), len(d) - 1)
+    return bool(d.mean() < -limit * d.std(ddof=1) / np.sqrt(len(d)))
 
 
 def choose_informative(

@@ -1,20 +1,39 @@
-"""Draws of the hyperparameters from the Laplace approximation at their mode."""
+"""Draws of the hyperparameters from Laplace approximations at their modes.
+
+Few rows do not determine the form of the model either. Every form has a mode. The posterior probability of a
+form is proportional to the mass of its Laplace approximation,
+
+    log mass = log posterior density - 1/2 log |H| + k/2 log 2 pi,   H = -d2 log posterior / dz2 (k, k),
+
+which depends on how much of the parameter space fits the data, and not only on the best point of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.models.defaults import Learning
 from gleangp.models.local.learn import Learnt
 
 
-def laplace_draws(learnt: Learnt, learning: Learning) -> Iterator[FloatArray]:
-    """Antithetic draws of everything but z_t, whose uncertainty the likelihood has in closed form.
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """The Laplace approximation at what was learnt."""
 
-    The Hessian is that of the negative log posterior in the free parameters, by differences of the gradient.
+    learnt: Learnt
+    free: IntArray  # (k,) everything but z_t, whose uncertainty the likelihood has in closed form
+    root: FloatArray  # (k, k) of the inverse of the Hessian
+    log_mass: float
+
+
+def mode_of(learnt: Learnt, learning: Learning) -> Mode:
+    """The Laplace approximation of the free parameters, with the Hessian by differences of the gradient.
+
     An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
     approximation.
     """
@@ -29,24 +48,41 @@ def laplace_draws(learnt: Learnt, learning: Learning) -> Iterator[FloatArray]:
         moved[i] += learning.step
         hessian[k] = (objective(moved)[1][free] - at) / learning.step
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    root = vectors / np.sqrt(np.maximum(values, learning.least_curvature))
+    values = np.maximum(values, learning.least_curvature)
+    log_mass = -learnt.value + 0.5 * float(np.sum(np.log(2.0 * np.pi / values)))
+    return Mode(learnt, free, vectors / np.sqrt(values), log_mass)
+
+
+def probabilities(modes: Sequence[Mode]) -> FloatArray:
+    """(number of modes,) posterior probabilities."""
+    return softmax([mode.log_mass for mode in modes])
+
+
+def laplace_draws(modes: Sequence[Mode], learning: Learning) -> Iterator[tuple[Learnt, FloatArray]]:
+    """Antithetic pairs of draws, of every mode in proportion to its probability."""
+    up_to = np.cumsum(probabilities(modes))
+    n_pairs = learning.n_draws // 2
     # Always the same points, as in a quadrature: a fit of few rows does not depend on a seed.
-    half = np.random.default_rng(0).standard_normal((learning.n_draws // 2, len(free)))
-    for normal in np.vstack([half, -half]):
-        yield _within_reach(objective, z, free, root @ normal, 0.5 * float(normal @ normal), learning)
+    half = np.random.default_rng(0).standard_normal((n_pairs, max(len(mode.free) for mode in modes)))
+    for normals in (half, -half):
+        for k, normal in enumerate(normals):
+            mode = modes[min(int(np.searchsorted(up_to, (k + 0.5) / n_pairs)), len(modes) - 1)]
+            yield mode.learnt, _draw(mode, normal[: len(mode.free)], learning)
 
 
-def _within_reach(objective, z, free, step, expected, learning) -> FloatArray:
+def _draw(mode: Mode, normal: FloatArray, learning: Learning) -> FloatArray:
     """The draw at that step from the mode, shortened until the log posterior falls about as expected.
 
     Where the log posterior is far from quadratic, as with next to no noise, a full step can lead to
     parameters that the data exclude.
     """
+    objective, z = mode.learnt.objective, mode.learnt.z
+    step, expected = mode.root @ normal, 0.5 * float(normal @ normal)
     low, high = objective.slots.bounds.T
     at_mode = objective.value(z)
     for _ in range(learning.most_halvings):
         drawn = z.copy()
-        drawn[free] += step
+        drawn[mode.free] += step
         drawn = np.clip(drawn, low, high)
         if objective.value(drawn) - at_mode <= expected + learning.slack:
             return drawn

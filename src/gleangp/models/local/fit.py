@@ -17,7 +17,7 @@ from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.likelihood import GaussianNoise, Settled
 from gleangp.models.local.data import Data, blocks_of_tasks, some_of
-from gleangp.models.local.draws import laplace_draws
+from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabilities
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.objective import Rows
@@ -52,63 +52,93 @@ def fit_local(
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
-    seed = int(rng.integers(2**62))
-    raced = [race(candidate.search, data, seed) for candidate in candidates]
-    scores, which, finished = [0.0], 0, False
-    if len(candidates) > 1:
-        # Few rows: all are learnt to the end. With more, a few steps on some of the rows decide.
-        if all(found[0].n_rows == len(data) for found in raced):
-            raced = [[learn(c.search, data, r, seed)] for c, r in zip(candidates, raced, strict=True)]
-            finished = True
-        pairs = zip(candidates, raced, strict=True)
-        scores = [max(f.evidence_per_row for f in r) * len(data) - c.penalty for c, r in pairs]
-        which = int(np.argmax(scores))
-    search = candidates[which].search
-    gaussian = isinstance(search.likelihood, GaussianNoise)
-    learnt = raced[which][0] if finished else learn(search, data, raced[which], seed)
-    finish = _Finish(search, learnt, data, n_basis, choose_basis or pivots_of, conditioning)
+    search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
+    modes = _modes(search, learnt, len(data))
+    best = modes[0].learnt if modes else learnt[0]
+    finish = _Finish(search, best, data, n_basis, choose_basis or pivots_of, conditioning)
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
-    best, basis, n_silent = finish(learnt.z, rng)
-    search.progress(stage, 1, best.posterior.log_evidence)
-    several: tuple[Draw, ...] = ()
-    decisions = list(learnt.decisions)
-    if len(candidates) > 1:
-        name = candidates[which].name
-        text = f"the log evidence, less what its weights cost, is the highest for {name!r}"
-        numbers = {c.name: float(score) for c, score in zip(candidates, scores, strict=True)}
-        decisions.insert(0, Decision("coupling", name, numbers, text))
-    if search.optimize and learnt.slots.size and gaussian:
-        few = len(data) <= search.learning.draws_rows
-        if few:
-            several = _draws(finish, rng)
+    at_best, basis, n_silent = finish(best.z, rng)
+    search.progress(stage, 1, at_best.posterior.log_evidence)
+    draws = _draws(finish, modes, rng) if modes else ()
+    decisions += [*best.decisions, *_decided_forms(modes)]
+    if search.optimize and best.slots.size and isinstance(search.likelihood, GaussianNoise):
         reason = (
             "Predictions average over draws of the hyperparameters."
-            if few
+            if modes
             else "Hyperparameters are well known."
         )
-        decisions.append(Decision("draws", str(len(several)), {"rows": float(len(data))}, reason))
-    noise = search.likelihood.noise_model(learnt.slots, learnt.z)
+        decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
+    noise = search.likelihood.noise_model(best.slots, best.z)
     active = np.arange(len(data)) if len(basis) == 0 else basis
     return LocalModel(
         search.inputs,
-        best,
-        several,
+        at_best,
+        draws,
         noise,
         np.arange(len(data)),
         active,
         data.codes[active],
-        best.posterior.site_mean[active],
-        best.posterior.precision[active],
+        at_best.posterior.site_mean[active],
+        at_best.posterior.precision[active],
         len(data),
         tuple(decisions),
-        _has_converged(learnt, search.learning),
-        learnt.optimum.last_change,
+        _has_converged(best, search.learning),
+        best.optimum.last_change,
         n_silent,
     )
 
 
-def _draws(finish: _Finish, rng: np.random.Generator) -> tuple[Draw, ...]:
+def _compete(
+    candidates: Sequence[Candidate], data: Data, seed: int
+) -> tuple[Search, list[Learnt], list[Decision]]:
+    """The search with the most evidence, what it learnt, and the decision if there were several."""
+    found = [race(candidate.search, data, seed) for candidate in candidates]
+    if len(candidates) == 1:
+        search = candidates[0].search
+        return search, learn(search, data, found[0], seed), []
+    # Few rows: all are learnt to the end. With more, a few steps on some of the rows decide.
+    finished = all(several[0].n_rows == len(data) for several in found)
+    if finished:
+        found = [learn(c.search, data, f, seed) for c, f in zip(candidates, found, strict=True)]
+    pairs = zip(candidates, found, strict=True)
+    scores = [max(f.evidence_per_row for f in several) * len(data) - c.penalty for c, several in pairs]
+    which = int(np.argmax(scores))
+    search, name = candidates[which].search, candidates[which].name
+    text = f"the log evidence, less what its weights cost, is the highest for {name!r}"
+    numbers = {c.name: float(score) for c, score in zip(candidates, scores, strict=True)}
+    learnt = found[which] if finished else learn(search, data, found[which], seed)
+    return search, learnt, [Decision("coupling", name, numbers, text)]
+
+
+def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
+    """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
+    gaussian = isinstance(search.likelihood, GaussianNoise)
+    if not gaussian or not search.optimize or not learnt[0].slots.size or n_rows > search.learning.draws_rows:
+        return []
+    return sorted((mode_of(form, search.learning) for form in learnt), key=lambda mode: -mode.log_mass)
+
+
+def _decided_forms(modes: list[Mode]) -> list[Decision]:
+    """Smoothness and warping with their probabilities, where there was a choice."""
+    if len(modes) < 2:
+        return []
+    shares, made, best = probabilities(modes), [], modes[0].learnt.form
+    for what, of, text in (
+        ("smoothness", lambda form: form.kernel, "The most probable model has the kernel {}"),
+        ("warping", lambda form: form.inputs, "The most probable model sees inputs {}"),
+    ):
+        numbers: dict[str, float] = {}
+        for mode, share in zip(modes, shares, strict=True):
+            name = of(mode.learnt.form)
+            numbers[name] = numbers.get(name, 0.0) + float(share)
+        if len(numbers) > 1:
+            reason = f"{text.format(of(best))} (posterior probability {numbers[of(best)]:.2f})."
+            made.append(Decision(what, of(best), numbers, reason))
+    return made
+
+
+def _draws(finish: _Finish, modes: list[Mode], rng: np.random.Generator) -> tuple[Draw, ...]:
     """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
 
     A draw is left out where a covariance has no factor, as with hardly any noise.
@@ -118,9 +148,9 @@ def _draws(finish: _Finish, rng: np.random.Generator) -> tuple[Draw, ...]:
     if search.progress(stage, 0, None):
         return ()
     several: list[Draw] = []
-    for z in laplace_draws(finish.learnt, learning):
+    for learnt, z in laplace_draws(modes, learning):
         try:
-            several.append(finish(z, rng)[0])
+            several.append(replace(finish, learnt=learnt)(z, rng)[0])
         except NotPositiveDefiniteError:
             continue
         search.progress(stage, len(several), several[-1].posterior.log_evidence)
@@ -144,7 +174,7 @@ class _Finish:
 
     def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
-        warp = slots.get(z, "warp")
+        warp = self.learnt.objective.warp(z)
         terms = self._terms(z)
         W = self.search.inputs(data.X, warp)
         rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
@@ -246,10 +276,11 @@ def _average_where_empty(term: Term, empty: Any) -> Term:
 def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
     """z with the noise of every task, by scoring steps at the other parameters.
 
-    The curvature of the evidence in the log variance of a task is about I_t = (n_t - 1) / 2.
+    The curvature of the evidence in the log variance of a task is about its information I_t.
     """
     z = z.copy()
     part = slots.where["z"]
+    curvature = np.maximum(likelihood.information(slots, z), 0.5)
     tau = float(np.exp(slots.get(z, "tau")[0]))
     for _ in range(n_passes):
         by_task = likelihood.variance(slots, z)
@@ -257,6 +288,6 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
         q = condition(prior, precision, precision * rows.y, also=row_inverse)
         sensitivity = 0.5 * (q.alpha**2 - q.also)  # of the log evidence to the noise variance of each row
         slope = by_task * np.bincount(rows.layout.codes, sensitivity * rows.noise, len(by_task))
-        step = (tau * slope - z[part]) / (1.0 + tau**2 * np.maximum(likelihood.information, 0.5))
+        step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
         z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
     return z

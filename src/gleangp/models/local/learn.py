@@ -1,7 +1,9 @@
 """Learning the parameters: on all rows as one block, or on neighbourhoods from all over the data.
 
-With many rows, the evidence of whole neighbourhoods under a small basis is a sample of that of all rows. Few
-rows choose the start and the smoothness; the winner goes on with more.
+With few rows and Gaussian noise, the best start of every form of the model (its smoothness, and whether
+inputs are warped) is learnt to the end, and predictions average over the forms. With many rows, the evidence
+of whole neighbourhoods under a small basis is a sample of that of all rows. Few of them choose the start and
+the smoothness; the winner goes on with more.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from gleangp.inference.prior import Term, lay_out
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Stage, Start
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import Likelihood
+from gleangp.models.likelihood import GaussianNoise, Likelihood
 from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.slots import Slots
@@ -31,6 +33,24 @@ from gleangp.selection.residual import PivotedRun
 MakeTerms = Callable[[Start, float], list[TermSpec]]
 
 
+@dataclass(frozen=True)
+class Form:
+    """What is decided besides numbers: the smoothness of the kernel, and whether inputs are warped."""
+
+    smoothness: float
+    warped: bool = True
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel."""
+        return "RBF" if np.isinf(self.smoothness) else f"Matern {self.smoothness:g}"
+
+    @property
+    def inputs(self) -> str:
+        """How the kernel sees its inputs."""
+        return "warped" if self.warped else "as they are"
+
+
 @dataclass(frozen=True, eq=False)
 class Learnt:
     """What was learnt."""
@@ -40,7 +60,7 @@ class Learnt:
     value: float  # minus the log posterior, of the rows learnt on
     n_rows: int  # of those
     optimum: Optimum
-    smoothness: float
+    form: Form
     decisions: tuple[Decision, ...] = ()
 
     @property
@@ -65,7 +85,7 @@ class Search:
     make_terms: MakeTerms
     likelihood: Likelihood
     inputs: InputMap
-    smoothness: Sequence[float]
+    forms: Sequence[Form]
     starts: Sequence[Start]
     learning: Learning = LEARNING
     widths: PriorWidths = PRIORS
@@ -76,46 +96,54 @@ class Search:
     @property
     def names(self) -> list[str]:
         """Of the hyperparameters of the kernels, in the sum of all terms."""
-        terms = self.make_terms(self.starts[0], self.smoothness[0])
+        terms = self.make_terms(self.starts[0], self.forms[0].smoothness)
         return [
             prefix + parameter.name
             for term, prefix in zip(terms, prefixes(len(terms)), strict=True)
             for parameter in term.kernel.hyperparameters
         ]
 
-    def objective(self, start: Start, smoothness: float, rows: Rows | None) -> LogPosterior:
-        """The log posterior of terms of that start and smoothness."""
-        specs = self.make_terms(start, smoothness)
-        return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths)
+    def averages(self, n_rows: int) -> bool:
+        """Whether predictions average over forms: few rows do not determine the form."""
+        return isinstance(self.likelihood, GaussianNoise) and n_rows <= self.learning.n_together
+
+    def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
+        """The log posterior of terms of that start and form."""
+        specs = self.make_terms(start, form.smoothness)
+        return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
 
 
 def race(search: Search, data: Data, seed: int) -> list[Learnt]:
-    """The best of a few steps from every start on a few rows, for each smoothness."""
+    """The best of a few steps from every start on a few rows, for each form."""
     learning = search.learning
     if not search.optimize:
-        objective = search.objective(search.starts[0], search.smoothness[0], None)
+        objective = search.objective(search.starts[0], search.forms[0], None)
         here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
-        return [Learnt(objective, objective.slots.start, np.nan, 0, here, search.smoothness[0])]
+        return [Learnt(objective, objective.slots.start, np.nan, 0, here, search.forms[0])]
     first, rng = learning.stages_for(len(data))[0], np.random.default_rng(seed)
     winners: list[Learnt] = []
-    for nu in search.smoothness:
+    for form in search.forms:
+        if not form.warped and not search.averages(len(data)):
+            continue
         found: list[Learnt] = []
         for k, start in enumerate(search.starts):
             draw = np.random.default_rng(seed)  # the same rows for all
-            objective = search.objective(start, nu, None)
+            objective = search.objective(start, form, None)
             objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
             needed = not (winners or found)
-            climbed = _climb(search, objective, None, first.max_iter, nu, k + 1, rng, needed=needed)
+            climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, needed=needed)
             found += [] if climbed is None else [climbed]
         winners += [_best(found)] if found else []
     return winners
 
 
-def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> Learnt:
-    """Go on from the winners of the race."""
+def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> list[Learnt]:
+    """Go on from the winners of the race: from all of them if predictions average, else from the best."""
     if not search.optimize:
-        return found[0]
+        return found
     later, rng = list(search.learning.stages_for(len(data))[1:]), np.random.default_rng(seed + 1)
+    if search.averages(len(data)):
+        return [_go_on(search, f, data, later[0], rng) for f in found]
     values = [f.value / f.n_rows for f in found]
     if len(found) > 1 and found[0].n_rows < len(data):
         found = [_go_on(search, f, data, later[0], rng) for f in found]
@@ -123,12 +151,15 @@ def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> Learnt:
         later = later[1:]
     best = found[int(np.argmin(values))]
     if len(found) > 1:
-        best = _with_decision(best, [f.smoothness for f in found], values)
+        numbers = {f.form.kernel: -float(v) for f, v in zip(found, values, strict=True)}
+        kernel = best.form.kernel
+        reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
+        best = replace(best, decisions=(*best.decisions, Decision("smoothness", kernel, numbers, reason)))
     for stage in later:
         best = _go_on(search, best, data, stage, rng)
         if best.n_rows == len(data):
             break
-    return best
+    return [best]
 
 
 def some_rows(objective, z, data, stage, learning, rng) -> Rows:
@@ -136,7 +167,7 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     if len(data) <= stage.block:
         return Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
     terms = objective.terms(z)
-    W = objective.inputs(data.X, objective.slots.get(z, "warp"))
+    W = objective.inputs(data.X, objective.warp(z))
     scaled = W / length_scales(terms[0].kernel, W.shape[1])
     blocks = evenly_chosen(blocks_of_tasks(data, scaled, stage.block), stage.n_rows, rng)
     rows = np.concatenate(blocks)
@@ -171,7 +202,7 @@ def _spread_choice(n, count, rng):
     return np.sort(rng.choice(n, min(n, count), replace=False))
 
 
-def _climb(search, objective, start, max_iter, nu, number, rng, *, needed: bool) -> Learnt | None:
+def _climb(search, objective, start, max_iter, form, number, rng, *, needed: bool) -> Learnt | None:
     """What the search finds; None if the progress function leaves it out, which it may if not needed."""
     n_rows = len(objective.rows.y)
     name = f"{n_rows} rows" if start is not None else f"start {number}"
@@ -190,38 +221,36 @@ def _climb(search, objective, start, max_iter, nu, number, rng, *, needed: bool)
         rng=rng,
         report=report_to(search.progress, stage),
     )
-    return Learnt(objective, found.theta, found.value, n_rows, found, nu)
+    return Learnt(objective, found.theta, found.value, n_rows, found, form)
 
 
 def _go_on(search, learnt, data, stage: Stage, rng) -> Learnt:
     """The same search on the rows of another stage."""
-    old = learnt.objective
-    objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
-    objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
-    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.smoothness, 0, rng, needed=False)
+    objective = _on_other_rows(search, learnt, data, stage, rng)
+    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
 def _value_on(search, learnt, data, stage, rng) -> float:
     """Minus the log posterior on a fresh sample of rows, per row."""
-    old = learnt.objective
-    objective = LogPosterior(old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths)
-    objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
+    objective = _on_other_rows(search, learnt, data, stage, rng)
     return objective.value(learnt.z) / len(objective.rows.y)
+
+
+def _on_other_rows(search, learnt, data, stage, rng) -> LogPosterior:
+    old = learnt.objective
+    objective = LogPosterior(
+        old.specs,
+        old.likelihood,
+        old.inputs,
+        None,
+        search.starts[0],
+        search.widths,
+        warped=learnt.form.warped,
+    )
+    objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
+    return objective
 
 
 def _best(found: list[Learnt]) -> Learnt:
     return min(found, key=lambda f: f.value if np.isfinite(f.value) else np.inf)
-
-
-def _with_decision(learnt: Learnt, tried, values) -> Learnt:
-    names = {nu: "RBF" if np.isinf(nu) else f"Matern {nu:g}" for nu in tried}
-    numbers = {names[nu]: -float(v) for nu, v in zip(tried, values, strict=True)}
-    chosen = names[learnt.smoothness]
-    made = Decision(
-        "smoothness",
-        chosen,
-        numbers,
-        f"The kernel is {chosen}: its log evidence per row is the highest ({numbers[chosen]:.3f}).",
-    )
-    return replace(learnt, decisions=(*learnt.decisions, made))

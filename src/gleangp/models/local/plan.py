@@ -15,7 +15,7 @@ from gleangp.models.couplings import FunctionCoupling
 from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Start
 from gleangp.models.inputs import identity_map, map_inputs
 from gleangp.models.likelihood import Likelihood
-from gleangp.models.local.learn import Search
+from gleangp.models.local.learn import Form, Search
 from gleangp.models.terms import (
     TermSpec,
     hierarchical_terms,
@@ -59,12 +59,14 @@ def plan_search(
     """
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
-    smoothness: tuple[float, ...] = (learning.task_smoothness,)
-    starts = learning.starts
-    if n_tasks == 1:
-        smoothness = learning.smoothness
+    inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
+    forms, starts = [Form(np.nan)], learning.starts
     if kernel is not None:
-        starts, smoothness = learning.starts[:1], (np.nan,)
+        starts = learning.starts[:1]
+    else:
+        kinds = (True, False) if inputs.n_parameters else (True,)
+        smoothness = learning.smoothness if n_tasks == 1 else (learning.task_smoothness,)
+        forms = [Form(nu, warped) for warped in kinds for nu in smoothness]
 
     def make_terms(start: Start, nu: float) -> list[TermSpec]:
         if kernel is None:
@@ -76,10 +78,9 @@ def plan_search(
             terms = coupled_terms(coupling, clone(kernel), {}, n_tasks)
         return with_priors(terms, priors or {})
 
-    inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
     more = {} if progress is None else {"progress": progress}
     return Search(
-        make_terms, likelihood, inputs, smoothness, starts, learning, widths, optimize, n_restarts, **more
+        make_terms, likelihood, inputs, forms, starts, learning, widths, optimize, n_restarts, **more
     )
 
 

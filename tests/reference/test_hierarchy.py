@@ -1,0 +1,257 @@
+"""The default model of several tasks against a plain implementation: log posterior, gradient, predictions.
+
+The twin writes the covariance of all rows out, solves dense systems, and for noise that is not Gaussian
+runs expectation propagation over one row at a time, with sums over a grid.
+"""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.stats import multivariate_normal
+
+from gleangp.inference.prior import lay_out
+from gleangp.models.defaults import LEARNING, LINKED_PRIORS, PRIORS
+from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
+from gleangp.models.local.data import Data
+from gleangp.models.local.fit import CONDITIONING, _Finish
+from gleangp.models.local.learn import Form, Learnt
+from gleangp.models.local.plan import plan_search
+from gleangp.models.objective import Rows
+from gleangp.noise import (
+    Binomial,
+    ContaminatedNormal,
+    Gamma,
+    Logit,
+    NegativeBinomial,
+    Ordered,
+    Poisson,
+    Probit,
+    RobustProbit,
+)
+
+RNG = np.random.default_rng(3)
+N, TASKS = 14, 3
+CODES = np.array([0] * 6 + [1] * 5 + [2] * 3)
+X = np.column_stack([RNG.gamma(1.0, size=N), RNG.normal(size=N), RNG.integers(2, size=N)])
+SIGNS = RNG.choice([-1.0, 1.0], N)
+COUNTS = RNG.poisson(2.0, N).astype(float)
+ONE_WILD = np.sin(X[:, 0]) + 0.2 * RNG.normal(size=N) + np.where(np.arange(N) == 4, 4.0, 0.0)
+# Noise -> targets, and the parameters that are learnt.
+OTHERS = {
+    "probit": (Probit(bias=0.2), SIGNS, ("bias",)),
+    "logit": (Logit(), SIGNS, ("bias",)),
+    "robust": (RobustProbit(0.1), SIGNS, ("flip",)),
+    "poisson": (Poisson(exposure=np.linspace(0.5, 2.0, N)), COUNTS, ("bias",)),
+    "negative_binomial": (NegativeBinomial(0.4), COUNTS, ("dispersion", "bias")),
+    "binomial": (Binomial(trials=np.full(N, 9.0)), COUNTS, ("bias",)),
+    "gamma": (Gamma(3.0), COUNTS + 0.3, ("shape", "bias")),
+    "outliers": (ContaminatedNormal(0.3, 0.1, 8.0), ONE_WILD, ("scale", "share")),
+    "ordered": (Ordered(widths=[0.8, 0.9], variance=0.2), RNG.integers(4, size=N) * 1.0, ("bias",)),
+}
+
+
+def problem(likelihood, y, noise, widths=PRIORS):
+    """The log posterior of all rows as one block, and parameters that are not where a search starts."""
+    search = plan_search(X, TASKS, likelihood, widths=widths)
+    objective = search.objective(LEARNING.starts[0], Form(2.5), None)
+    objective.rows = Rows(X, y, noise, lay_out(CODES, [np.arange(N)]), X[:0])
+    z = objective.slots.start + 0.3 * np.random.default_rng(5).normal(size=objective.slots.size)
+    return search, objective, np.clip(z, *objective.slots.bounds.T)
+
+
+def warped(rows, slots, z):
+    """Standardised inputs: two skewed columns through Kumaraswamy's function, an indicator less its mean."""
+    out, a, b = np.empty(rows.shape), *np.exp(z[slots.where["warp"]].reshape(2, -1))
+    for c in range(2):
+        low, high = X[:, c].min(), X[:, c].max()
+        v, of_rows = (
+            1 - (1 - (((x - low) / (high - low) + 0.02) / 1.04) ** a[c]) ** b[c]
+            for x in (X[:, c], rows[:, c])
+        )
+        out[:, c] = (of_rows - v.mean()) / v.std()
+    out[:, 2] = rows[:, 2] - X[:, 2].mean()
+    return out
+
+
+def covariance(A, a, B, b, slots, z, scale=None):
+    """m + linear + smooth, and within tasks offset, slopes and own function; `scale` of what is own."""
+    V, W = warped(A, slots, z), warped(B, slots, z)
+    value = {name: np.exp(z[part]) for name, part in slots.where.items()}
+
+    def matern(lengths):
+        r = np.sqrt(5.0) * np.sqrt((((V[:, None] - W[None]) / lengths) ** 2).sum(2))
+        return (1.0 + r + r**2 / 3.0) * np.exp(-r)
+
+    common = 2.0**2 + value["term0__k1__k2__k1__constant_value"] * V @ W.T
+    common = common + value["term0__k2__k1__constant_value"] * matern(value["term0__k2__k2__length_scale"])
+    own = value["term1__constant_value"] + value["term2__k1__k1__constant_value"] * V @ W.T
+    own = own + value["term2__k2__k1__constant_value"] * matern(value["term2__k2__k2__length_scale"])
+    scale = np.ones(TASKS) if scale is None else scale
+    return common + np.where(a[:, None] == b[None], scale[a][:, None] * own, 0.0)
+
+
+def noise_of_tasks(slots, z):
+    """Variance of the noise of each task, and the scale of what is its own."""
+    tau, rho, level = np.exp(z[slots.where["tau"]]), z[slots.where["rho"]], z[slots.where["z"]]
+    return np.exp(z[slots.where["noise"]] + tau * level), np.exp(rho * tau * level)
+
+
+def covariance_of_targets(slots, z, factors):
+    """With the noise of every row; and the scale of what is a task's own."""
+    variance, scale = noise_of_tasks(slots, z)
+    return covariance(X, CODES, X, CODES, slots, z, scale) + np.diag(variance[CODES] * factors), scale
+
+
+def gaussian():
+    y = np.sin(X[:, 0]) + 0.3 * RNG.normal(size=N)
+    factors = np.linspace(0.5, 1.5, N)
+    likelihood = GaussianNoise(np.bincount(CODES))
+    return likelihood, y, factors
+
+
+def test_gaussian_log_posterior():
+    """Evidence of the dense covariance, less the Laplace correction of the noise, and the log prior."""
+    likelihood, y, factors = gaussian()
+    _, objective, z = problem(likelihood, y, factors)
+    slots = objective.slots
+    K, _ = covariance_of_targets(slots, z, factors)
+    tau2, rho = np.exp(2 * z[slots.where["tau"]]), z[slots.where["rho"]]
+    information = (np.bincount(CODES) - 1 + rho**2) / 2
+    expected = multivariate_normal(np.zeros(N), K).logpdf(y) - 0.5 * np.log1p(tau2 * information).sum()
+    assert_allclose(-objective(z)[0], expected + slots.log_prior(z)[0], rtol=1e-9)
+    assert objective.value(z) == pytest.approx(objective(z)[0], rel=1e-12)
+
+
+def sequential_propagation(K, y, noise):
+    """Log evidence, precision and shift of the sites; one row at a time, sums over a grid."""
+    precision, shift = np.zeros(N), np.zeros(N)
+    normal = np.linspace(-9.0, 9.0, 2001)
+    weights = np.exp(-0.5 * normal**2)
+    for _ in range(300):
+        before = precision.copy(), shift.copy()
+        log_z = np.zeros(N)
+        for i in range(N):
+            cov = np.linalg.inv(np.linalg.inv(K) + np.diag(precision))
+            mean = cov @ shift
+            v = 1.0 / (1.0 / cov[i, i] - precision[i])
+            m = v * (mean[i] / cov[i, i] - shift[i])
+            f = m + np.sqrt(v) * normal
+            with np.errstate(over="ignore"):
+                log_p = noise.at(np.full(len(f), i)).log_prob(np.full(len(f), y[i]), f)
+            p = weights * np.exp(log_p)
+            log_z[i] = np.log(p.sum() / weights.sum())
+            tilted = p @ f / p.sum()
+            spread = p @ (f - tilted) ** 2 / p.sum()
+            precision[i], shift[i] = 1.0 / spread - 1.0 / v, tilted / spread - m / v
+        if np.allclose(before, (precision, shift), rtol=1e-10, atol=1e-12):
+            break
+    cov = np.linalg.inv(np.linalg.inv(K) + np.diag(precision))
+    mean, var = cov @ shift, np.diagonal(cov)
+    cavity_var = 1.0 / (1.0 / var - precision)
+    cavity_mean = cavity_var * (mean / var - shift)
+    site = np.log1p(precision * cavity_var) + (
+        cavity_mean**2 / cavity_var - (cavity_mean / cavity_var + shift) ** 2 / (1.0 / cavity_var + precision)
+    )
+    total = log_z.sum() + 0.5 * site.sum() + 0.5 * mean @ shift
+    total -= 0.5 * np.linalg.slogdet(np.eye(N) + K * precision)[1]
+    return total, precision, shift
+
+
+NEW_X, NEW_CODES = X[[2, 7, 12]] * [0.9, 1.0, 1.0] + [0.05, 0.0, 0.0], np.array([0, 1, 2])
+
+
+def predicted(search, objective, z, y, noise):
+    """Latent mean and variance of the new rows, by the model at given parameters."""
+    learnt = Learnt(objective, z, 0.0, N, None, Form(2.5))
+    finish = _Finish(search, learnt, Data(X, y, CODES, TASKS, noise), 0, None, CONDITIONING)
+    draw = finish(z, np.random.default_rng(0))[0]
+    return draw.posterior.predict(search.inputs(NEW_X, draw.warp), NEW_CODES)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_noise(name):
+    """Log posterior and predictions: expectation propagation under the dense covariance; the log prior."""
+    noise, y, learn = OTHERS[name]
+    search, objective, z = problem(PropagatedNoise(noise, learn, tol=1e-10), y, noise, LINKED_PRIORS)
+    slots = objective.slots
+    K = covariance(X, CODES, X, CODES, slots, z)
+    at = objective.likelihood.noise_model(slots, z)
+    evidence, precision, shift = sequential_propagation(K, y, at)
+    assert_allclose(-objective(z)[0] - slots.log_prior(z)[0], evidence, rtol=1e-5)
+    C = K + np.diag(1.0 / precision)
+    across = covariance(NEW_X, NEW_CODES, X, CODES, slots, z)
+    within = covariance(NEW_X, NEW_CODES, NEW_X, NEW_CODES, slots, z)
+    mean, var = predicted(search, objective, z, y, noise)
+    assert_allclose(mean, across @ np.linalg.solve(C, shift / precision), rtol=1e-3, atol=1e-4)
+    assert_allclose(var, np.diagonal(within - across @ np.linalg.solve(C, across.T)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gaussian", *OTHERS])
+def test_gradient(name):
+    """Of every parameter, by central differences."""
+    if name == "gaussian":
+        likelihood, y, noise = gaussian()
+        _, objective, z = problem(likelihood, y, noise)
+    else:
+        noise, y, learn = OTHERS[name]
+        _, objective, z = problem(PropagatedNoise(noise, learn, tol=1e-12), y, noise, LINKED_PRIORS)
+    gradient = objective(z)[1]
+    step, by_differences = 1e-5, np.empty(len(z))
+    for i in range(len(z)):
+        moved = np.eye(len(z))[i] * step
+        by_differences[i] = (objective(z + moved)[0] - objective(z - moved)[0]) / (2 * step)
+    assert_allclose(gradient, by_differences, rtol=2e-4, atol=2e-5)
+
+
+def test_predictions():
+    """Mean and variance of known tasks at new rows, given the parameters."""
+    likelihood, y, factors = gaussian()
+    search, objective, z = problem(likelihood, y, factors)
+    slots = objective.slots
+    K, scale = covariance_of_targets(slots, z, factors)
+    across = covariance(NEW_X, NEW_CODES, X, CODES, slots, z, scale)
+    within = covariance(NEW_X, NEW_CODES, NEW_X, NEW_CODES, slots, z, scale)
+    mean, var = predicted(search, objective, z, y, factors)
+    assert_allclose(mean, across @ np.linalg.solve(K, y), rtol=1e-6, atol=1e-9)
+    assert_allclose(var, np.diagonal(within - across @ np.linalg.solve(K, across.T)), rtol=1e-6)
+
+
+def test_expected_noise_of_a_task():
+    """The mean of exp(tau u) under the posterior of u, from the residuals alone: by adaptive quadrature."""
+    tau, rho, sizes = 0.8, 0.0, np.array([2, 5, 40])
+    squares = np.array([0.05, 9.0, 60.0])  # of the residuals, with one degree of freedom less than rows
+    modes, expected = [], []
+    for nu, square in zip(sizes - 1, squares, strict=True):
+
+        def density(u, nu=nu, square=square):
+            return np.exp(-0.5 * (u**2 + nu * tau * u + square * np.exp(-tau * u)))
+
+        grid = np.linspace(-6, 6, 200_001)
+        modes.append(grid[np.argmax(density(grid))])
+        parts = [quad(lambda u, k=k, p=density: p(u) * np.exp(k * tau * u), -12, 12)[0] for k in (0, 1)]
+        expected.append(parts[1] / parts[0])
+    likelihood = GaussianNoise(sizes)
+    slots = problem(GaussianNoise(sizes), np.zeros(N), np.ones(N))[1].slots
+    z = np.zeros(slots.size)
+    z[slots.where["tau"]], z[slots.where["rho"]], z[slots.where["z"]] = np.log(tau), rho, modes
+    found = likelihood.predictive_variance(slots, z)
+    assert_allclose(found[:-1], expected, rtol=1e-3)
+    assert_allclose(found[-1], np.exp(tau**2 / 2))
+
+
+def test_tasks_of_two_rows_do_not_make_noise_levels_up():
+    """Offsets and noise of one size for all tasks: the levels at the optimum hardly differ."""
+    from gleangp import SparseGPRegressor
+
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        tasks = np.repeat(np.arange(100), 2)
+        rows = rng.normal(size=(200, 1))
+        y = np.sin(rows[:, 0]) + 0.5 * rng.normal(size=100)[tasks] + 0.3 * rng.normal(size=200)
+        model = SparseGPRegressor(random_state=0).fit(rows, y, tasks=tasks)
+        place, each = np.zeros((100, 1)), np.arange(100)
+        whole = model.predict(place, tasks=each, return_std=True, include_noise=True)[1]
+        function = model.predict(place, tasks=each, return_std=True)[1]
+        noise = np.sqrt(whole**2 - function**2)
+        assert noise.max() < 1.5 * noise.min()
