@@ -74,6 +74,51 @@ def test_task_column():
     np.testing.assert_allclose(one.mean, two.mean)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("task", ["patient", None], ids=["task column", "tasks given"])
+def test_frames_with_categories(task):
+    """Frames as they were fitted go into pictures: text and dates are held and named."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "sex": pd.Categorical(np.resize(["f", "m", "f"], 48)),
+            "day": pd.date_range("2025-01-01", periods=48),
+            "dose": rng.uniform(0, 5, 48),
+            "age": rng.integers(20, 80, 48),
+            "patient": np.resize(["ann", "bob"], 48),
+        }
+    )
+    y = pd.Series(np.sin(frame["dose"]) + (frame["sex"] == "f"), name="level")
+    given = {} if task else {"tasks": frame["patient"]}
+    inputs = frame if task else frame.drop(columns="patient")
+    model = SparseGPRegressor(task=task, optimizer=None, posterior="active", random_state=0)
+    model.fit(inputs, y, **given)
+    rows = frame["patient"] == "bob"
+    display = plots.PredictionDisplay.from_estimator(
+        model, inputs[rows], y[rows], task="bob", feature="dose", n_points=5
+    )
+    grid = frame[rows].iloc[:5].assign(dose=display.x, sex="f", age=frame["age"][rows].median())
+    grid = grid.assign(day=frame["day"][rows].median())[list(inputs.columns)]
+    expected = model.predict(grid, **({} if task else {"tasks": ["bob"] * 5}))
+    np.testing.assert_allclose(display.mean, expected)
+    assert set(display.active) <= set(frame["dose"][rows])
+    at = display.ax_.get_xlabel()
+    assert at.startswith("dose\nat sex = f, day = 2025-01-2")
+    assert "00:00" not in at
+    assert "patient" not in at
+    assert plots.TaskSimilarityDisplay.from_estimator(model, inputs).matrix.shape == (2, 2)
+    with pytest.raises(ValueError, match="input 'sex' is not a number"):
+        plots.PredictionDisplay.from_estimator(model, inputs[rows], task="bob", feature="sex")
+    labels = np.where(frame["dose"] > 2, "high", "low")
+    model = SparseGPClassifier(task=task, optimizer=None, random_state=0).fit(inputs, labels, **given)
+    display = plots.DecisionDisplay.from_estimator(
+        model, inputs, labels, task="ann", features=("dose", "age"), n_points=4
+    )
+    assert display.proba.shape == (4, 4, 2)
+    assert "sex = f" in display.ax_.get_xlabel()
+
+
 def test_budget_and_gain(tasks_model):
     """Counts add up to the budget; gains are in order of inclusion."""
     model, _, _, tasks = tasks_model

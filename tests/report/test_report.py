@@ -262,6 +262,10 @@ def test_who_helps_whom(data):
 
     model = SparseGPRegressor(optimizer=None, posterior="active", random_state=0).fit(X, y, tasks=tasks)
     assert "Who helps whom" not in render(gather(model, X, y, tasks))
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
+    page = render(gather(model, X, y, tasks))
+    assert "leans on" in page
+    assert "better without" in page
     model = Reporting(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
     page = render(gather(model, X, y, tasks))
     parse(page)

@@ -92,6 +92,13 @@ def test_model(served):
     assert headers["X-Content-Type-Options"] == "nosniff"
 
 
+def test_a_page_without_tasks_does_not_mention_them():
+    """The word is there only if the model has tasks."""
+    facts = {"task": None, "inputs": [], "curves": [], "classes": None, "target": "y"}
+    assert "rows that the model keeps" in render(facts, "m.glean")
+    assert "rows of the task that" in render({**facts, "task": "school", "tasks": ["a"]}, "m.glean")
+
+
 def test_predict(served):
     """Predictions are the model's; a wrong row is an error that names the column."""
     model, port = served

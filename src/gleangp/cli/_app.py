@@ -110,6 +110,7 @@ TableFile = Annotated[
     str, typer.Argument(help="CSV, TSV, Parquet, Feather, .xlsx or .json; - for CSV on standard input.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A file that `gleangp fit` wrote.")]
+NewTable = Annotated[str, typer.Option("--output", "-o", help="Table to write; - for standard output.")]
 NewModel = Annotated[
     Path | None, typer.Option("--output", "-o", help="Model file to write. Left out: replaces the model.")
 ]
@@ -229,9 +230,7 @@ def fit(
 def predict(
     model: ModelFile,
     table: TableFile,
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="Table to write; - for standard output.")
-    ] = "-",
+    output: NewTable = "-",
     keep: Annotated[
         str | None,
         typer.Option("--keep", help="Columns of the table to write too, with commas between them, or `all`."),
@@ -301,9 +300,7 @@ def suggest(
     model: ModelFile,
     table: TableFile,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many rows to choose.")] = 10,
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="Table to write; - for standard output.")
-    ] = "-",
+    output: NewTable = "-",
     encoding: Encoding = "utf-8",
     force: Force = False,
 ) -> None:

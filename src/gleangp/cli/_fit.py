@@ -267,10 +267,14 @@ def summarize(
 
 
 def _ranges(problem: Problem) -> dict[str, list[float]]:
-    """Least, median and largest value of every column of numbers."""
-    at = problem.encoding.positions
-    numbers = [c.name for c in problem.encoding.columns if c.kind == "number"]
-    return {name: np.quantile(problem.X[:, at[name][0]], [0.0, 0.5, 1.0]).tolist() for name in numbers}
+    """Least, median and largest value of every column of numbers, over the cells that are not missing."""
+    found = {}
+    for column in problem.encoding.columns:
+        if column.kind == "number":
+            values = problem.X[:, problem.encoding.positions[column.name]]
+            there = values[:, -1] == 0.0 if column.n_missing else slice(None)
+            found[column.name] = np.quantile(values[there, 0], [0.0, 0.5, 1.0]).tolist()
+    return found
 
 
 def or_none(value: float) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tables import count_features
 from gleangp.exceptions import TaskError
 
 # Okabe and Ito's colours, in an order in which neighbours are told apart by everyone.
@@ -42,13 +43,48 @@ class Display:
         ax.legend(frameon=False, fontsize="small", **place, **options)
 
 
+def inputs_of(model: Any, X: Any) -> Any:
+    """Inputs without the task column: a pandas frame for models of frames, else an array of numbers."""
+    names = [c for c in getattr(model, "feature_names_in_", []) if c != model.task]
+    if not names:
+        return np.asarray(X, dtype=np.float64)
+    import pandas as pd
+
+    if not hasattr(X, "columns"):
+        return pd.DataFrame(np.asarray(X), columns=names)
+    return (X.to_pandas() if hasattr(X, "to_pandas") else X)[names]
+
+
 def input_names(model: Any, X: Any, names: Sequence[str] | None = None) -> list[str]:
     """Names of the inputs: as given, of the columns of X or of the frame of the fit, or x0, x1, ..."""
-    if names is None and hasattr(X, "columns"):
-        names = [str(c) for c in X.columns]
     if names is None:
-        names = [str(f) for f in getattr(model, "feature_names_in_", []) if f != getattr(model, "task", None)]
+        columns = X.columns if hasattr(X, "columns") else getattr(model, "feature_names_in_", [])
+        names = [str(c) for c in columns if c != getattr(model, "task", None)]
     return list(names) or [f"x{i}" for i in range(np.shape(X)[1])]
+
+
+def values_of(X: Any, feature: int, names: Sequence[str]) -> FloatArray:
+    """One input, which must be a number."""
+    cells = X[:, feature] if isinstance(X, np.ndarray) else X.iloc[:, feature]
+    try:
+        return np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"the input {names[feature]!r} is not a number, and a picture needs numbers along its axes. "
+            "Choose another input."
+        ) from None
+
+
+def held_rows(X: Any, shown: dict[int, FloatArray]) -> Any:
+    """Rows with these values of some inputs, the others at their median or most frequent value."""
+    n = len(next(iter(shown.values())))
+    if isinstance(X, np.ndarray):
+        grid = np.tile(np.median(X, axis=0), (n, 1))
+        for feature, values in shown.items():
+            grid[:, feature] = values
+        return grid
+    held = {c: X[c].median() if X[c].dtype.kind in "iufM" else X[c].mode().iloc[0] for c in X.columns}
+    return type(X)({**held, **{X.columns[i]: v for i, v in shown.items()}}, index=range(n))
 
 
 def target_name(y: Any, name: str | None = None) -> str:
@@ -65,11 +101,18 @@ def position_of(feature: int | str, names: Sequence[str]) -> int:
     return feature
 
 
-def held_values(row: FloatArray, names: Sequence[str], shown: Sequence[int], most: int = 4) -> str:
-    """At which values the inputs are that a picture does not show."""
-    others = [i for i in range(len(row)) if i not in shown]
-    text = ", ".join(f"{shortened(names[i])} = {row[i]:.3g}" for i in others[:most])
+def held_values(grid: Any, names: Sequence[str], shown: Sequence[int], most: int = 4) -> str:
+    """At which values the inputs of `held_rows` are that a picture does not show."""
+    values = list(grid[0] if isinstance(grid, np.ndarray) else grid.iloc[0])
+    others = [i for i in range(len(values)) if i not in shown]
+    text = ", ".join(f"{shortened(names[i])} = {_cell(values[i])}" for i in others[:most])
     return text + (f" and {len(others) - most} more" if len(others) > most else "")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return f"{value:.3g}"
+    return shortened(str(value).removesuffix(" 00:00:00"))
 
 
 def color_of(index: int) -> str:
@@ -93,29 +136,17 @@ def task_code(model: Any, task: Any) -> int:
     return int(found[0])
 
 
-def at_task(model: Any, X: FloatArray, code: int) -> dict[str, Any]:
-    """Arguments with which the model predicts rows X of one task, however it takes tasks."""
+def at_task(model: Any, X: Any, code: int) -> dict[str, Any]:
+    """Arguments with which the model predicts rows X (of `inputs_of`) of one task, however it takes tasks."""
     if model.tasks_ is None:
         return {"X": X}
     names = np.full(len(X), model.tasks_[code], dtype=model.tasks_.dtype)
     if model.task is None:
         return {"X": X, "tasks": names}
-    return {"X": _with_column(model, X, names)}
-
-
-def _with_column(model: Any, X: FloatArray, names: np.ndarray) -> Any:
-    if hasattr(model, "feature_names_in_"):
-        import pandas as pd
-
-        columns = [c for c in model.feature_names_in_ if c != model.task]
-        frame = pd.DataFrame(X, columns=columns)
-        frame[model.task] = names
-        return frame[list(model.feature_names_in_)]
-    out = np.empty((len(X), X.shape[1] + 1), dtype=object)
-    position = model.task % out.shape[1]
-    out[:, position] = names
-    out[:, np.arange(out.shape[1]) != position] = X
-    return out
+    if not isinstance(X, np.ndarray):
+        return {"X": X.assign(**{model.task: names})[list(model.feature_names_in_)]}
+    position = model.task % (X.shape[1] + 1)
+    return {"X": np.insert(X.astype(object), position, names, axis=1)}
 
 
 def submodels(model: Any) -> list[Any]:
@@ -130,10 +161,13 @@ def kept_points(model: Any, code: int) -> FloatArray | None:
     return np.unique(np.vstack(parts), axis=0) if parts else None
 
 
-def active_points(model: Any, code: int) -> FloatArray | None:
-    """Inputs (d, p) of the active points among the rows of one task, or None if the model has none."""
+def active_points(model: Any, code: int, features: Sequence[int]) -> FloatArray | None:
+    """Some inputs of the active points among the rows of one task, or None if the model has none."""
     parts = [getattr(m, "active_of_task", m.rows_of_task)(code) for m in submodels(model)]
-    return np.unique(np.vstack(parts), axis=0) if parts else None
+    columns = getattr(model, "columns_", None)
+    if columns is not None:  # a column can be several inputs
+        features = [count_features(columns[:f]) for f in features]
+    return np.unique(np.vstack(parts), axis=0)[:, features] if parts else None
 
 
 def active_tasks(model: Any) -> IntArray:

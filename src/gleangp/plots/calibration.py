@@ -264,5 +264,5 @@ class CalibrationDisplay(Display):
 
 def _diagonal(ax: Any) -> Any:
     ax.plot([0, 1], [0, 1], color="0.5", lw=1, ls="--", label="perfect")
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")  # whole markers at the ends
     return ax

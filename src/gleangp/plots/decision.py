@@ -15,11 +15,14 @@ from gleangp.plots._base import (
     active_points,
     at_task,
     color_of,
+    held_rows,
     held_values,
     input_names,
+    inputs_of,
     position_of,
     submodels,
     task_code,
+    values_of,
 )
 
 _MANY = 60  # active points from which they are marked lightly
@@ -104,9 +107,9 @@ class DecisionDisplay(Display):
         ----------
         model : estimator
             A fitted classifier.
-        X : array-like of shape (n, p)
-            Inputs of the task that is shown, without a task column: they give the range, and the
-            medians at which other inputs are held.
+        X : frame or array-like of shape (n, p)
+            Inputs of the task that is shown: they give the range, and the medians (or most frequent
+            categories) at which other inputs are held. A task column is left out.
         y : array-like of shape (n,), default=None
             Their labels, to be shown; values that are no class are drawn as unlabelled.
         task : default=None
@@ -126,18 +129,16 @@ class DecisionDisplay(Display):
         """
         names = input_names(model, X, feature_names)
         one, two = (position_of(f, names) for f in features)
-        X = np.asarray(X, dtype=np.float64)
+        X = inputs_of(model, X)
         code = task_code(model, task)
+        data = np.column_stack([values_of(X, feature, names) for feature in (one, two)])
         sides = []
-        for feature in (one, two):
-            low, high = X[:, feature].min(), X[:, feature].max()
+        for low, high in zip(np.nanmin(data, axis=0), np.nanmax(data, axis=0), strict=True):
             pad = 0.08 * (high - low)
             sides.append(np.linspace(low - pad, high + pad, n_points))
         xx, yy = np.meshgrid(*sides)
-        grid = np.tile(np.median(X, axis=0), (xx.size, 1))
-        grid[:, one], grid[:, two] = xx.ravel(), yy.ravel()
+        grid = held_rows(X, {one: xx.ravel(), two: yy.ravel()})
         proba = model.predict_proba(**at_task(model, grid, code))
-        active = active_points(model, code)
         null = _null_coordinate(model, at_task(model, grid, code))
         display = cls(
             xx,
@@ -145,11 +146,11 @@ class DecisionDisplay(Display):
             proba.reshape(*xx.shape, -1),
             model.classes_,
             null=None if null is None else null.reshape(xx.shape),
-            X=X[:, [one, two]],
+            X=data,
             y=None if y is None else np.asarray(y),
-            active=None if active is None else active[:, [one, two]],
+            active=active_points(model, code, [one, two]),
             labels=(names[one], names[two]),
-            others=held_values(grid[0], names, [one, two]),
+            others=held_values(grid, names, [one, two]),
         )
         return display.plot(ax=ax)
 

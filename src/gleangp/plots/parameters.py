@@ -108,7 +108,7 @@ class KernelParametersDisplay(Display):
         low, high = self.values.min(), self.values.max()
         ax.set_xlim(low / 3, high * 6)
         ax.grid(axis="x", alpha=0.3)
-        ax.set_xlabel("value (in units of standardised targets, and of the inputs)")
+        ax.set_xlabel("value, in units of the kernel")
         return self
 
 

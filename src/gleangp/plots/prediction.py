@@ -13,11 +13,14 @@ from gleangp.plots._base import (
     Display,
     active_points,
     at_task,
+    held_rows,
     held_values,
     input_names,
+    inputs_of,
     position_of,
     target_name,
     task_code,
+    values_of,
 )
 
 
@@ -104,9 +107,9 @@ class PredictionDisplay(Display):
         ----------
         model : estimator
             A fitted regressor.
-        X : array-like of shape (n, p)
-            Inputs of the task that is shown, without a task column: they give the range, and the
-            medians at which the other inputs are held.
+        X : frame or array-like of shape (n, p)
+            Inputs of the task that is shown: they give the range, and the medians (or most frequent
+            categories) at which the other inputs are held. A task column is left out.
         y : array-like of shape (n,), default=None
             Their targets, to be shown.
         task : default=None
@@ -131,31 +134,32 @@ class PredictionDisplay(Display):
         names = input_names(model, X, feature_names)
         feature = position_of(feature, names)
         y_label = target_name(y, target)
-        X = np.asarray(X, dtype=np.float64)
+        X = inputs_of(model, X)
         code = task_code(model, task)
-        low, high = X[:, feature].min(), X[:, feature].max()
+        values = values_of(X, feature, names)
+        low, high = np.nanmin(values), np.nanmax(values)
         pad = margin * (high - low)
-        grid = np.tile(np.median(X, axis=0), (n_points, 1))
-        grid[:, feature] = np.linspace(low - pad, high + pad, n_points)
+        x = np.linspace(low - pad, high + pad, n_points)
+        grid = held_rows(X, {feature: x})
         where = at_task(model, grid, code)
         mean, std = model.predict(**where, return_std=True)
         try:
             std_with_noise = model.predict(**where, return_std=True, include_noise=True)[1]
         except (TypeError, ValueError):  # no such option, or noise known per training row only
             std_with_noise = None
-        active = active_points(model, code)
+        active = active_points(model, code, [feature])
         display = cls(
-            grid[:, feature],
+            x,
             mean,
             std,
             std_with_noise=std_with_noise,
-            X=X[:, feature],
+            X=values,
             y=None if y is None else np.asarray(y, dtype=np.float64),
-            active=None if active is None else active[:, feature],
+            active=None if active is None else active[:, 0],
             label=None if model.tasks_ is None else str(model.tasks_[code]),
             x_label=names[feature],
             y_label=y_label,
-            others=held_values(grid[0], names, [feature]),
+            others=held_values(grid, names, [feature]),
         )
         return display.plot(ax=ax)
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.plots._base import DIVERGING, Display, at_task, shortened, task_names
+from gleangp.plots._base import DIVERGING, Display, at_task, inputs_of, shortened, task_names
 
 
 class TaskSimilarityDisplay(Display):
@@ -53,8 +53,8 @@ class TaskSimilarityDisplay(Display):
         ----------
         model : estimator
             A fitted model of several tasks.
-        X : array-like of shape (n, p)
-            Inputs at which tasks are compared, without a task column.
+        X : frame or array-like of shape (n, p)
+            Inputs at which tasks are compared. A task column is left out.
         ax : matplotlib axes, default=None
             Where to draw. None: a new figure.
 
@@ -62,7 +62,7 @@ class TaskSimilarityDisplay(Display):
         -------
         TaskSimilarityDisplay
         """
-        X = np.asarray(X, dtype=np.float64)
+        X = inputs_of(model, X)
         names = task_names(model)
         value = getattr(model, "decision_function", None) or model.predict
         curves = np.array([np.ravel(value(**at_task(model, X, code))) for code in range(len(names))])

@@ -169,7 +169,7 @@ def transfer(facts: Facts) -> str:
         return ""
     heads = list(facts.transfer[0])
     lines = [[_plain(line.get(h)) for h in heads] for line in facts.transfer]
-    caption = "For every task: its score with and without the other tasks, and which of them matter to it"
+    caption = "For every task: its score with and without the other tasks, and which of them help or harm it"
     return table(
         "who-helps-whom", caption, [str(h).removeprefix("n_").replace("_", " ") for h in heads], lines
     )

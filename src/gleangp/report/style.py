@@ -30,7 +30,9 @@ figcaption .soft{font-weight:400;display:block;font-size:.85rem}svg{width:100%;h
 .grid{stroke:var(--line);stroke-width:.7}.guide{stroke:var(--soft);stroke-dasharray:4 4}
 .dot{fill:var(--blue);fill-opacity:.85}.dot:hover{fill:var(--red)}.specks{stroke:var(--ink);stroke-opacity:.5}
 .line{fill:none;stroke:var(--blue);stroke-width:2}.whisker{stroke:var(--blue)}
-.band{fill:var(--blue);fill-opacity:.2}.wide{overflow:auto;max-height:80vh}
+.band{fill:var(--blue);fill-opacity:.2}.wide{overflow:auto;max-height:80vh;
+background:linear-gradient(to left,var(--paper) 30%,transparent) right/48px 100% no-repeat local,
+linear-gradient(to left,var(--line),transparent) right/14px 100% no-repeat scroll}
 thead th{position:sticky;top:0;background:var(--paper);vertical-align:bottom}
 #tip{position:fixed;z-index:9;pointer-events:none;background:var(--ink);color:var(--paper);padding:4px 9px;
 border-radius:5px;font-size:.85rem;max-width:min(320px,90vw);overflow-wrap:anywhere}

@@ -94,6 +94,7 @@ def render(facts: dict[str, Any], name: str) -> str:
     heads = "".join(f'<th scope="col" data-name="{_safe(n)}">{escape(n)}</th>' for n in [*names, "distance"])
     options = "".join(f'<option value="{_safe(n)}">{escape(n)}</option>' for n in facts["curves"])
     band = "" if facts["classes"] else "Band: 95 % of new values. "
+    of_task = "" if facts["task"] is None else " of the task"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -106,8 +107,7 @@ def render(facts: dict[str, Any], name: str) -> str:
         '<div><p id="result" role="status"></p><p id="problem" role="alert"></p><div id="picture"></div>'
         '<table id="levels" hidden aria-label="Prediction of every category"><thead><tr><th scope="col">value'
         '</th><th scope="col">prediction</th></tr></thead><tbody></tbody></table>'
-        f'<p class="soft">{band}Dots at the bottom: rows of the task that the model keeps.'
-        "</p>"
+        f'<p class="soft">{band}Dots at the bottom: rows{of_task} that the model keeps.</p>'
         '</div></div><section id="nearest" hidden><h2>Nearest rows that the model keeps</h2>'
         '<div class="wide" tabindex="0" role="region" aria-label="Nearest rows">'
         f'<table id="near"><thead><tr>{heads}'
