@@ -84,9 +84,10 @@ def add(case, model, X, target, codes, at, of, said) -> None:
         check(np.array_equal(case.outputs(model, at, of), said), "adding a task leaves the others alone")
     added = case.outputs(model, at, np.full(len(at), new))
     check(np.isfinite(added).all(), "the new task is predicted")
-    if case.name in ("regressor", "hierarchy"):
-        old = case.outputs(model, at, np.zeros(len(at), dtype=int))
-        check(np.allclose(added[:, 0], old[:, 0], atol=0.3 * np.std(target)), "alike predictions")
+    if case.name in ("regressor", "hierarchy"):  # near its rows; elsewhere it may have been better alone
+        old, near = case.outputs(model, at, np.zeros(len(at), dtype=int)), of == 0
+        apart = np.sqrt(np.mean((added[near, 0] - old[near, 0]) ** 2)) / np.std(target)
+        check(apart < 0.3, f"alike predictions, {apart:.2f} deviations apart")
 
 
 def absorb(case, model, X, target, codes, at, of) -> None:
