@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.evidence import evidence_gradient
 from gleangp.inference.prior import BlockPrior, Layout, Term
@@ -34,6 +34,7 @@ class Rows:
     noise: Any  # Gaussian: (n,) known factors of the variance; else the noise model of these rows
     layout: Layout  # groups with a basis of their own have it in `Z`, in the units of X
     Z: FloatArray  # (d, p) common basis
+    numbers: IntArray | None = None  # (n,) of these rows in the data; None: all of them in order
 
     @property
     def all_inputs(self) -> FloatArray:
@@ -78,6 +79,13 @@ class LogPosterior:
         )
         self._moving = [MovingTerm(spec, f"term{k}__", self.slots) for k, spec in enumerate(specs)]
         self._sites: RowSites | None = None
+
+    def sites(self, n_rows: int) -> RowSites | None:
+        """Sites of all rows of the data at the last call, in order; None if not all were learnt from."""
+        if self._sites is None or len(self.rows.y) < n_rows:
+            return None
+        numbers = self.rows.numbers
+        return self._sites if numbers is None else self._sites.at(np.argsort(numbers))
 
     def warp(self, z: FloatArray) -> FloatArray:
         """Parameters of the input map at z; zeros if inputs are not warped."""

@@ -189,7 +189,8 @@ class _Finish:
                 z = _noise_of_tasks(few, rows, likelihood, slots, z, learning.noise_passes)
                 prior = BlockPrior(self._terms(z), W, rows.layout, rows.Z, elsewhere=where_blocks_are())
             noise = likelihood.predictive_variance(slots, z)
-        settled = likelihood.settle(prior, rows, slots, z, None, gradient=False)
+        sites = self.learnt.objective.sites(len(data))
+        settled = likelihood.settle(prior, rows, slots, z, sites, gradient=False)
         posterior = local_posterior(prior, rows, data, settled, self.conditioning)
         return Draw(posterior, warp, noise), basis, settled.n_silent
 
