@@ -40,11 +40,19 @@ def score(table: Table, role: np.ndarray, answer: Answer) -> dict[str, float]:
         return {"rmse": float(np.sqrt(np.mean((y - answer.mean) ** 2)))}
     found = regression_scores(y, answer.mean, answer.std)
     if table.grouped:
-        inside = pd.Series(np.abs(y - answer.mean) < 1.96 * answer.std)
-        by_group = inside.groupby(table.groups[test]).agg(["mean", "size"])
-        shares = by_group.loc[by_group["size"] >= 4, "mean"]
-        found["cov_lo"] = shares.quantile(0.1) if len(shares) else np.nan
+        groups, rng = table.groups[test], np.random.default_rng(0)
+        found["cov_lo"] = lowest_tenth(np.abs(y - answer.mean) < 1.96 * answer.std, groups)
+        # Groups have few test rows: the same of intervals that cover every row with probability 0.95.
+        exact = [lowest_tenth(rng.random(len(y)) < 0.95, groups) for _ in range(10)]
+        found["cov_lo_exact"] = float(np.mean(exact))
     return found
+
+
+def lowest_tenth(inside: np.ndarray, groups: np.ndarray) -> float:
+    """Tenth percentile, over groups of at least four rows, of the share of the rows inside."""
+    by_group = pd.Series(inside).groupby(groups).agg(["mean", "size"])
+    shares = by_group.loc[by_group["size"] >= 4, "mean"]
+    return float(shares.quantile(0.1)) if len(shares) else np.nan
 
 
 def count_scores(y, mean, std, nlpd=None) -> dict[str, float]:
