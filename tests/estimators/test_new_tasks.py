@@ -137,6 +137,7 @@ def by_task(n_tasks=6, n_rows=12):
     return frame, y, y > 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::gleangp.exceptions.NewTaskWarning")
 def test_scores_of_held_out_tasks_are_finite_and_good():
     """KFold and GroupKFold on a table sorted by task, a grid search, a pipeline."""
@@ -145,7 +146,7 @@ def test_scores_of_held_out_tasks_are_finite_and_good():
     for cv, groups in ((3, None), (GroupKFold(3), frame["who"])):
         scores = cross_val_score(model, frame, y, groups=groups, cv=cv, error_score="raise")
         assert (scores > 0.9).all()
-    search = GridSearchCV(model, {"n_active": [10, 20]}, cv=GroupKFold(3), error_score="raise")
+    search = GridSearchCV(model, {"n_active": [20]}, cv=GroupKFold(3), error_score="raise")
     assert search.fit(frame, y, groups=frame["who"]).best_score_ > 0.9
     inner = make_pipeline(StandardScaler(), clone(model).set_params(task=None))
     scores = cross_val_score(

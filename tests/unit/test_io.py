@@ -52,7 +52,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def regressor(data):
-    """A regressor of three tasks with a fixed kernel, so that its file has each kind of part once or twice."""
+    """A regressor of three tasks with a fixed kernel: its file has each kind of part once or twice."""
     X, y, _, tasks = data
     kernel = sk.ConstantKernel() * sk.RBF()
     model = SparseGPRegressor(kernel, coupling="function", n_active=0.3, optimizer=None, random_state=0)
@@ -310,7 +310,9 @@ def end_writer(process, number):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", *(pytest.param(n, marks=pytest.mark.slow) for n in ("SIGHUP", "SIGINT"))]
+)
 def test_signals_leave_nothing_behind(tmp_path, name):
     """A process that is ended while it writes leaves the old file alone."""
     path = tmp_path / "a.txt"
@@ -320,6 +322,7 @@ def test_signals_leave_nothing_behind(tmp_path, name):
     assert path.read_text() == "old"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 def test_stale_files_are_removed(tmp_path):
     """The next writer removes what a killed one left, and nothing of a living one or of other files."""
