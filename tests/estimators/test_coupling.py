@@ -206,6 +206,7 @@ def groups(seed=0, n_tasks=6, n=40, noise=0.1):
     return X, y, y + noise * rng.normal(size=len(y)), tasks
 
 
+@pytest.mark.slow
 def test_tasks_in_groups_are_mixed():
     """The default finds opposite tasks and groups, and is better for it."""
     X, _, y, tasks = groups(n=25)

@@ -50,7 +50,7 @@ def frame():
 
 
 @pytest.fixture(scope="module")
-def fitted(frame, tmp_path_factory):
+def fitted(frame, tmp_path_factory, quick_rivals):
     """A model file of the scores, with a report beside it, and what fit printed."""
     folder = tmp_path_factory.mktemp("cli")
     frame.to_csv(folder / "train.csv", index=False)
@@ -160,6 +160,7 @@ def test_new_tasks(fitted, frame, tmp_path):
         run("add-task", tmp_path / "more.glean", table)
 
 
+@pytest.mark.usefixtures("quick_rivals")
 @pytest.mark.parametrize("name", ["hierarchical", "latent"])
 def test_other_models(frame, tmp_path, name):
     """The other models learn, are kept with their encoding, and predict with a deviation."""
