@@ -10,6 +10,11 @@ settings.register_profile("tests", derandomize=True, deadline=None)  # every run
 settings.load_profile("tests")
 
 
+def pytest_configure(config):
+    """Files go to workers in their order: by default those of few, long tests would come last."""
+    config.option.loadscopereorder = False
+
+
 @pytest.fixture(scope="module")
 def quick_rivals():
     """Simpler models in reports do not learn their kernels, which would be twenty fits for each report.

@@ -48,6 +48,7 @@ def test_version(tmp_path):
     assert run("--version", cwd=tmp_path).stdout.strip() == gleangp.__version__
 
 
+@pytest.mark.slow
 def test_demo(tmp_path, monkeypatch):
     """Sharing beats a Gaussian process per task, in old tasks and in new ones with five rows."""
     pytest.importorskip("matplotlib")

