@@ -86,7 +86,14 @@ class Case:
     seen: Recorder
 
 
-@pytest.fixture(scope="module", params=ESTIMATORS, ids=IDS)
+LONG = ("SparseGPRegressor-3", "SparseGPClassifier-5", "SharedLatentGPRegressor-9")
+EACH = [
+    pytest.param(pair, marks=pytest.mark.slow if name in LONG else (), id=name)
+    for name, pair in zip(IDS, ESTIMATORS, strict=True)
+]
+
+
+@pytest.fixture(scope="module", params=EACH)
 def case(request):
     """Fitted once for all tests of the module."""
     model, y = request.param
@@ -160,7 +167,7 @@ def test_a_failed_fit_tears_down_and_leaves_the_estimator_as_it_was():
 def test_scikit_learns_own_callbacks_attach(capsys):
     """A bar through a grid search, a pipeline and a task column down to our steps; a log of scores."""
     callback = pytest.importorskip("sklearn.callback", reason="since scikit-learn 1.9")
-    model = SparseGPRegressor(n_active=10, random_state=0)
+    model = SparseGPRegressor(n_active=10, coupling="kernel", random_state=0)
     inner = TaskColumn(make_pipeline(StandardScaler(), model), task=2)
     search = GridSearchCV(inner, {"estimator__sparsegpregressor__n_rounds": [1]}, cv=2)
     search.set_callbacks(callback.ProgressBar(max_propagation_depth=None)).fit(WITH_TASK, F)
@@ -169,7 +176,9 @@ def test_scikit_learns_own_callbacks_attach(capsys):
     assert "SparseGPRegressor - fit" in out
     assert "SparseGPRegressor - posterior" in out
     monitor = callback.ScoringMonitor(scoring="r2")
-    model = SparseGPRegressor(task=2, random_state=0).set_callbacks(monitor).fit(WITH_TASK, F)
+    model = (
+        SparseGPRegressor(task=2, coupling="kernel", random_state=0).set_callbacks(monitor).fit(WITH_TASK, F)
+    )
     assert monitor.get_logs().data[-1]["r2"] == model.score(WITH_TASK, F)
 
 

@@ -317,6 +317,7 @@ def test_few_tasks_with_few_rows_are_a_hierarchy():
     assert "common function" in model.decisions_[0].reason
 
 
+@pytest.mark.slow
 def test_noise_of_each_task():
     """Tasks whose noise differs by a factor of ten have intervals that hold in each of them."""
     rng = np.random.default_rng(3)
