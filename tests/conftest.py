@@ -19,7 +19,7 @@ def pytest_configure(config):
 def quick_rivals():
     """Simpler models in reports do not learn their kernels, which would be twenty fits for each report.
 
-    Slow tests of the command line have them as they are.
+    The example of `report.write` has them as they are.
     """
     from gleangp.report import held_out
 

@@ -286,6 +286,7 @@ def test_a_linear_truth_is_extrapolated():
     assert error < 0.2 * np.std(new @ slopes)
 
 
+@pytest.mark.slow
 def test_the_name_of_a_coupling_is_short_for_its_object():
     """`coupling="function"` is `FunctionCoupling()`, default kernels of own or mixed functions included."""
     X, y, tasks = rows()

@@ -77,6 +77,7 @@ def test_fixed_kernel_is_the_exact_process():
         assert_allclose(std, exact_std, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_white_kernel_is_noise_of_the_task():
     """A WhiteKernel gives each task its own noise, and there is no other to speak of."""
     X, y, tasks, _ = make_tasks()
@@ -625,6 +626,7 @@ def test_deviations_from_a_common_mean():
     assert np.isfinite(model.predict(X, tasks=tasks)).all()
 
 
+@pytest.mark.slow
 def test_common_mean_is_for_tasks_without_labels_too(tmp_path):
     """A new task follows the others; without a common mean it does not. The model survives a file."""
     X, y, tasks = _common_wave()
@@ -685,6 +687,7 @@ def _steps(sign):
     return x, y, [Order(i, j) for i, j in pairs]
 
 
+@pytest.mark.slow
 def test_wrong_constraints_are_named():
     """Held-out labels are predicted worse with constraints that do not hold, and no worse with right ones."""
     X, y, right = _steps(1)

@@ -117,7 +117,7 @@ def test_a_row_of_weight_zero_is_left_out():
         weighted.fit(X, y, sample_weight=np.zeros(40))
 
 
-@pytest.mark.parametrize("noise", ["poisson", "negative_binomial"])
+@pytest.mark.parametrize("noise", ["poisson", pytest.param("negative_binomial", marks=pytest.mark.slow)])
 def test_exposure_multiplies_the_count(noise):
     """Twice the exposure, twice the expected count; an exposure in fit divides the rate."""
     X, y = counts(noise)

@@ -62,7 +62,7 @@ def test_new_tasks_are_as_added_without_rows(case, tmp_path):
 def test_joint_predictions_of_new_tasks(coupling):
     """Covariances and draws are those after add_task too, between two new tasks as well."""
     X, y, codes, rng = make_rows(45, 2)
-    model = SparseGPRegressor(coupling=coupling, n_active=15, n_rounds=2, random_state=0).fit(X, y, codes)
+    model = SparseGPRegressor(coupling=coupling, n_active=15, optimizer=None, random_state=0).fit(X, y, codes)
     added = copy.deepcopy(model).add_task(None, None, 7).add_task(None, None, 8)
     new, tasks = np.repeat(rng.normal(size=(2, 2)), 3, axis=0), np.array([7, 8, 0, 8, 7, 1])
     mean, cov = added.predict(new, tasks, return_cov=True)

@@ -92,6 +92,7 @@ def test_unlabeled_rows_are_left_out(data):
     assert (some[model.active_] >= 0).all()
 
 
+@pytest.mark.slow
 def test_tasks(data):
     """Tasks share cut-points; a new one needs few rows; more rows can be absorbed."""
     X, y, f = data

@@ -105,6 +105,7 @@ def test_tasks_are_left_out_with_their_rows():
     assert np.abs(first[rows[1]] - second[rows[1]]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_report_of_new_tasks_and_after_saving(plane, tmp_path):
     model, rng = plane
     X, y = hidden_plane(rng, 30)

