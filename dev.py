@@ -45,7 +45,7 @@ def setup() -> None:
 
 
 def test(arguments: Sequence[str]) -> None:
-    """Run the tests that take less than about five seconds each, or what the arguments ask for."""
+    """Run the quick tests, or what the arguments ask for."""
     python("-m", "pytest", *(arguments or ["-m", "not slow"]))
 
 

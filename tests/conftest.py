@@ -1,9 +1,38 @@
-"""Chromium as the system has it, driven by playwright: for pages that people click on."""
+"""What tests of several folders share: how hypothesis draws, quick reports, and Chromium for pages."""
 
 import os
 import shutil
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("tests", derandomize=True, deadline=None)  # every run tries the same examples
+settings.load_profile("tests")
+
+
+def pytest_configure(config):
+    """Files go to workers in their order: by default those of few, long tests would come last."""
+    config.option.loadscopereorder = False
+
+
+@pytest.fixture(scope="module")
+def quick_rivals():
+    """Simpler models in reports do not learn their kernels, which would be twenty fits for each report.
+
+    The example of `report.write` has them as they are.
+    """
+    from gleangp.report import held_out
+
+    fresh = held_out._fresh
+
+    def quick(model):
+        rival = fresh(model)
+        names = [name for name in rival.get_params() if name.split("__")[-1] == "optimizer"]
+        return rival.set_params(**dict.fromkeys(names))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held_out, "_fresh", quick)
+        yield
 
 
 def find_chromium():

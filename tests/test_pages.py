@@ -36,7 +36,12 @@ def run_page(name: str) -> dict:
     return scope
 
 
-@pytest.mark.parametrize("name", PAGES)
+# Pages that take longer than a second, and what else is asked of them, are run in the long form.
+QUICK = {"howto/new_task.md", "howto/update_and_save.md", "model_file.md", "howto/watch_a_fit.md"}
+EACH = [pytest.param(page, marks=() if page in QUICK else pytest.mark.slow) for page in PAGES]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_page_runs(name):
     """The blocks of the page run from top to bottom, without a warning."""
     assert run_page(name)
@@ -48,6 +53,7 @@ def test_pages_are_found():
     assert {"tutorial.md", "howto", "extend", "methods", "noise", "model_file.md"} <= parts
 
 
+@pytest.mark.slow
 def test_tutorial():
     """Sharing beats one line for all, intervals hold, and the two slowest people do not drive."""
     scope = run_page("tutorial.md")
@@ -110,6 +116,7 @@ def test_pages_of_noise_models(name):
     assert f"<../data/{table}>" in text
 
 
+@pytest.mark.slow
 def test_noise_models_fit_their_tables():
     """Heavy tails and dispersion are found, intervals of counts hold, and robust noise bears wrong labels."""
     outliers, counts, labels = (
@@ -121,6 +128,7 @@ def test_noise_models_fit_their_tables():
     assert labels["losses"][1] < 0.6
 
 
+@pytest.mark.slow
 def test_tables():
     """The frame is learnt as it is, new values are warnings, and the pipeline comes back from its file."""
     scope = run_page("howto/tables.md")
@@ -135,6 +143,7 @@ def test_tables():
     np.testing.assert_array_equal(same, piped)
 
 
+@pytest.mark.slow
 def test_cross_validation():
     """Known schools are predicted well, new ones less well and with a larger deviation and a warning."""
     scope = run_page("howto/cross_validation.md")
@@ -146,6 +155,7 @@ def test_cross_validation():
     ]
 
 
+@pytest.mark.slow
 def test_mixed_effects():
     """The slopes are those of the data, shrunk; an unknown person is less certain than a known one."""
     scope = run_page("howto/mixed_effects.md")
@@ -155,12 +165,14 @@ def test_mixed_effects():
     assert np.all(high - low > known[:, 1] - known[:, 0])
 
 
+@pytest.mark.slow
 def test_intervals():
     """About 95 % of the rows lie in 1.96 deviations of their prediction from the others."""
     scope = run_page("howto/intervals.md")
     assert 0.9 < np.mean(np.abs(scope["y"] - scope["mean"]) < 1.96 * scope["std"]) < 0.99
 
 
+@pytest.mark.slow
 def test_counts():
     """Expected counts are in proportion to the exposure; ends of intervals are whole."""
     scope = run_page("howto/counts.md")
@@ -179,6 +191,7 @@ def test_new_task():
     assert scope["std_more"][2] < scope["std"][2]
 
 
+@pytest.mark.slow
 def test_unlabelled_rows():
     """Rows without a label reduce the error of both examples."""
     scope = run_page("howto/unlabelled_rows.md")
@@ -188,6 +201,7 @@ def test_unlabelled_rows():
     assert scope["errors"]["all rows"] < 0.6 * scope["errors"]["labelled rows"]
 
 
+@pytest.mark.slow
 def test_order_constraints():
     """Thirty pairs reduce the error, and three wrong ones do not undo that."""
     scope = run_page("howto/order_constraints.md")
@@ -196,6 +210,7 @@ def test_order_constraints():
     assert np.sqrt(np.mean(wrong**2)) < scope["error_plain"]
 
 
+@pytest.mark.slow
 def test_images():
     """Copies help with moved images; rotated images have the shape of the original."""
     scope = run_page("howto/images.md")
@@ -215,6 +230,7 @@ def test_update_and_save():
     np.testing.assert_array_equal(loaded.predict(X, tasks), scope["model"].predict(X, tasks))
 
 
+@pytest.mark.slow
 def test_large_tables():
     """A memory map is read where it lies, and the fit finds the function."""
     scope = run_page("howto/large_tables.md")
@@ -222,6 +238,7 @@ def test_large_tables():
     np.testing.assert_allclose(scope["model"].predict(X), np.sin(X[:, 0]), atol=0.1)
 
 
+@pytest.mark.slow
 def test_coming_from():
     """All calls predict the known school near its curve."""
     scope = run_page("howto/coming_from.md")

@@ -154,6 +154,7 @@ def test_converted_file_is_checked(server, monkeypatch, tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["landmine", "school", "sarcos", "slump", "crescent"])

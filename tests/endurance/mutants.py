@@ -71,6 +71,7 @@ class Saved:
         return out.getvalue()
 
 
+@cache
 def models() -> dict[str, Any]:
     """Small fitted models of every kind."""
     X, y, codes, _ = make_rows(24, 0)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,30 +14,38 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.models.active import task_store
 from gleangp.models.active.task_store import chunks_of_tasks
 from gleangp.numerics.parallel import in_parallel
-from tests.endurance.every_estimator import every, make_rows
+from tests.endurance.every_estimator import CASES, every, make_rows
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def said(case, **how):
+    """What a case says of the rows it was fitted to."""
+    X, y, codes, _ = make_rows(40, 0)
+    return case.outputs(case.new(**how).fit(X, case.target(y), codes), X, codes)
+
+
+@cache
+def said_once(name):
+    """The same of the case of this name, on one BLAS thread; fitted once for all tests."""
+    with threadpool_limits(1):
+        return said(next(case for case in CASES if case.name == name))
 
 
 @every()
 @quiet
 def test_same_seed_twice(case):
-    """Two fits with one seed are the same bit for bit; so are two with one Generator's state."""
-    X, y, codes, _ = make_rows(40, 0)
-    one, two = (case.new().fit(X, case.target(y), codes) for _ in range(2))
-    assert_array_equal(case.outputs(one, X, codes), case.outputs(two, X, codes))
+    """Two fits with one seed are the same bit for bit."""
+    with threadpool_limits(1):
+        assert_array_equal(said(case), said_once(case.name))
 
 
-@every()
+@every([case for case in CASES if "n_jobs" in case.new().get_params()])
 @quiet
 def test_any_number_of_jobs(case):
     """n_jobs=2 gives what one process gives, bit for bit."""
-    if "n_jobs" not in case.new().get_params():
-        pytest.skip("has no parallel part")
-    X, y, codes, _ = make_rows(40, 0)
-    one = case.new().fit(X, case.target(y), codes)
-    two = case.new(n_jobs=2).fit(X, case.target(y), codes)
-    assert_array_equal(case.outputs(one, X, codes), case.outputs(two, X, codes))
+    with threadpool_limits(1):
+        assert_array_equal(said(case, n_jobs=2), said_once(case.name))
 
 
 @pytest.mark.parametrize("model", [SparseGPRegressor, SparseGPClassifier])
@@ -57,12 +66,8 @@ def test_posteriors_in_several_processes(monkeypatch, model):
 @quiet
 def test_any_number_of_threads(case):
     """BLAS on two threads sums in another order; small problems do not notice, larger ones to rounding."""
-    X, y, codes, _ = make_rows(60, 0)
-    with threadpool_limits(1):
-        one = case.outputs(case.new().fit(X, case.target(y), codes), X, codes)
     with threadpool_limits(2):
-        two = case.outputs(case.new().fit(X, case.target(y), codes), X, codes)
-    assert_allclose(two, one, rtol=1e-6, atol=1e-8)
+        assert_allclose(said(case), said_once(case.name), rtol=1e-6, atol=1e-8)
 
 
 def blas_threads(_):
@@ -86,7 +91,7 @@ from gleangp import SparseGPClassifier
 from gleangp.numerics.parallel import in_parallel
 from tests.endurance.test_same_everywhere import blas_threads
 rng = np.random.default_rng(0)
-X = rng.normal(size=(300, 2)); y = np.digitize(X[:, 0], [-0.5, 0.5])
+X = rng.normal(size=(60, 2)); y = np.digitize(X[:, 0], [-0.5, 0.5])
 SparseGPClassifier(n_active=20, n_jobs=2, n_rounds=1, random_state=0).fit(X, y)
 print(max(in_parallel(blas_threads, [(k,) for k in range(4)], 2)))
 """

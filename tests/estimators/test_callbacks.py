@@ -1,11 +1,12 @@
 """scikit-learn's callbacks: every estimator tells them of its stages and steps, and stops when asked to."""
 
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -74,34 +75,56 @@ class Recorder:
         return self.ended.count("step") >= self.stop_after
 
 
-@pytest.mark.parametrize(("model", "y"), ESTIMATORS, ids=IDS)
-def test_callbacks_see_every_stage_and_change_nothing(model, y):
-    """Whatever begins ends; steps have an objective; the fitted model is the same to the last bit."""
-    plain = clone(model).fit(X, y, TASKS)
+@dataclass
+class Case:
+    """An estimator with its targets, fitted without and with a callback that stops nothing."""
+
+    model: BaseEstimator
+    y: np.ndarray
+    plain: BaseEstimator
+    heard: BaseEstimator
+    seen: Recorder
+
+
+LONG = ("SparseGPRegressor-3", "SparseGPClassifier-5", "SharedLatentGPRegressor-9")
+EACH = [
+    pytest.param(pair, marks=pytest.mark.slow if name in LONG else (), id=name)
+    for name, pair in zip(IDS, ESTIMATORS, strict=True)
+]
+
+
+@pytest.fixture(scope="module", params=EACH)
+def case(request):
+    """Fitted once for all tests of the module."""
+    model, y = request.param
     seen = Recorder()
-    heard = clone(model).set_callbacks(seen).fit(X, y, TASKS)
-    assert_array_equal(heard.predict(X, TASKS), plain.predict(X, TASKS))
+    plain = clone(model).fit(X, y, TASKS)
+    return Case(model, y, plain, clone(model).set_callbacks(seen).fit(X, y, TASKS), seen)
+
+
+def test_callbacks_see_every_stage_and_change_nothing(case):
+    """Whatever begins ends; steps have an objective; the fitted model is the same to the last bit."""
+    seen = case.seen
+    assert_array_equal(case.heard.predict(X, TASKS), case.plain.predict(X, TASKS))
     assert sorted(seen.begun) == sorted(seen.ended)
     assert seen.begun[0] == seen.ended[-1] == "fit"
     assert seen.ended.count("step") > 3
     assert any(np.isfinite(value) for value in seen.objectives if value is not None)
     assert {stage.n_tasks for stage in seen.stages} <= {1, 2, 3}  # a part of the rows may lack a task
     assert seen.torn_down == 1
-    assert "_callback_fit_ctx" not in vars(heard)
+    assert "_callback_fit_ctx" not in vars(case.heard)
 
 
-@pytest.mark.parametrize(("model", "y"), ESTIMATORS, ids=IDS)
-def test_a_fit_that_is_asked_to_stop_ends_early_and_predicts(model, y):
+def test_a_fit_that_is_asked_to_stop_ends_early_and_predicts(case):
     """From the first step on every stage ends at once; what is left is a whole model, not converged."""
-    everything, little = Recorder(), Recorder(stop_after=1)
-    clone(model).set_callbacks(everything).fit(X, y, TASKS)
-    stopped = clone(model).set_callbacks(little).fit(X, y, TASKS)
+    little = Recorder(stop_after=1)
+    stopped = clone(case.model).set_callbacks(little).fit(X, case.y, TASKS)
     predicted = stopped.predict(X, TASKS)
     assert len(predicted) == N
     if predicted.dtype.kind == "f":
         assert np.isfinite(predicted).all()
-    n_models = 3 if isinstance(model, SparseGPClassifier) and len(np.unique(y)) == 3 else 1
-    assert little.ended.count("step") <= 2 * n_models < everything.ended.count("step")
+    n_models = 3 if isinstance(case.model, SparseGPClassifier) and len(np.unique(case.y)) == 3 else 1
+    assert little.ended.count("step") <= 2 * n_models < case.seen.ended.count("step")
     assert little.torn_down == 1
 
 
@@ -144,16 +167,18 @@ def test_a_failed_fit_tears_down_and_leaves_the_estimator_as_it_was():
 def test_scikit_learns_own_callbacks_attach(capsys):
     """A bar through a grid search, a pipeline and a task column down to our steps; a log of scores."""
     callback = pytest.importorskip("sklearn.callback", reason="since scikit-learn 1.9")
-    model = SparseGPRegressor(n_active=10, random_state=0)
+    model = SparseGPRegressor(n_active=10, coupling="kernel", random_state=0)
     inner = TaskColumn(make_pipeline(StandardScaler(), model), task=2)
-    search = GridSearchCV(inner, {"estimator__sparsegpregressor__n_rounds": [1, 2]}, cv=2)
+    search = GridSearchCV(inner, {"estimator__sparsegpregressor__n_rounds": [1]}, cv=2)
     search.set_callbacks(callback.ProgressBar(max_propagation_depth=None)).fit(WITH_TASK, F)
     out = capsys.readouterr().out
     assert "TaskColumn" in out
     assert "SparseGPRegressor - fit" in out
     assert "SparseGPRegressor - posterior" in out
     monitor = callback.ScoringMonitor(scoring="r2")
-    model = SparseGPRegressor(task=2, random_state=0).set_callbacks(monitor).fit(WITH_TASK, F)
+    model = (
+        SparseGPRegressor(task=2, coupling="kernel", random_state=0).set_callbacks(monitor).fit(WITH_TASK, F)
+    )
     assert monitor.get_logs().data[-1]["r2"] == model.score(WITH_TASK, F)
 
 
@@ -166,12 +191,10 @@ def test_classes_in_other_processes(capsys):
     assert_array_equal(parallel.predict(X), clone(model).fit(X, CLASSES).predict(X))
 
 
-@pytest.mark.parametrize(("model", "y"), ESTIMATORS, ids=IDS)
-def test_every_estimator_has_a_model_file(model, y, tmp_path):
+def test_every_estimator_has_a_model_file(case, tmp_path):
     """Saved and loaded, it predicts the same."""
-    fitted = clone(model).fit(X, y, TASKS)
-    save(fitted, tmp_path / "m.glean")
-    assert_array_equal(load(tmp_path / "m.glean").predict(X, TASKS), fitted.predict(X, TASKS))
+    save(case.plain, tmp_path / "m.glean")
+    assert_array_equal(load(tmp_path / "m.glean").predict(X, TASKS), case.plain.predict(X, TASKS))
 
 
 def test_callbacks_stay_out_of_model_files(tmp_path):

@@ -206,6 +206,7 @@ def groups(seed=0, n_tasks=6, n=40, noise=0.1):
     return X, y, y + noise * rng.normal(size=len(y)), tasks
 
 
+@pytest.mark.slow
 def test_tasks_in_groups_are_mixed():
     """The default finds opposite tasks and groups, and is better for it."""
     X, _, y, tasks = groups(n=25)
@@ -285,6 +286,7 @@ def test_a_linear_truth_is_extrapolated():
     assert error < 0.2 * np.std(new @ slopes)
 
 
+@pytest.mark.slow
 def test_the_name_of_a_coupling_is_short_for_its_object():
     """`coupling="function"` is `FunctionCoupling()`, default kernels of own or mixed functions included."""
     X, y, tasks = rows()
@@ -316,6 +318,7 @@ def test_few_tasks_with_few_rows_are_a_hierarchy():
     assert "common function" in model.decisions_[0].reason
 
 
+@pytest.mark.slow
 def test_noise_of_each_task():
     """Tasks whose noise differs by a factor of ten have intervals that hold in each of them."""
     rng = np.random.default_rng(3)

@@ -26,9 +26,16 @@ from gleangp.models.hierarchical.rows import GraphSettings, task_rows
 C = ConstantKernel
 
 
-@parametrize_with_checks([HierarchicalGPRegressor()])
+@parametrize_with_checks([HierarchicalGPRegressor(optimizer=None)])
 def test_estimator_checks(estimator, check):
     """scikit-learn's checks pass."""
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([HierarchicalGPRegressor()])
+def test_estimator_checks_of_what_learns(estimator, check):
+    """They pass with learning too."""
     check(estimator)
 
 
@@ -70,6 +77,7 @@ def test_fixed_kernel_is_the_exact_process():
         assert_allclose(std, exact_std, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_white_kernel_is_noise_of_the_task():
     """A WhiteKernel gives each task its own noise, and there is no other to speak of."""
     X, y, tasks, _ = make_tasks()
@@ -227,6 +235,7 @@ def outlier_cost(seed, **params):
     return errors[1] / errors[0]
 
 
+@pytest.mark.slow
 def test_an_outlier_task_does_not_spoil_the_others():
     """A task with another kernel costs the others at most 5 %; a shared kernel pays more."""
     learnt = np.mean([outlier_cost(seed) for seed in range(3)])
@@ -279,6 +288,7 @@ def test_constraints_move_the_function_their_way():
     assert pair_std < plain_std
 
 
+@pytest.mark.slow
 def test_contradictory_constraints_converge():
     """f_i >= f_j and f_j >= f_i, many times over, is noise: the two end up alike."""
     X, y, tasks, _ = make_tasks(n_tasks=1)
@@ -339,6 +349,7 @@ def test_data_dependent_posterior_is_equation_six():
     assert_allclose(var, np.diag(joint[20:, 20:] - joint[20:, :6] @ gain), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_theta_uncertainty_widens_where_labels_are_few():
     """Averaging over theta widens the error bars, more with 5 labels than with 40, and coverage rises."""
     covered, width = {}, {}
@@ -412,6 +423,7 @@ def test_offsets_between_tasks():
         assert np.sqrt(np.mean(difference**2)) < 0.4 * np.std(y)
 
 
+@pytest.mark.slow
 def test_duplicates_single_rows_and_constant_targets():
     """Repeated rows, a task of one row, a constant task: finite answers, no warnings."""
     X, y, tasks, _ = make_tasks(n_tasks=4)
@@ -487,9 +499,9 @@ def test_unknown_task_and_column():
     """Tasks by a column of a frame, cross-validated; a task that was not seen is an error."""
     X, y, tasks, _ = make_tasks()
     frame = pd.DataFrame({"x": X[:, 0], "school": np.array(list("abcdef"))[tasks]})
-    model = HierarchicalGPRegressor(task="school").fit(frame, y)
+    model = HierarchicalGPRegressor(task="school", optimizer=None).fit(frame, y)
     assert set(model.kernels_) == set("abcdef")
-    by_argument = HierarchicalGPRegressor().fit(X, y, tasks=frame["school"])
+    by_argument = HierarchicalGPRegressor(optimizer=None).fit(X, y, tasks=frame["school"])
     assert_allclose(model.predict(frame), by_argument.predict(X, tasks=frame["school"]))
     scores = cross_val_score(clone(model), frame, y, cv=KFold(3, shuffle=True, random_state=0))
     assert np.isfinite(scores).all()
@@ -524,6 +536,7 @@ def test_all_active_is_dense(n_active):
     assert_array_equal(np.sort(kept.active_), np.arange(len(X)))
 
 
+@pytest.mark.slow
 def test_projected_tasks_are_near_dense():
     """Thirty of 90 rows carry smooth tasks: nearly the dense predictions, and the rows kept are labelled."""
     X, y, tasks, _ = make_tasks(n_tasks=2, n=90)
@@ -550,6 +563,7 @@ def test_active_rows_with_graph_and_constraints(n_neighbors):
     assert np.sqrt(np.mean((model.predict(X, tasks=tasks) - f) ** 2)) < 0.3
 
 
+@pytest.mark.slow
 def test_thousands_of_labels_and_of_unlabelled_rows():
     """A task of 3000 labels, and one of 20 labels and 1500 unlabelled rows, fit together."""
     rng = np.random.default_rng(0)
@@ -565,6 +579,7 @@ def test_thousands_of_labels_and_of_unlabelled_rows():
     assert np.mean(error[3000:]) < 0.15
 
 
+@pytest.mark.slow
 def test_saved_and_loaded(tmp_path):
     """A model file gives the same predictions and attributes, for all kinds of tasks."""
     X, y, tasks, _ = make_tasks(n_tasks=3, n=20)
@@ -587,6 +602,7 @@ def _common_wave(n_tasks=5, n=14):
     return X, y, tasks
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*labels that are held out")  # the constraints are made up
 def test_deviations_from_a_common_mean():
     """`mean="common"` is the common function plus the model of what it leaves, also under constraints."""
@@ -610,6 +626,7 @@ def test_deviations_from_a_common_mean():
     assert np.isfinite(model.predict(X, tasks=tasks)).all()
 
 
+@pytest.mark.slow
 def test_common_mean_is_for_tasks_without_labels_too(tmp_path):
     """A new task follows the others; without a common mean it does not. The model survives a file."""
     X, y, tasks = _common_wave()
@@ -670,6 +687,7 @@ def _steps(sign):
     return x, y, [Order(i, j) for i, j in pairs]
 
 
+@pytest.mark.slow
 def test_wrong_constraints_are_named():
     """Held-out labels are predicted worse with constraints that do not hold, and no worse with right ones."""
     X, y, right = _steps(1)

@@ -62,7 +62,7 @@ def test_new_tasks_are_as_added_without_rows(case, tmp_path):
 def test_joint_predictions_of_new_tasks(coupling):
     """Covariances and draws are those after add_task too, between two new tasks as well."""
     X, y, codes, rng = make_rows(45, 2)
-    model = SparseGPRegressor(coupling=coupling, n_active=15, n_rounds=2, random_state=0).fit(X, y, codes)
+    model = SparseGPRegressor(coupling=coupling, n_active=15, optimizer=None, random_state=0).fit(X, y, codes)
     added = copy.deepcopy(model).add_task(None, None, 7).add_task(None, None, 8)
     new, tasks = np.repeat(rng.normal(size=(2, 2)), 3, axis=0), np.array([7, 8, 0, 8, 7, 1])
     mean, cov = added.predict(new, tasks, return_cov=True)
@@ -137,6 +137,7 @@ def by_task(n_tasks=6, n_rows=12):
     return frame, y, y > 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::gleangp.exceptions.NewTaskWarning")
 def test_scores_of_held_out_tasks_are_finite_and_good():
     """KFold and GroupKFold on a table sorted by task, a grid search, a pipeline."""
@@ -145,7 +146,7 @@ def test_scores_of_held_out_tasks_are_finite_and_good():
     for cv, groups in ((3, None), (GroupKFold(3), frame["who"])):
         scores = cross_val_score(model, frame, y, groups=groups, cv=cv, error_score="raise")
         assert (scores > 0.9).all()
-    search = GridSearchCV(model, {"n_active": [10, 20]}, cv=GroupKFold(3), error_score="raise")
+    search = GridSearchCV(model, {"n_active": [20]}, cv=GroupKFold(3), error_score="raise")
     assert search.fit(frame, y, groups=frame["who"]).best_score_ > 0.9
     inner = make_pipeline(StandardScaler(), clone(model).set_params(task=None))
     scores = cross_val_score(

@@ -14,9 +14,17 @@ NAMES = np.array(["poor", "fair", "good", "excellent"])
 
 
 @pytest.mark.filterwarnings("ignore:y has two categories")
-@parametrize_with_checks([SparseGPOrdinal()])
+@parametrize_with_checks([SparseGPOrdinal(ConstantKernel(1.0) * RBF(1.0), optimizer=None)])
 def test_scikit_learn_check(estimator, check):
     """scikit-learn's estimator checks pass, none excepted."""
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:y has two categories")
+@parametrize_with_checks([SparseGPOrdinal()])
+def test_scikit_learn_check_of_what_learns(estimator, check):
+    """They pass with learning too."""
     check(estimator)
 
 
@@ -84,6 +92,7 @@ def test_unlabeled_rows_are_left_out(data):
     assert (some[model.active_] >= 0).all()
 
 
+@pytest.mark.slow
 def test_tasks(data):
     """Tasks share cut-points; a new one needs few rows; more rows can be absorbed."""
     X, y, f = data

@@ -9,7 +9,7 @@ import pytest
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
 
-N_ROWS, N_ACTIVE, N_NEW = 600, 60, 2000
+N_ROWS, N_ACTIVE, N_NEW = 300, 30, 2000
 MOST = 1.1  # of the error with uniformly drawn points
 DIMENSIONS = {"2-D": 2, "20-D": 20}
 REGRESSION = [*DIMENSIONS, "clusters", "heavy tails"]

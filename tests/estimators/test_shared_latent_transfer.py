@@ -53,6 +53,7 @@ def plane():
     return SharedLatentGPClassifier(**FAST).fit(X, y, tasks), rng
 
 
+@pytest.mark.slow
 def test_a_space_that_helps_is_used(plane):
     """New tasks in a plane that the sources found gain more than four points over the features alone."""
     model, _ = plane
@@ -72,6 +73,7 @@ def clone_with_features_alone(model):
     return other
 
 
+@pytest.mark.slow
 def test_a_space_that_does_not_help_steps_aside():
     """Predictions of a new task do not depend on the space: other seeds and dimensions give the same."""
     X, y, tasks, rng = sources(unrelated)
@@ -103,6 +105,7 @@ def test_tasks_are_left_out_with_their_rows():
     assert np.abs(first[rows[1]] - second[rows[1]]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_report_of_new_tasks_and_after_saving(plane, tmp_path):
     model, rng = plane
     X, y = hidden_plane(rng, 30)
@@ -164,6 +167,7 @@ def compact(rng, n):
     return np.vstack([positive, 1.5 * rng.normal(size=(n // 2, 10))]), np.repeat([1, 0], n // 2)
 
 
+@pytest.mark.slow
 def test_the_prior_mean_is_learnt_from_the_sources():
     """Far from all rows, the class that is everywhere is the more probable one."""
     X, y, tasks, _ = sources(compact)

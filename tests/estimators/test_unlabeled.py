@@ -232,6 +232,7 @@ def test_unlabeled_rows_need_a_null_category(problem):
         model.partial_fit(X[:30], y[:30])
 
 
+@pytest.mark.slow
 def test_tasks_share_a_function():
     """A task without any label learns from the other where functions are coupled, and else from none."""
     rng = np.random.default_rng(5)
@@ -246,6 +247,7 @@ def test_tasks_share_a_function():
     assert errors["function"] < 0.2 < 0.35 < errors["kernel"]
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_help_are_left_out():
     """Classes that are no clusters: predictions are those of the labelled rows, and later rows likewise."""
     rng = np.random.default_rng(0)
@@ -273,6 +275,7 @@ def test_other_noise_needs_labels(problem, noise):
         SparseGPClassifier(unlabeled=0, noise=noise).fit(X, y)
 
 
+@pytest.mark.slow
 def test_few_rows_that_teach_another_labelling_do_not_end_the_fit():
     """A kernel learnt on some rows under which more of them would change sides is given up, not an error."""
     X, y = load_digits(return_X_y=True)

@@ -12,6 +12,7 @@ from gleangp import SparseGPClassifier
 DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("settings", [{}, {"posterior": "active", "n_active": 100}], ids=["default", "paper"])
 def test_the_boundary_runs_through_the_gap(settings):

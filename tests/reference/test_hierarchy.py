@@ -240,6 +240,7 @@ def test_expected_noise_of_a_task():
     assert_allclose(found[-1], np.exp(tau**2 / 2))
 
 
+@pytest.mark.slow
 def test_tasks_of_two_rows_do_not_make_noise_levels_up():
     """Offsets and noise of one size for all tasks: the levels at the optimum hardly differ."""
     from gleangp import SparseGPRegressor

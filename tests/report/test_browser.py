@@ -7,12 +7,13 @@ import pytest
 
 from gleangp import SparseGPRegressor, report
 
+pytestmark = pytest.mark.slow  # the page itself is tested without a browser too
 EVIL = "<script>window.harmed = true</script>"
 PHONE = {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
+def url(tmp_path_factory, quick_rivals):
     """The report of seven tasks, one of them named like code and one at length."""
     rng = np.random.default_rng(0)
     tasks = np.array(["beech", "ash", EVIL, "long name " * 8, "oak", "elm", "=1+2"] * 12)

@@ -20,6 +20,7 @@ from gleangp.report.held_out import increase
 from gleangp.report.page import advice, render
 from gleangp.report.words import in_words
 
+pytestmark = pytest.mark.usefixtures("quick_rivals")
 EMPTY = ("meta", "link", "input", "line", "circle", "polyline", "polygon", "path")
 EVIL = "<script>alert('x')</script>\"&"
 
@@ -65,7 +66,7 @@ def parse(text):
 def test_regression_report(data, tmp_path):
     """One file that loads nothing, with every task in its table and no tag from the data."""
     X, y, tasks = data
-    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
     path = tmp_path / "r.html"
     report.write(model, X, y, tasks, path, feature_names=["hours", EVIL], target_name=EVIL)
     text = path.read_text(encoding="utf-8")
@@ -86,17 +87,23 @@ def test_classification_report(data, tmp_path, n_classes):
     labels = np.digitize(y, [0.3, 1.0][: n_classes - 1])
     for given in (tasks, None):
         options = {} if given is None else {"tasks": given}
-        model = SparseGPClassifier(n_active=20, n_rounds=1, random_state=0).fit(X, labels, **options)
+        model = SparseGPClassifier(n_active=20, optimizer=None, random_state=0).fit(X, labels, **options)
         report.write(model, X, labels, given, tmp_path / "c.html")
         tags = parse((tmp_path / "c.html").read_text(encoding="utf-8"))
         assert (tags.scripts, tags.loads) == (1, [])
 
 
 @pytest.fixture(scope="module")
-def facts(data):
-    """Of the model of the five tasks."""
+def model(data):
+    """Of the five tasks."""
     X, y, tasks = data
-    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+    return SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
+
+
+@pytest.fixture(scope="module")
+def facts(data, model, quick_rivals):
+    """Of that model."""
+    X, y, tasks = data
     return gather(model, X, y, tasks, feature_names=["hours", "nothing"], target_name="y")
 
 
@@ -126,10 +133,9 @@ def test_importance_is_of_inputs_that_matter(facts):
     assert np.ptp(first.mean) > 10 * np.ptp(second.mean)
 
 
-def test_curves_are_the_model_at_the_medians(data, facts):
+def test_curves_are_the_model_at_the_medians(data, model, facts):
     """The curve of a task is what the model predicts there; dots are data without the other inputs' part."""
     X, y, tasks = data
-    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
     code = [t.name for t in facts.tasks].index("b")
     curve = facts.curves[code]
     rows = tasks == "b"
@@ -149,7 +155,7 @@ def test_categories_are_one_input(data):
     X, y, tasks = data
     kind = np.arange(len(X)) % 3
     both = np.column_stack([X[:, :1], np.eye(3)[kind]])
-    model = SparseGPRegressor(random_state=0).fit(both, y + 2 * (kind == 1), tasks=tasks)
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(both, y + 2 * (kind == 1), tasks=tasks)
     names = ["hours", "kind=x", "kind=y", "kind=z"]
     columns = {"hours": [0], "kind": [1, 2, 3]}
     found = gather(model, both, y + 2 * (kind == 1), tasks, feature_names=names, columns=columns)
@@ -161,10 +167,9 @@ def test_categories_are_one_input(data):
     assert found.curves[0].others == f"kind = {'xyz'[most]}"
 
 
-def test_given_folds_are_used(data):
+def test_given_folds_are_used(data, model):
     """With predictions of held-out rows given, no other model is fitted, and their error is on the page."""
     X, y, tasks = data
-    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
     rows = np.arange(0, 80, 7)
     held = HeldOutRows(rows, np.zeros(len(rows), int), y[rows] + 1, np.full(len(rows), 0.1), 1.0, np.nan, {})
     found = gather(model, X, y, tasks, held_out=held)
@@ -176,10 +181,9 @@ def test_given_folds_are_used(data):
     assert "12 rows are beyond three standard deviations" in page
 
 
-def test_simpler_models_of_the_caller(data):
+def test_simpler_models_of_the_caller(data, model):
     """Their predictions are compared on the same rows; one that is better is advised."""
     X, y, tasks = data
-    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
     rows = np.arange(0, 80, 7)
     held = HeldOutRows(rows, np.zeros(len(rows), int), y[rows] + 1, np.full(len(rows), 0.1), 1.0, np.nan, {})
     found = gather(model, X, y, tasks, held_out=held, simpler={"a line": y[rows] + 0.1})
@@ -188,6 +192,7 @@ def test_simpler_models_of_the_caller(data):
     assert "Better on the same rows: a line. It is simpler: use it." in advice(found)
 
 
+@pytest.mark.slow
 def test_effects_that_change_no_label():
     """An input that moves the probability of a class, never beyond one half, matters."""
     rng = np.random.default_rng(0)
@@ -221,6 +226,7 @@ def test_paired_differences():
     assert increase(np.zeros(4), np.array([1.0, 0, 1, 0]), "labels")[0] == 0.5
 
 
+@pytest.mark.slow
 def test_what_is_unusual():
     """A task that differs and a row that does not fit are named."""
     rng = np.random.default_rng(0)
@@ -237,11 +243,10 @@ def test_what_is_unusual():
     assert '<td data-value="51">51</td>' in page
 
 
-def test_advice_needs_two_standard_errors(data):
+def test_advice_needs_two_standard_errors(data, facts):
     """Noise is not better than the average, and nothing is claimed; small tasks are named."""
-    X, y, tasks = data
-    model = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks)
-    said = advice(gather(model, X, y, tasks))
+    X, y, _ = data
+    said = advice(facts)
     assert said[0].startswith("The model is better than the mean of the task: held-out error 0.")
     assert "Tasks with fewer than five rows gain most from more labels: tiny." in said
     noise = np.random.default_rng(1).standard_normal(len(y))
@@ -325,7 +330,7 @@ def test_terminal_and_report_agree(data, tmp_path):
     frame = pd.DataFrame({"": np.arange(len(X)), "hours": X[:, 0], "kind": np.where(X[:, 1] > 3, "u", "v")})
     frame.assign(y=y, task=tasks, junk=1).to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "y", "--task", "task", "--drop", "junk"]
-    names = ["t.csv", *options, "-o", "m.glean", "--report", "r.html"]
+    names = ["t.csv", *options, "--folds", "2", "-o", "m.glean", "--report", "r.html"]
     given = [str(tmp_path / n) if "." in n else n for n in names]
     result = CliRunner().invoke(app, ["fit", *given, "--json"])
     score = json.loads(result.stdout)["summary"]["held_out"]
@@ -344,7 +349,7 @@ def test_numbers_with_gaps_are_numbers(data):
     gone = np.arange(len(X)) % 5 == 0
     both = np.column_stack([np.where(gone, 3.0, X[:, 0]), gone])
     odd = np.where(np.arange(len(y)) == 7, y + 9.0, y)
-    model = SparseGPRegressor(random_state=0).fit(both, odd)
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(both, odd)
     names = ["hours", "hours=(missing)"]
     found = gather(model, both, odd, None, feature_names=names, columns={"hours": [0, 1]})
     (column,) = found.columns

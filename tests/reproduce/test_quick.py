@@ -12,6 +12,7 @@ from gleangp.reproduce.summary import cells
 DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folder {DATA}: set GLEANGP_DATA")
 @pytest.mark.parametrize("name", names_of_experiments())

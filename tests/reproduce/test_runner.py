@@ -137,6 +137,7 @@ def test_several_processes(tmp_path):
     assert [r.values["error"] for r in one.records] == [r.values["error"] for r in two.records]
 
 
+@pytest.mark.slow
 def test_killed_run_goes_on(tmp_path):
     """A process killed in the middle loses at most the unit it was at; the next one computes the rest."""
     folder, log = tmp_path / "out", tmp_path / "log"

@@ -27,6 +27,7 @@ def split_of(name):
     return experiment.problem(Context(name, "", 0, 0, experiment.options))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_auto_mpg_is_better_than_printed(tmp_path):
     """Table 3: every selector beats the paper's 13.2 %, and the default beats ridge regression."""

@@ -47,7 +47,7 @@ def frame():
 @pytest.mark.parametrize(
     ("estimator", "target"),
     [
-        (SparseGPRegressor(), "score"),
+        pytest.param(SparseGPRegressor(), "score", marks=pytest.mark.slow),
         (SparseGPRegressor(n_active=30, coupling="coregion", optimizer=None), "score"),
         (SparseGPRegressor(n_active=30, noise="outliers", optimizer=None), "score"),
         (SparseGPRegressor(n_active=30, selector="random", optimizer=None, normalize_y=False), "score"),
@@ -110,8 +110,12 @@ def test_categories_dates_and_weights(client, frame):
     ("estimator", "target"),
     [
         (SparseGPRegressor(n_active=30, posterior="active", n_rounds=1, random_state=0), "score"),
-        (HierarchicalGPRegressor(random_state=0), "score"),
-        (SparseGPClassifier(n_active=20, optimizer=None, unlabeled="?", random_state=0), "passed"),
+        (HierarchicalGPRegressor(optimizer=None, random_state=0), "score"),
+        pytest.param(
+            SparseGPClassifier(n_active=20, optimizer=None, unlabeled="?", random_state=0),
+            "passed",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["active", "hierarchical", "unlabelled rows"],
 )
@@ -131,7 +135,7 @@ def test_other_models_fit_on_the_client(client, frame, parts, estimator, target)
 def test_saved_after_a_fit_and_after_an_interrupted_one(client, frame, tmp_path):
     """Nothing of the callbacks stays on the estimator, whose hooks are torn down once for each fit."""
     ddf = dd.from_pandas(frame[[*FEATURES, "school", "score"]], npartitions=3, sort=False)
-    model = SparseGPRegressor(n_active=20, random_state=0)
+    model = SparseGPRegressor(n_active=20, optimizer=None, random_state=0)
     gleangp.dask.fit(model, ddf, "score", "school", client=client)
     gleangp.save(model, tmp_path / "m.glean")
     loaded = gleangp.load(tmp_path / "m.glean")

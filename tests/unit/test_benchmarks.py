@@ -79,6 +79,7 @@ def test_log_loss_of_classes(table):
     assert score(classes, role, Answer(0.0, proba=proba))["logloss"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_playing_a_table_beats_the_mean_and_makes_rows_and_a_page(table, tmp_path):
     """gleangp and ridge on the three protocols; ranks, rows with goals, the page and its chart."""
     lines = []

@@ -9,8 +9,12 @@ from numpy.testing import assert_allclose
 pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 
+from sklearn.tree import DecisionTreeRegressor  # noqa: E402
+
+from gleangp.cli import _compare  # noqa: E402
 from gleangp.cli._compare import _advice, _predict_the_same  # noqa: E402
 from gleangp.cli._mixed_model import MixedModel, _curves  # noqa: E402
+from gleangp.cli._models import Pooled, TaskAverage  # noqa: E402
 from gleangp.cli._validation import measured  # noqa: E402
 from tests.unit.test_cli_predict import call, make_frame, refused  # noqa: E402
 
@@ -125,11 +129,11 @@ def test_one_row_per_task_cannot_be_compared(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_compare_names_known_rivals(tmp_path):
     """Mixed model, boosting, one model per task, a pooled one, the mean; with paired differences."""
-    frame = make_frame(90).drop(columns=["grade", "key"])
+    frame = make_frame(60).drop(columns=["grade", "key"])
     frame.loc[0, "y"] = np.nan
     frame.to_csv(tmp_path / "t.csv", index=False)
-    out, said = call("compare", tmp_path / "t.csv", "-y", "y", "-t", "t", "--folds", 3, "--json")
-    assert "1 of 90 rows have no target" in said
+    out, said = call("compare", tmp_path / "t.csv", "-y", "y", "-t", "t", "--folds", 2, "--json")
+    assert "1 of 60 rows have no target" in said
     found = json.loads(out)
     names = [*found["models"], *found["same"]]
     for words in (
@@ -141,10 +145,25 @@ def test_compare_names_known_rivals(tmp_path):
         "each task alone",
     ):
         assert any(words in name for name in names), words
+    errors = {name: row["error"] for name, row in found["models"].items()}
+    errors.update({name: errors[twin] for name, twin in found["same"].items()})
+    assert errors[found["best"]] == min(errors.values())
+    assert errors["mean of the task"] > errors["gleangp --model sparse: tasks share what helps"]
     assert found["best"] in found["not_worse"]
     for name, row in found["models"].items():
         assert row["behind"] == pytest.approx(row["error"] - found["models"][found["best"]]["error"])
         assert (name in found["not_worse"]) == (row["behind"] <= row["behind_std_error"])
-    text = call("compare", tmp_path / "t.csv", "-y", "y", "-t", "t", "--folds", 3)[0]
+
+
+def test_compare_prints_a_table_and_its_advice(tmp_path, monkeypatch):
+    """Errors, what others are behind by, models that predict the same, and what to use."""
+    mean, tree = TaskAverage(), Pooled(DecisionTreeRegressor(random_state=0))
+    monkeypatch.setattr(_compare, "rivals", lambda problem, seed: {"mean": mean, "again": mean})
+    monkeypatch.setattr(_compare, "our_models", lambda problem, seed: {"ours: a tree": (tree, problem)})
+    make_frame(30).to_csv(tmp_path / "t.csv", index=False)
+    drop = ("--drop", "grade", "--drop", "key")
+    text = call("compare", tmp_path / "t.csv", "-y", "y", "-t", "t", *drop, "--folds", 2)[0]
+    assert "30 rows, 3 tasks: held-out RMSE" in text
     assert "behind" in text
+    assert "Almost the same predictions as 'mean': 'again'." in text
     assert "No clear winner" in text or "Best: " in text

@@ -33,7 +33,7 @@ def table(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fitted(table):
+def fitted(table, quick_rivals):
     """A model of counts with an exposure."""
     model = table.with_name("counts.glean")
     options = ["--noise", "negative_binomial", "--exposure", "days", "--folds", "2"]
@@ -98,6 +98,7 @@ def test_terminal_and_report_agree(fitted):
     assert f"{held['deviance']:.4g}" in fitted.with_name("counts.glean.html").read_text()
 
 
+@pytest.mark.slow
 def test_compare_has_mixed_models_of_counts(table):
     """Counts are ranked by their Poisson deviance, and models of counts are ahead of those of numbers."""
     printed = call("compare", str(table), "-y", "seen", "-t", "site", "--folds", "2", "--json")[0]

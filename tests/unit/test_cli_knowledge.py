@@ -45,7 +45,7 @@ def test_unlabelled_rows_teach_the_hierarchy(pupils, tmp_path):
     assert facts["summary"]["rows_without_target"] == 15
     assert facts["summary"]["held_out"]["rows"] == 45
     assert sum(alpha > 0 for alpha in load(model).estimator.alpha_.values()) > 0
-    sparse, _ = fit(tmp_path, frame, *options)
+    sparse, _ = fit(tmp_path, frame, *options, "--folds", 0)
     assert sparse["summary"]["rows"] == 45  # without a graph they have nothing to say
 
 
@@ -63,6 +63,7 @@ def test_unlabelled_rows_can_come_with_a_new_task(pupils, tmp_path):
     assert load(model).known_tasks == ["a", "b", "c", "new"]
 
 
+@pytest.mark.slow
 def test_unlabelled_rows_help_where_classes_are_clusters(tmp_path):
     """Four labels on two crescents: the null category is chosen by its held-out error, and is right."""
     X, truth = make_moons(150, noise=0.08, random_state=0)
@@ -99,7 +100,7 @@ def test_ordinal_numbers_are_ordered_by_size(pupils, tmp_path):
     """2 comes before 10, although not as text."""
     numbers = {"low": "2", "medium": "9", "high": "10"}
     frame = pupils.drop(columns=["score", "pupil"]).replace({"grade": numbers})
-    facts, _ = fit(tmp_path, frame, "-y", "grade", "-t", "school", "-m", "ordinal")
+    facts, _ = fit(tmp_path, frame, "-y", "grade", "-t", "school", "-m", "ordinal", "--folds", 0)
     assert facts["classes"] == ["2", "9", "10"]
 
 
@@ -118,7 +119,7 @@ def test_constraints_move_predictions(pupils, tmp_path):
     options = ("-y", "score", "-t", "school", "-m", "hierarchical", "--id", "pupil")
     errors = []
     for more in ((), ("--constraints", tmp_path / "pairs.csv")):
-        facts, model = fit(tmp_path, frame, *options, *more)
+        facts, model = fit(tmp_path, frame, *options, *more, "--folds", 0)
         assert facts["inputs"] == ["hours"]
         run("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--force")
         errors.append(np.sqrt(np.mean((pd.read_csv(tmp_path / "o.csv")["score"] - truth) ** 2)))

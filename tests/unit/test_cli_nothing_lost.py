@@ -11,6 +11,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from gleangp import load  # noqa: E402
 from gleangp.cli import _app  # noqa: E402
+from gleangp.cli._usage import check_outputs  # noqa: E402
 
 
 def call(*arguments):
@@ -44,11 +45,20 @@ def table(tmp_path):
     return tmp_path / "t.csv"
 
 
+@pytest.fixture(scope="module")
+def written():
+    """The bytes of a model file of the table, once one was fitted."""
+    return []
+
+
 @pytest.fixture
-def model(table):
+def model(table, written):
     """A model of it."""
     path = table.parent / "m.glean"
-    call("fit", table, "--target", "y", "--task", "t", "-o", path, "--folds", 0)
+    if not written:
+        call("fit", table, "--target", "y", "--task", "t", "-o", path, "--folds", 0)
+        written.append(path.read_bytes())
+    path.write_bytes(written[0])
     return path
 
 
@@ -113,12 +123,15 @@ def test_files_of_others_need_force(monkeypatch, capsys, table, model):
     assert notes.read_text().startswith("t,y,")
 
 
+@pytest.mark.usefixtures("quick_rivals")
 def test_own_files_are_replaced(table):
     """A second fit replaces the model and the report of the first without a question."""
     model, report = table.parent / "m.glean", table.parent / "r.html"
-    for seed in (0, 1):
-        call("fit", table, "--target", "y", "-o", model, "--report", report, "--folds", 0, "--seed", seed)
+    first = ("fit", table, "--target", "y", "--drop", "t", "-o", model, "--folds", 0)
+    call(*first, "--report", report)
+    call(*first, "--seed", 1)
     assert load(model).estimator.random_state == 1
+    check_outputs({"--report": report}, (table,), force=False)
 
 
 def test_folders_of_others_need_force(monkeypatch, capsys, tmp_path):

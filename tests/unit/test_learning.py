@@ -184,6 +184,7 @@ def many_tasks(n_tasks, n, seed=0):
     return X, f, f + 0.1 * rng.normal(size=len(f)), codes
 
 
+@pytest.mark.slow
 def test_a_shared_kernel_is_learnt_from_many_small_tasks():
     """Twenty tasks of ten rows tell the length scale and noise that one of them cannot."""
     X, f, y, codes = many_tasks(20, 40)

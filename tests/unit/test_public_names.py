@@ -102,6 +102,7 @@ def test_everything_without_extras():
     assert "pip install 'gleangp[dask]'" in python_without(modules, code)
 
 
+@pytest.mark.slow
 def test_the_docs_extra_is_enough_for_the_reference():
     """Every name of the API page can be imported with the packages of the extra `docs` alone."""
     root = Path(__file__).parents[2]

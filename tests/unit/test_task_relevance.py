@@ -240,7 +240,7 @@ def test_posterior_relevance_of_rescaled_targets_is_the_same():
 
 
 @pytest.mark.parametrize("relevance", ["labels", "posterior"])
-@pytest.mark.parametrize("posterior", ["active", "local"])
+@pytest.mark.parametrize("posterior", ["active", pytest.param("local", marks=pytest.mark.slow)])
 def test_estimators_take_it(posterior, relevance):
     """Regression and classification over tasks fit, predict, and add a task with the wrapped selector."""
     rng = np.random.default_rng(2)

@@ -75,8 +75,8 @@ def write(
     >>> from pathlib import Path
     >>> import numpy as np
     >>> from gleangp import SparseGPRegressor, report
-    >>> X = np.linspace(0, 6, 40)[:, None]
-    >>> tasks = ["a", "b"] * 20
+    >>> X = np.linspace(0, 6, 12)[:, None]
+    >>> tasks = ["a", "b"] * 6
     >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]), tasks=tasks)
     >>> path = Path(tempfile.mkdtemp()) / "report.html"
     >>> report.write(model, X, np.sin(X[:, 0]), tasks, path)
