@@ -27,6 +27,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
 from gleangp.exceptions import InputError, InputWarning
+from gleangp.io.classes import register
 
 __all__ = [
     "ColumnEncoding",
@@ -109,6 +110,9 @@ class ColumnEncoding:
             to_date(self.first)
         if any(p not in _PERIODS for p in self.periods) or (self.periods and self.kind != "date"):
             raise ValueError(f"the column {self.name!r} repeats by {self.periods}.")
+
+
+register(ColumnEncoding)
 
 
 def is_table(X: Any) -> bool:

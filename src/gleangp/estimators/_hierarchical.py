@@ -35,11 +35,14 @@ from gleangp.estimators._targets import natural_units, target_moments, units_of_
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import in_canonical_order
 from gleangp.exceptions import KernelError
+from gleangp.inference.data_dependent import DataDependentPosterior
 from gleangp.inference.task_rows import TaskRows
+from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models.decisions import Decision
 from gleangp.models.hierarchical.learn import most_stages
 from gleangp.models.hierarchical.model import (
+    FittedTask,
     HierarchicalModel,
     add_task,
     fit_hierarchical_model,
@@ -53,6 +56,8 @@ from gleangp.progress import Progress
 _NO_OTHER_NOISE = 1e-6
 _SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
 _DENSE_LABELS = 500
+
+register(DataDependentPosterior, FittedTask, HierarchicalModel)
 
 
 class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):

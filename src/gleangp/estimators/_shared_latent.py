@@ -19,7 +19,9 @@ from gleangp.estimators._one_step import reading
 from gleangp.estimators._progress import ProgressMixin
 from gleangp.estimators._sparse import generator_from
 from gleangp.exceptions import LabelError
+from gleangp.io.classes import register
 from gleangp.kernels import has_white
+from gleangp.models.latent.back_constraint import Perceptron
 from gleangp.models.latent.blend import (
     add_blended_prior,
     fit_blended_model,
@@ -27,6 +29,7 @@ from gleangp.models.latent.blend import (
     most_folds,
 )
 from gleangp.models.latent.model import (
+    Blend,
     Labels,
     LatentModel,
     Settings,
@@ -38,6 +41,8 @@ from gleangp.models.latent.model import (
     reconstruct,
     relevance,
 )
+from gleangp.models.latent.observations import Observations
+from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
 
@@ -64,6 +69,8 @@ SHARED_CONSTRAINTS = {
 _WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
 _MOST_DENSE_ROWS, _BASIS = 2000, 200
 _OBSERVED = 100  # most components of the features, unless the user gives another number
+
+register(Blend, LatentModel, Mapping, Observations, Perceptron)
 
 
 def latent_kernel(n_components: int, *, ard: bool) -> Kernel:

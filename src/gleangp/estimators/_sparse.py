@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 
+import gleangp.estimators._model_parts  # noqa: F401 registers classes for model files
 from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp.estimators._defaults import default_kernel, default_n_active
 from gleangp.estimators._progress import FitProgress, ProgressMixin
