@@ -302,16 +302,6 @@ def test_weights_of_absorbed_rows():
         active.partial_fit(X[20:], y[20:], sample_weight=weight[20:])
 
 
-@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
-def test_the_projected_posterior_is_the_local_one(estimator):
-    """A warning says what to use; predictions are those of the default."""
-    X = np.linspace(0.0, 3.0, 30)[:, None]
-    y = np.sin(X[:, 0]) if estimator is SparseGPRegressor else X[:, 0] > 1.4
-    with pytest.warns(FutureWarning, match="Use posterior='local', or 'active'"):
-        old = estimator(posterior="projected", random_state=0).fit(X, y)
-    assert_array_equal(old.predict(X), estimator(random_state=0).fit(X, y).predict(X))
-
-
 def test_tasks_whose_size_and_noise_grow_together():
     """Counts of small and large tasks, as measured numbers: a large task is not taken for a noisy one."""
     ratios = []

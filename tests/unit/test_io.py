@@ -800,6 +800,14 @@ def test_kept_files_load_for_ever(path):
         np.testing.assert_allclose(std, expected["std"], rtol=1e-7)
 
 
+def test_parameters_of_the_development_version():
+    """A file of version 0.1 loads without what is gone, and the model can be fitted again."""
+    model = load(GOLDEN / "coupled_regressor_v1.glean")
+    assert model.posterior == "local"
+    assert "move_basis" not in model.get_params()
+    model.fit(np.arange(6.0)[:, None], np.arange(6.0))
+
+
 def test_files_are_kept():
     """There is something to load in the test above, of both versions, also of a scikit-learn before 1.9."""
     versions = {json.loads(path.read_text())["gleangp"] for path in GOLDEN.glob("*.json")}

@@ -49,6 +49,7 @@ from gleangp.data.tasks import (
     take_task_column,
     take_task_of_all,
 )
+from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import changing, reading
 from gleangp.estimators._outputs import every_output
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
@@ -284,20 +285,24 @@ class TaskMixin:
         return X, names
 
 
+@documented()
 class TaskRegressorMixin(TaskMixin, RegressorMixin):
     """A regressor with tasks."""
+
+    def _targets_of_new_task(self, X: Any, y: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs and targets of `add_task`, and the task names with the new one."""
+        X, names = self._rows_of_new_task(X, task)
+        return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination over the rows that have a target.
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         y : array-like of shape (n,) or (n, q)
             Targets; NaN is left out.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
+        {tasks}
         sample_weight : array-like of shape (n,), default=None
             Weight of each row.
 
@@ -321,6 +326,7 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         return float(np.mean(scores))
 
 
+@documented()
 class TaskClassifierMixin(TaskMixin, ClassifierMixin):
     """A classifier with tasks."""
 
@@ -331,12 +337,10 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         y : array-like of shape (n,)
             Class labels; unlabeled rows are left out.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
+        {tasks}
         sample_weight : array-like of shape (n,), default=None
             Weight of each row.
 

@@ -173,8 +173,10 @@ def _has_one_type(value: Any, annotation: str) -> bool:
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:
     if set(state) != {"parameters", "fitted"}:
         raise ModelFileError(f"the state of {cls.__name__} has the parts {sorted(state)}.")
-    _check_memory(cls.__name__, state["parameters"])
-    value = _construct(cls, state["parameters"])
+    former = getattr(cls, "_former_parameters", ())  # which older files have, and which have no effect
+    parameters = {key: given for key, given in state["parameters"].items() if key not in former}
+    _check_memory(cls.__name__, parameters)
+    value = _construct(cls, parameters)
     for key, item in state["fitted"].items():
         plain = _FITTED_NAME.fullmatch(key) and (key.startswith("_") or key.endswith("_"))
         if not plain or hasattr(cls, key):

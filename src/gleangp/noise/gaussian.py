@@ -58,12 +58,7 @@ class Gaussian(Noise):
         return np.reciprocal(var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
 
     def precision_bound(
-        self,
-        y: Floats,
-        mean_low: Floats,
-        mean_high: Floats,
-        var_low: Floats,
-        var_high: Floats,
+        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
     ) -> FloatArray:
         """Largest nu while mean and var stay in a box, at the largest var: 1 / (var + variance)."""
         # Selection multiplies by var_high, and var / (var + variance) grows with var.
