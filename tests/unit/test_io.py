@@ -805,7 +805,7 @@ def test_parameters_of_the_development_version():
     model = load(GOLDEN / "coupled_regressor_v1.glean")
     assert model.posterior == "local"
     assert "move_basis" not in model.get_params()
-    model.fit(np.arange(6.0)[:, None], np.arange(6.0))
+    assert model.fit(np.arange(12.0)[:, None], np.arange(12.0)).tasks_ is None
 
 
 def test_files_are_kept():

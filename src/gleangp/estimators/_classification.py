@@ -15,6 +15,7 @@ from gleangp.estimators._active import ActiveProblem
 from gleangp.estimators._answers import AnswersMixin, noise_of_labels
 from gleangp.estimators._defaults import class_priors, null_category_kernel, variance_priors
 from gleangp.estimators._local import LocalProblem
+from gleangp.estimators._parameters import ClassParameters
 from gleangp.estimators._random import generator_from
 from gleangp.estimators._sparse import FittedModel, SparseGPMixin, local_models
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
@@ -34,8 +35,8 @@ from gleangp.numerics.parallel import threads_for
 _SOFT_STEP = 0.01
 
 
-class ClassificationMixin(SparseGPMixin, AnswersMixin):
-    """For a classifier with the parameters `noise`, `sites`, `learn_noise` and `unlabeled`."""
+class ClassificationMixin(ClassParameters, SparseGPMixin, AnswersMixin):
+    """For a classifier with the parameter `noise`."""
 
     _most_active = 400  # sites of all rows are swept over many times
     _one_per_class = True
@@ -44,8 +45,6 @@ class ClassificationMixin(SparseGPMixin, AnswersMixin):
 
     classes_: np.ndarray
     noise: str
-    sites: str
-    unlabeled: Any
 
     def _check_noise(self, n_unlabeled: int) -> None:
         """Raise if the noise that was asked for does not go with the rows or the posterior."""

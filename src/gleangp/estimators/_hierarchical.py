@@ -25,7 +25,7 @@ from gleangp.estimators._hierarchy import (
     linear_plus_rbf,
 )
 from gleangp.estimators._normal_answers import NormalAnswersMixin
-from gleangp.estimators._sparse import PARTS_CONSTRAINTS
+from gleangp.estimators._parameters import PARTS_CONSTRAINTS, parameters
 from gleangp.estimators._targets import natural_units, target_moments, units_of_hierarchy
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import in_canonical_order
@@ -37,6 +37,7 @@ _SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
 
 
 @documented()
+@parameters
 class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorMixin, BaseEstimator):
     """Gaussian-process regression in which every task has its own kernel, under a prior they share.
 
@@ -170,7 +171,17 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
     (2, 3)
     """
 
-    _parameter_constraints: dict = {
+    mean: str | None = None
+    prior_cov: Any = None
+    n_neighbors: int | None = 5
+    n_landmarks: int = 500
+    theta_uncertainty: bool | None = None
+    n_rounds: int = 50
+    normalize_X: bool = True
+    normalize_y: bool = True
+    noise_variance: float | None = None
+
+    _parameter_constraints = {
         **PARTS_CONSTRAINTS,
         "mean": [StrOptions({"common"}), None],
         "prior_cov": [Interval(Real, 0, None, closed="left"), "array-like", None],
@@ -181,47 +192,6 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
         "normalize_y": ["boolean"],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
     }
-
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        mean: str | None = None,
-        prior_cov: Any = None,
-        n_neighbors: int | None = 5,
-        n_landmarks: int = 500,
-        n_active: int | float | None = None,
-        selector: Any = "residual",
-        theta_uncertainty: bool | None = None,
-        optimizer: str | None = "l-bfgs-b",
-        n_rounds: int = 50,
-        normalize_X: bool = True,
-        normalize_y: bool = True,
-        noise_variance: float | None = None,
-        task: str | int | None = None,
-        new_tasks: str = "prior",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.mean = mean
-        self.prior_cov = prior_cov
-        self.n_neighbors = n_neighbors
-        self.n_landmarks = n_landmarks
-        self.n_active = n_active
-        self.selector = selector
-        self.theta_uncertainty = theta_uncertainty
-        self.optimizer = optimizer
-        self.n_rounds = n_rounds
-        self.normalize_X = normalize_X
-        self.normalize_y = normalize_y
-        self.noise_variance = noise_variance
-        self.task = task
-        self.new_tasks = new_tasks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None, constraints: Any = None) -> Self:

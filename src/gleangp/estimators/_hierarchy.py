@@ -41,10 +41,7 @@ class HierarchyMixin(ChosenPartsMixin):
 
     mean: str | None
     prior_cov: Any
-    n_active: Any
     theta_uncertainty: bool | None
-    optimizer: str | None
-    n_rounds: int
     noise_variance: float | None
     tasks_: np.ndarray | None
     _center: FloatArray

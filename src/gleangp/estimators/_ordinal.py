@@ -17,8 +17,9 @@ from gleangp.estimators._active import ActiveProblem
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._docs import SPARSE, documented
 from gleangp.estimators._local import LocalProblem
+from gleangp.estimators._parameters import CLASS_CONSTRAINTS, ClassParameters, parameters
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._sparse import CLASS_CONSTRAINTS, FittedModel, SparseGPMixin
+from gleangp.estimators._sparse import FittedModel, SparseGPMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import LocalRows, Ranks
 from gleangp.exceptions import LabelError
@@ -33,7 +34,8 @@ _NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the defa
 
 
 @documented(SPARSE)
-class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
+@parameters
+class SparseGPOrdinal(ClassParameters, SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories, for one task or many related ones.
 
     A latent function plus Gaussian noise falls between two of C - 1 ordered cut-points; which two is
@@ -121,53 +123,12 @@ class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
     [2]
     """
 
-    _parameter_constraints: dict = {**CLASS_CONSTRAINTS, "categories": ["array-like", None]}
+    categories: Any = None
+
+    _parameter_constraints = {**CLASS_CONSTRAINTS, "categories": ["array-like", None]}
 
     _fitted_parts = ("_model", "classes_")
     _kind_of_noise = Ordered
-
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        coupling: Any = "auto",
-        n_active: int | float | None = None,
-        selector: Any = None,
-        posterior: str = "local",
-        sites: str = "adf",
-        optimizer: str | None = "l-bfgs-b",
-        learn_noise: Any = True,
-        n_rounds: int = 5,
-        n_restarts: int = 0,
-        priors: dict[str, Any] | None = None,
-        categories: Any = None,
-        unlabeled: Any = None,
-        invariances: Any = None,
-        task: str | int | None = None,
-        new_tasks: str = "prior",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.coupling = coupling
-        self.n_active = n_active
-        self.selector = selector
-        self.posterior = posterior
-        self.sites = sites
-        self.optimizer = optimizer
-        self.learn_noise = learn_noise
-        self.n_rounds = n_rounds
-        self.n_restarts = n_restarts
-        self.priors = priors
-        self.categories = categories
-        self.unlabeled = unlabeled
-        self.invariances = invariances
-        self.task = task
-        self.new_tasks = new_tasks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:

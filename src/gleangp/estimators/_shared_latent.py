@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from gleangp._compat import Interval, StrOptions
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._one_step import reading
+from gleangp.estimators._parameters import LatentParameters, TaskParameters
 from gleangp.estimators._progress import Given, ProgressMixin
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._sparse import COMMON_CONSTRAINTS
 from gleangp.estimators._warnings import warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
@@ -49,22 +47,6 @@ from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
 
-LATENT_CONSTRAINTS = {
-    **COMMON_CONSTRAINTS,
-    "n_components": [Interval(Integral, 1, None, closed="left")],
-    "ard": ["boolean"],
-    "back_constraint": [StrOptions({"mlp"}), None],
-    "n_active": [Interval(Integral, 1, None, closed="left"), None],
-    "hidden_units": [Interval(Integral, 1, None, closed="left")],
-    "n_observed": [Interval(Integral, 1, None, closed="left"), None],
-    "label_weight": [Interval(Real, 0, None, closed="left")],
-    "weight_decay": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "n_init": [Interval(Integral, 1, None, closed="left")],
-    "transfer": [StrOptions({"blend", "latent"})],
-}
-
 _WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
 _MOST_DENSE_ROWS, _BASIS = 2000, 200
 _OBSERVED = 100  # most components of the features, unless the user gives another number
@@ -85,7 +67,9 @@ def default_n_basis(n_rows: int) -> int | None:
     return None if n_rows <= _MOST_DENSE_ROWS else _BASIS
 
 
-class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC):
+class SharedLatentMixin(
+    TaskParameters, LatentParameters, ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
+):
     """Learning from coded labels, and the way to the latent space and back."""
 
     _targets_are_signs: bool  # -1 and +1, or else numbers

@@ -13,13 +13,15 @@ from gleangp._typing import FloatArray
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import LATENT, documented
-from gleangp.estimators._shared_latent import LATENT_CONSTRAINTS, SharedLatentMixin
+from gleangp.estimators._parameters import LATENT_CONSTRAINTS, parameters
+from gleangp.estimators._shared_latent import SharedLatentMixin
 from gleangp.estimators._targets import TargetUnits, own_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.models.latent.model import Labels
 
 
 @documented(LATENT)
+@parameters
 class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimator):
     """Regression in a latent space of few dimensions that all tasks share.
 
@@ -75,49 +77,10 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     ['a', 'b', 'c']
     """
 
-    _parameter_constraints: dict = {**LATENT_CONSTRAINTS}
+    _parameter_constraints = {**LATENT_CONSTRAINTS}
 
     _targets_are_signs = False
     _own_part = "_units"
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        kernel: Any = None,
-        ard: bool = False,
-        back_constraint: str | None = "mlp",
-        n_active: int | None = None,
-        hidden_units: int = 50,
-        n_observed: int | None = None,
-        label_weight: float = 1.0,
-        weight_decay: float = 20.0,
-        max_iter: int = 300,
-        tol: float = 3e-4,
-        n_init: int = 1,
-        transfer: str = "blend",
-        task: str | int | None = None,
-        new_tasks: str = "prior",
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.kernel = kernel
-        self.ard = ard
-        self.back_constraint = back_constraint
-        self.n_active = n_active
-        self.hidden_units = hidden_units
-        self.n_observed = n_observed
-        self.label_weight = label_weight
-        self.weight_decay = weight_decay
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_init = n_init
-        self.transfer = transfer
-        self.task = task
-        self.new_tasks = new_tasks
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:

@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 
 import gleangp.estimators._model_parts  # noqa: F401 registers classes for model files
-from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._active import ActiveProblem, fit_active_rows
 from gleangp.estimators._defaults import default_kernel, default_n_active
 from gleangp.estimators._local import LocalProblem, fit_local_rows
+from gleangp.estimators._parameters import PartsParameters, SparseParameters, TaskParameters
 from gleangp.estimators._progress import FitProgress, Given, ProgressMixin
 from gleangp.estimators._random import generator_from
 from gleangp.estimators._training_rows import LocalRows
@@ -39,40 +39,6 @@ from gleangp.noise import Noise
 from gleangp.numerics.parallel import in_parallel, threads_for
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
-COMMON_CONSTRAINTS = {
-    "kernel": [Kernel, None],
-    "task": [str, Integral, None],
-    "new_tasks": [StrOptions({"prior", "error"})],
-    "random_state": ["random_state", np.random.Generator],
-    "verbose": ["verbose"],
-}
-PARTS_CONSTRAINTS = {
-    **COMMON_CONSTRAINTS,
-    "n_active": [
-        Interval(Integral, 1, None, closed="left"),
-        Interval(Real, 0, 1, closed="right"),
-        None,
-    ],
-    "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
-    "optimizer": [StrOptions({"l-bfgs-b"}), None],
-    "n_rounds": [Interval(Integral, 1, None, closed="left")],
-    "n_jobs": [Integral, None],
-}
-SPARSE_CONSTRAINTS = {
-    **PARTS_CONSTRAINTS,
-    "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])],
-    "posterior": [StrOptions({"local", "active"})],
-    "n_restarts": [Interval(Integral, 0, None, closed="left")],
-    "priors": [dict, None],
-    "invariances": [callable, "array-like", None],
-}
-CLASS_CONSTRAINTS = {
-    **SPARSE_CONSTRAINTS,
-    "selector": [*SPARSE_CONSTRAINTS["selector"], None],
-    "sites": [StrOptions({"adf", "ep"})],
-    "learn_noise": ["boolean", "array-like"],
-    "unlabeled": "no_validation",
-}
 FittedModel = SparseModel | LocalModel
 # Attribute of an estimator -> of its model; with several models a list.
 _ATTRIBUTES = {
@@ -86,13 +52,8 @@ _ATTRIBUTES = {
 }
 
 
-class ChosenPartsMixin(ProgressMixin):
+class ChosenPartsMixin(TaskParameters, PartsParameters, ProgressMixin):
     """Kernel and selector from constructor parameters."""
-
-    kernel: Any
-    selector: Any
-    n_jobs: int | None
-    random_state: Any
 
     def _chosen_selector(self) -> Any:
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
@@ -115,10 +76,10 @@ class ChosenPartsMixin(ProgressMixin):
         return None if self.kernel is None else self._start_kernel(lambda: None, which, n_models)
 
 
-class SparseGPMixin(ChosenPartsMixin, ABC):
+class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
     """Models from constructor parameters; bookkeeping of tasks; warnings.
 
-    An estimator has the parameters of `SPARSE_CONSTRAINTS`, and declares the four attributes below.
+    An estimator declares the four attributes below.
     """
 
     _most_active = 1000  # of a task, by default
@@ -126,14 +87,6 @@ class SparseGPMixin(ChosenPartsMixin, ABC):
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
     _kind_of_noise: type = Noise
 
-    posterior: str
-    coupling: Any
-    invariances: Any
-    n_active: Any
-    n_rounds: int
-    n_restarts: int
-    optimizer: str | None
-    priors: dict[str, Any] | None
     learn_noise: Any  # of classifiers
     _model: FittedModel
     _models: list[FittedModel]

@@ -14,7 +14,8 @@ from gleangp._typing import FloatArray
 from gleangp.data.labels import check_class_target, encode_classes, split_unlabeled
 from gleangp.estimators._classification import ClassificationMixin
 from gleangp.estimators._docs import SPARSE, documented
-from gleangp.estimators._sparse import CLASS_CONSTRAINTS, local_models
+from gleangp.estimators._parameters import CLASS_CONSTRAINTS, parameters
+from gleangp.estimators._sparse import local_models
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.exceptions import LabelError
@@ -24,6 +25,7 @@ from gleangp.numerics.parallel import threads_for
 
 
 @documented(SPARSE)
+@parameters
 class SparseGPClassifier(ClassificationMixin, TaskClassifierMixin, BaseEstimator):
     """Gaussian-process classification for one task or many related ones.
 
@@ -130,53 +132,12 @@ class SparseGPClassifier(ClassificationMixin, TaskClassifierMixin, BaseEstimator
     ['a', 'b', 'c']
     """
 
-    _parameter_constraints: dict = {
+    noise: str = "probit"
+
+    _parameter_constraints = {
         **CLASS_CONSTRAINTS,
         "noise": [StrOptions({"probit", "logit", "robust", "null_category"})],
     }
-
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        coupling: Any = "auto",
-        n_active: int | float | None = None,
-        selector: Any = None,
-        posterior: str = "local",
-        noise: str = "probit",
-        sites: str = "adf",
-        optimizer: str | None = "l-bfgs-b",
-        learn_noise: Any = True,
-        n_rounds: int = 5,
-        n_restarts: int = 0,
-        priors: dict[str, Any] | None = None,
-        unlabeled: Any = None,
-        invariances: Any = None,
-        task: str | int | None = None,
-        new_tasks: str = "prior",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.coupling = coupling
-        self.n_active = n_active
-        self.selector = selector
-        self.posterior = posterior
-        self.noise = noise
-        self.sites = sites
-        self.optimizer = optimizer
-        self.learn_noise = learn_noise
-        self.n_rounds = n_rounds
-        self.n_restarts = n_restarts
-        self.priors = priors
-        self.unlabeled = unlabeled
-        self.invariances = invariances
-        self.task = task
-        self.new_tasks = new_tasks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:

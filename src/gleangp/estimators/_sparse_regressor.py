@@ -17,8 +17,9 @@ from gleangp.data.tables import is_table
 from gleangp.estimators._docs import SPARSE, documented
 from gleangp.estimators._observations import ObservationMixin
 from gleangp.estimators._outputs import count_outputs, every_output, names_of_outputs
+from gleangp.estimators._parameters import SPARSE_CONSTRAINTS, parameters
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._sparse import SPARSE_CONSTRAINTS, FittedModel
+from gleangp.estimators._sparse import FittedModel
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.exceptions import TaskError
@@ -27,6 +28,7 @@ from gleangp.models.local.model import LocalModel
 
 
 @documented(SPARSE)
+@parameters
 class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
     """Gaussian-process regression for one task or many related ones.
 
@@ -126,7 +128,11 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
     ['a', 'b', 'c']
     """
 
-    _parameter_constraints: dict = {
+    noise: Any = "gaussian"
+    normalize_y: bool = True
+    noise_variance: Any = None
+
+    _parameter_constraints = {
         **SPARSE_CONSTRAINTS,
         "normalize_y": ["boolean"],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
@@ -140,47 +146,6 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
 
     _fitted_parts = ("_model", "_units")
     _former_parameters = ("move_basis",)  # of version 0.1
-
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        coupling: Any = "auto",
-        n_active: int | float | None = None,
-        selector: Any = "residual",
-        posterior: str = "local",
-        noise: Any = "gaussian",
-        optimizer: str | None = "l-bfgs-b",
-        n_rounds: int = 5,
-        n_restarts: int = 0,
-        priors: dict[str, Any] | None = None,
-        normalize_y: bool = True,
-        noise_variance: Any = None,
-        invariances: Any = None,
-        task: str | int | None = None,
-        new_tasks: str = "prior",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.coupling = coupling
-        self.n_active = n_active
-        self.selector = selector
-        self.posterior = posterior
-        self.noise = noise
-        self.optimizer = optimizer
-        self.n_rounds = n_rounds
-        self.n_restarts = n_restarts
-        self.priors = priors
-        self.normalize_y = normalize_y
-        self.noise_variance = noise_variance
-        self.invariances = invariances
-        self.task = task
-        self.new_tasks = new_tasks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(

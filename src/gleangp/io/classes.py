@@ -101,7 +101,7 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     if not is_known(value):
         return None
     name = _name(value)
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, BaseEstimator):
         return name, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     parameters: dict[str, Any] = value.get_params(deep=False)
     if isinstance(value, Kernel):
@@ -114,12 +114,12 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
 def put_together(name: str, state: dict[str, Any]) -> Any:
     """The object of a listed class; constructors of these classes do no more than store."""
     cls = find_class(name)
-    if dataclasses.is_dataclass(cls):
-        value = _dataclass(cls, state)
+    if issubclass(cls, BaseEstimator):
+        value = _estimator(cls, state)
     elif issubclass(cls, Kernel):
         value = _construct(cls, state)
     else:
-        value = _estimator(cls, state)
+        value = _dataclass(cls, state)
     check = getattr(value, "_check_state", None)
     if check is not None:
         check()
