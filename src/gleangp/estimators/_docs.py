@@ -19,8 +19,6 @@ tasks : array-like of shape (n,), default=None
     Task of each row, if the model was fitted with tasks and names no column for them.
 exposure, trials : array-like of shape (n,), default=None
     Of the rows, for counts; None: 1.
-task : str or int, default=None
-    Name or position of the column of X that holds the task.
 """
 
 _OF_FIT = """
@@ -38,6 +36,8 @@ task : str, int or bool
 """
 
 _OF_ESTIMATORS = """
+task : str or int, default=None
+    Name or position of the column of X that holds the task.
 new_tasks : {"prior", "error"}, default="prior"
     How rows of tasks that were not seen are predicted. "prior": from what the tasks share, as after
     `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.

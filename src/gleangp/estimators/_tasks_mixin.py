@@ -105,15 +105,14 @@ class TaskMixin:
         joint: bool = False,
         target: Any = None,
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Inputs, names of the tasks, and code of the task of each row.
+        """Inputs (n, p), names (M,) of the tasks, and code (n,) of the task of each row.
+
+        Inputs are without the task column, float64 (see `keep_float32`) and finite. Names are None, and codes
+        are zero, if there are no tasks. `fit` learns the encoding of the columns of a frame (`columns_`). All
+        later inputs are encoded in the same way.
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs, with the task column if the estimator names one. `fit` learns the encoding of the columns
-            of a frame (`columns_`). All later inputs are encoded in the same way.
-        tasks : array-like of shape (n,) or None
-            Task of each row; None if a column has them or there are no tasks.
         reset : bool
             True in `fit`: the names of the tasks are taken from the rows, and `n_features_in_` and
             `feature_names_in_` are set, the task column included. False afterwards: X must have the same
@@ -127,15 +126,6 @@ class TaskMixin:
             because they have the same prediction if rows are predicted one by one.
         target : callable, default=None
             Returns the targets (n,), which decide whether dates get a yearly or weekly part.
-
-        Returns
-        -------
-        X : ndarray of shape (n, p), without the task column
-            float64 (see `keep_float32`) and finite.
-        names : ndarray of shape (M,) or None
-            None if there are no tasks.
-        codes : ndarray of shape (n,)
-            Zero in all rows if there are no tasks.
         """
         if self.task is not None and tasks is not None:
             raise TaskError(

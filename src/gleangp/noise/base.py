@@ -29,6 +29,7 @@ from gleangp.exceptions import LabelError
 from gleangp.noise.quadrature import flat, mixture_cdf, mixture_quantile, normal_mean, tilted
 
 Floats = float | FloatArray  # one value, or one per row
+Partition = tuple[FloatArray, FloatArray, FloatArray]  # log_z, g and nu
 Rows = Any  # whatever indexes the first axis of an array: integers, a mask, a slice
 
 
@@ -51,9 +52,7 @@ class NoiseModel(Protocol):
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f): the definition of the model."""
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
 
         nu is the true value. Where the model is not log-concave it may be negative; what to do
@@ -128,9 +127,7 @@ class NoiseFields:
         indexed: dict[str, Any] = {k: v[rows] for k, v in self.row_fields.items() if np.ndim(v) > 0}
         return replace(self, **indexed) if indexed else self  # type: ignore[type-var]
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         raise NotImplementedError
 
@@ -217,9 +214,7 @@ class Noise(NoiseFields):
         """log p(y | f)."""
         return self.derivatives(y, f)[0] + self.log_constant(y)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         log_z, g, nu = tilted(self, y, mean, var)
         return log_z, g, nu

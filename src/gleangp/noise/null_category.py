@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, NoiseFields
+from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
@@ -104,9 +104,7 @@ class NullCategory(NoiseFields):
         missing = log_weighted_sum_ndtr(self.gamma_minus, minus, self.gamma_plus, plus)
         return np.select([np.less(y, 0), np.greater(y, 0)], [labelled_minus, labelled_plus], missing)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         log_z, minus, plus = self._sides(y, mean, var)
         total = var + self.variance

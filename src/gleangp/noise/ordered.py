@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, NoiseFields
+from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import log_diff_ndtr, log_diff_ndtr_derivatives
 
 
@@ -78,9 +78,7 @@ class Ordered(NoiseFields):
         """log p(y | f)."""
         return log_diff_ndtr(*self._interval(y, f, 0.0))
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         log_z, _, _, slope, curvature = log_diff_ndtr_derivatives(*self._interval(y, mean, var))
         total = var + self.variance

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, NoiseFields
+from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
 
 _BLOCK = 1 << 14  # rows at a time, so that working arrays stay in the cache
@@ -57,9 +57,7 @@ class Probit(NoiseFields):
         """log Phi(y slope (f + bias))."""
         return log_ndtr(y * (f + self.bias) * self.slope)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         total = var + self._variance
         c = y / np.sqrt(total)  # Lawrence, Platt & Jordan 2005, eq. 13
