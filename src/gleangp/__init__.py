@@ -113,13 +113,16 @@ _HOME = {
     "translations": "gleangp.invariances",
     "unstack_outputs": "gleangp.data.outputs",
 }
+# Of the layers above the estimators, not public: classes that model files contain.
+STORED = {"TableModel": "gleangp.cli._table_model"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
+    home = _HOME.get(name) or STORED.get(name)
+    if home is None:
         raise AttributeError(f"module 'gleangp' has no attribute {name!r}")
-    module = import_module(_HOME[name])
-    value = module if _HOME[name] == f"gleangp.{name}" else getattr(module, name)
+    module = import_module(home)
+    value = module if home == f"gleangp.{name}" else getattr(module, name)
     globals()[name] = value  # the next access does not come here
     return value
 

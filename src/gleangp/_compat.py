@@ -15,9 +15,7 @@ from sklearn.base import _clone_parametrized, _fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._param_validation import (
     HasMethods,
-    Hidden,
     Interval,
-    Options,
     StrOptions,
 )
 
@@ -31,14 +29,12 @@ __all__ = [
     "CallbackContext",
     "CallbackSupportMixin",
     "HasMethods",
-    "Hidden",
     "Interval",
-    "Options",
     "StrOptions",
     "callbacks_of",
     "fit_context",
     "safe_indexing",
-    "with_callbacks",
+    "validate_parameters",
 ]
 
 CALLBACKS = "_skl_callbacks"  # the attribute of an estimator that has callbacks
@@ -48,6 +44,11 @@ _HOOKS = ("setup", "on_fit_task_begin", "on_fit_task_end", "teardown")
 def callbacks_of(estimator: Any) -> list[Any]:
     """The callbacks that the estimator has."""
     return getattr(estimator, CALLBACKS, [])
+
+
+def validate_parameters(estimator: Any) -> None:
+    """Raise if a constructor parameter is not what the estimator takes; `fit` does this too."""
+    estimator._validate_params()
 
 
 class _Context:
@@ -161,4 +162,3 @@ def _fit_context_with_teardown(*, prefer_skip_nested_validation: bool) -> Callab
 CallbackContext: Any = _Context if _callback is None else _callback.CallbackContext
 CallbackSupportMixin: Any = _SupportMixin if _callback is None else _callback.CallbackSupportMixin
 fit_context = _fit_context_with_teardown if _callback is None else _fit_context
-with_callbacks = _with_teardown if _callback is None else _callback.with_callbacks

@@ -7,7 +7,7 @@ from scipy.stats import norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.estimators._suggest import noise_of_labels
+from gleangp.estimators._answers import noise_of_labels
 from gleangp.exceptions import NewTaskWarning, TaskError
 from gleangp.models.local.answers import (
     LeftOutScores,

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.graph.laplacian import normalized_laplacian
-from gleangp.graph.local_scaling import local_scaling_graph
+from gleangp.graph.weights import local_scaling_graph
 from gleangp.inference.order_evidence import OrderedTask
 from gleangp.inference.task_evidence import GaussianStack
 from gleangp.inference.task_rows import OrderRows, TaskRows

@@ -51,6 +51,21 @@ def test_methods_have_an_example(name, method):
     assert re.search(rf"^\s*(>>>|\.\.\.) .*\.{method}\(", "\n".join(docs), re.MULTILINE)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_described(name):
+    """Shared descriptions are put in, and parameters have one each, those of functions in their order."""
+    doc = inspect.getdoc(NAMES[name])
+    assert not re.search(r"^ *\{[\w*, ]+\}$", doc, re.MULTILINE)
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\n|\Z)", doc, re.MULTILINE | re.DOTALL)
+    if section is None:
+        return
+    listed = re.findall(r"^([*\w][*\w, ]*?)(?: : |$)", section[1], re.MULTILINE)
+    described = [part.strip("* ") for entry in listed for part in entry.split(",")]
+    expected = [p for p in inspect.signature(NAMES[name]).parameters if p != "self"]
+    in_order = list if inspect.isroutine(NAMES[name]) else sorted  # constructors take keywords
+    assert in_order(described) == in_order(expected)
+
+
 @pytest.mark.slow
 def test_reference_has_every_name(tmp_path):
     """The built site has an entry for each public name and method, and no warning."""

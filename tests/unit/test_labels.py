@@ -10,8 +10,8 @@ from sklearn.exceptions import DataConversionWarning
 from gleangp.data.labels import (
     check_class_target,
     check_regression_target,
-    encode_binary,
     encode_classes,
+    lookup_classes,
     split_unlabeled,
 )
 from gleangp.exceptions import LabelError
@@ -159,17 +159,19 @@ def test_encode_classes_errors():
         encode_classes(["a", 1, "b"], everything)
 
 
-@pytest.mark.parametrize("y", [[-1, 1, -1], [0, 1, 0], ["n", "y", "n"], [False, True, False]])
-def test_encode_binary(y):
-    """The larger of two labels is +1, and the classes give the labels back."""
-    classes, signs = encode_binary(y)
-    assert signs.tolist() == [-1.0, 1.0, -1.0]
-    assert classes[(signs > 0).astype(int)].tolist() == y
+@pytest.mark.parametrize("classes", [[-1, 1, 4], ["a", "b", "c"], ["low", "mid", "high"], [3, 1, 2]])
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+def test_lookup_classes(classes, kind):
+    """Codes of known classes, in whatever order these are; -1 without a label."""
+    y = kind([classes[i] for i in (2, 0, 1, 1)])
+    assert lookup_classes(np.array(classes), y, 4).tolist() == [2, 0, 1, 1]
+    assert lookup_classes(np.array(classes), y, 4, unlabeled=classes[1]).tolist() == [2, 0, -1, -1]
+    assert lookup_classes(np.array(classes), None, 0).tolist() == []
 
 
-def test_encode_binary_needs_two_classes():
-    """Neither one nor three classes are two."""
-    with pytest.raises(LabelError, match=r"3 classes: \[0, 1, 2\]. Two are needed"):
-        encode_binary([0, 1, 2])
-    with pytest.raises(LabelError, match=r"1 class: \[0\]"):
-        encode_binary([0, 0])
+def test_lookup_of_unknown_classes():
+    """The message has the unknown labels and the known ones; rows without a label have none."""
+    classes = np.array(["high", "low"])
+    with pytest.raises(LabelError, match=r"did not see: \['mid'\]. Known classes: \['high', 'low'\]"):
+        lookup_classes(classes, ["low", "mid"], 2)
+    assert lookup_classes(classes, ["low", "mid"], 2, unlabeled="mid").tolist() == [1, -1]

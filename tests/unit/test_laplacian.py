@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
-from gleangp.graph.condense import condense_laplacian
-from gleangp.graph.laplacian import normalized_laplacian
-from gleangp.graph.local_scaling import local_scaling_graph
+from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
+from gleangp.graph.weights import local_scaling_graph
 
 
 def slow_weights(X, K):

@@ -47,39 +47,43 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
     behind = {name: score.behind(scores[best]) for name, score in scores.items()}
     close = [name for name, (gap, spread) in behind.items() if not gap > spread]  # nan: not known
     measure = "share of errors" if problem.classify else "Poisson deviance" if counts else "RMSE"
-    if as_json:
-        rows = {
-            name: {
-                "error": s.error,
-                "std_error": or_none(s.std_error),
-                "behind": behind[name][0],
-                "behind_std_error": or_none(behind[name][1]),
-                "seconds": s.seconds,
-                **({"rmse": _root(s, labeled)} if counts else {}),
-            }
-            for name, s in scores.items()
+    columns = {
+        name: {
+            "error": s.error,
+            "std_error": s.std_error,
+            "behind": behind[name][0],
+            "behind_std_error": behind[name][1],
+            "seconds": s.seconds,
+            **({"rmse": _root(s, labeled)} if counts else {}),
         }
+        for name, s in scores.items()
+    }
+    if as_json:
+        rows = {name: {key: or_none(value) for key, value in row.items()} for name, row in columns.items()}
         print(
             json.dumps({"measure": measure, "models": rows, "same": same, "best": best, "not_worse": close})
         )
         return
     tasks = f"{problem.n_tasks} tasks" if problem.n_tasks > 1 else "one task"
-    table = Table(title=f"{len(labeled.y)} rows, {tasks}: held-out {measure}")
-    table.add_column("model", overflow="fold")
-    for column in ("error", "± s.e.", "behind", "± s.e.", *(["RMSE"] if counts else []), "fit (s)"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, score in scores.items():
-        gap, spread = behind[name]
-        paired = ("", "") if name == best else (f"{gap:.2g}", _number(spread))
-        style = "bold" if name in close else None
-        error = f"{score.error:.4g}"
-        more = [f"{_root(score, labeled):.4g}"] if counts else []
-        seconds = f"{score.seconds:.1f}"
-        table.add_row(name, error, _number(score.std_error), *paired, *more, seconds, style=style)
-    Console().print(table)
+    Console().print(_table(f"{len(labeled.y)} rows, {tasks}: held-out {measure}", columns, best, close))
     for name, twin in same.items():
         print(f"Almost the same predictions as {_short(twin)}: {_short(name)}.")
     print(_advice(behind, best, close, set(ours)))
+
+
+def _table(title: str, columns: dict[str, dict[str, float]], best: str, close: list[str]) -> Table:
+    """A row for each model; those in `close` are not worse than the best."""
+    table = Table(title=title)
+    table.add_column("model", overflow="fold")
+    with_root = "rmse" in columns[best]
+    for heading in ("error", "± s.e.", "behind", "± s.e.", *(["RMSE"] if with_root else []), "fit (s)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, row in columns.items():
+        paired = ("", "") if name == best else (f"{row['behind']:.2g}", _number(row["behind_std_error"]))
+        more = [f"{row['rmse']:.4g}"] if with_root else []
+        cells = [f"{row['error']:.4g}", _number(row["std_error"]), *paired, *more, f"{row['seconds']:.1f}"]
+        table.add_row(name, *cells, style="bold" if name in close else None)
+    return table
 
 
 def _predict_the_same(a: HeldOut, b: HeldOut) -> bool:

@@ -108,28 +108,16 @@ def read_problem(
     trials: str | None = None,
 ) -> Problem:
     """Read a table and decide what its columns are."""
-    for name, column, needed in (
-        ("exposure", exposure, ("poisson", "negative_binomial")),
-        ("trials", trials, ("binomial",)),
-    ):
-        if column is not None and noise not in needed:
-            raise UsageError(f"--{name} {column} is for counts: add --noise {' or --noise '.join(needed)}.")
+    _needs_noise("exposure", exposure, noise, ("poisson", "negative_binomial"))
+    _needs_noise("trials", trials, noise, ("binomial",))
     if noise is not None and classify is None:
         classify = noise in _NOISE_OF_CLASSES
     if target == task:
         raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
     ids = [] if keep_id else _id_columns(frame, {target, task, row_id, exposure, trials, *drop})
-    encoding = learn_encoding(
-        frame,
-        target,
-        task,
-        drop=[*drop, *ids],
-        impute=impute,
-        row_id=row_id,
-        exposure=exposure,
-        trials=trials,
-    )
+    roles = {"row_id": row_id, "exposure": exposure, "trials": trials}
+    encoding = learn_encoding(frame, target, task, drop=[*drop, *ids], impute=impute, **roles)
     if classify is None:
         classify = ordinal or _has_classes(frame[target], unlabeled)
     if ordinal and not classify:
@@ -163,6 +151,11 @@ def read_problem(
         return problem
     names = None if row_id is None else _row_names(frame[row_id], row_id)
     return replace(problem, constraints=read_constraints(constraints, names, len(frame), text_encoding))
+
+
+def _needs_noise(option: str, column: str | None, noise: str | None, needed: tuple[str, ...]) -> None:
+    if column is not None and noise not in needed:
+        raise UsageError(f"--{option} {column} is for counts: add --noise {' or --noise '.join(needed)}.")
 
 
 def _id_columns(frame: Any, others: set[str | None]) -> list[str]:

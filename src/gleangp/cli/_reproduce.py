@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,7 +52,6 @@ def reproduce(
 
     import matplotlib  # noqa: F401  before the work: is it there?
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from gleangp.reproduce.output import write_results
     from gleangp.reproduce.runner import Plan, collect, run_experiment, units_of
@@ -71,15 +70,7 @@ def reproduce(
         if name not in wanted and (output / "records" / name).is_dir():
             results[name] = collect(load_experiment(name), plan)
     console = Console(stderr=True)
-    bar = Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-        console=console,
-        transient=True,
-    )
-    with bar:
+    with _bar(console) as bar:
         step = bar.add_task("", total=total)
         for experiment in experiments:
             found = run_experiment(
@@ -92,6 +83,13 @@ def reproduce(
     print(output / "index.html")
     if any(r.failures for r in results.values()):
         raise typer.Exit(1)
+
+
+def _bar(console: Any) -> Any:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    parts = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}")
+    return Progress(*parts, console=console, transient=True)
 
 
 def _one_line(found: Results) -> str:

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from gleangp.cli._encoding import TableEncoding
 from gleangp.exceptions import ModelFileError, TaskError
+from gleangp.io.classes import register
 
 
 class TableModel(BaseEstimator):
@@ -132,6 +133,9 @@ class TableModel(BaseEstimator):
                 f"the model does not know the task {unknown[0]!r} ({len(unknown)} unknown in all). Known: "
                 f"{shown}. Teach it with `gleangp update`, or leave --strict out."
             )
+
+
+register(TableModel, TableEncoding)
 
 
 def noise_variance(estimator: Any, X: np.ndarray, tasks: np.ndarray | None) -> np.ndarray:

@@ -13,12 +13,12 @@ from dask.delayed import delayed
 from distributed import Client
 from sklearn.base import is_regressor
 
+from gleangp._compat import validate_parameters
 from gleangp.dask._blocks import BlocksOnCluster
 from gleangp.dask._cluster import connected, current_client, gather, submit
 from gleangp.data.columns import as_column, missing_entries
 from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tasks import encode_tasks
-from gleangp.estimators._tasks_mixin import TaskMixin
 from gleangp.exceptions import GleanError, LabelError, TaskError
 from gleangp.numerics.parallel import blocks_elsewhere
 
@@ -163,19 +163,20 @@ def _take(frame: Any, columns: list[Any]) -> Any:
 
 def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:
     """The task column of the estimator, if it can be fitted here."""
-    if not issubclass(type(estimator), TaskMixin):
+    known = set(signature(estimator.fit).parameters)
+    if "tasks" not in known:
         raise TypeError(
             f"gleangp.dask.fit was given {type(estimator).__name__}, and expects an estimator of gleangp's. "
             "Other estimators fit on data in memory."
         )
-    known = set(signature(estimator.fit).parameters) - {"X", "y", "tasks"}
+    known -= {"X", "y", "tasks"}
     unknown = sorted(set(columns) - known)
     if unknown:
         raise TypeError(
             f"{type(estimator).__name__}.fit takes no {unknown[0]!r} of each row. It takes: "
             f"{', '.join(sorted(known)) or 'nothing more'}."
         )
-    estimator._validate_params()
+    validate_parameters(estimator)
     return estimator.task
 
 

@@ -26,33 +26,17 @@ from gleangp.exceptions import LabelError
 __all__ = [
     "check_class_target",
     "check_regression_target",
-    "encode_binary",
     "encode_classes",
+    "lookup_classes",
     "split_unlabeled",
 ]
 
 
 def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Targets as floats, and which rows have one.
+    """Targets (n_rows,) as floats, NaN where there is none, and which rows have one.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_rows,)
-        Numbers; NaN, None or NA where there is no target.
-    n_rows : int
-        Number of rows of X.
-
-    Returns
-    -------
-    y : ndarray of shape (n_rows,)
-        float64, NaN in unlabeled rows.
-    labeled : ndarray of shape (n_rows,)
-        Mask of the rows that have a target.
-
-    Raises
-    ------
-    LabelError
-        If there is no target at all, one is infinite or not a number, or the length is wrong.
+    y has numbers; NaN, None or NA where there is no target. Raises `LabelError` if there is no target at all,
+    one is infinite or not a number, or the length is wrong.
 
     Examples
     --------
@@ -79,18 +63,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
 
 
 def check_class_target(y: Any, n_rows: int) -> np.ndarray:
-    """Class labels as one column, one entry per row of X, otherwise as they came.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_rows,)
-        Class labels.
-    n_rows : int
-        Number of rows of X.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
+    """Class labels (n_rows,) as one column, otherwise as they came.
 
     Examples
     --------
@@ -102,24 +75,10 @@ def check_class_target(y: Any, n_rows: int) -> np.ndarray:
 
 
 def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
-    """Which rows have a class label.
+    """Mask (n,) of the rows that have a class label.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Class labels.
-    unlabeled : object
-        The label that means "no label"; None if every label is a class. See the top of this module.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Mask of the labeled rows.
-
-    Raises
-    ------
-    LabelError
-        If `unlabeled` is of a type that no label can equal, or is None and entries are missing.
+    `unlabeled` is the label that means "no label"; None if every label is a class (see the top of this
+    module). Raises `LabelError` if it is of a type that no label can equal, or None and entries are missing.
 
     Examples
     --------
@@ -148,28 +107,10 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
 
 
 def encode_classes(y: Any, labeled: np.ndarray, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Classes, sorted, and the code of each row.
+    """Classes (c,), sorted, and the code (n,) of each row: `classes[codes]`; -1 in unlabeled rows.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Class labels.
-    labeled : ndarray of shape (n,)
-        Mask of the labeled rows, from `split_unlabeled`.
-    unlabeled : object, default=None
-        What the mask was made with; only for the message of an error.
-
-    Returns
-    -------
-    classes : ndarray of shape (c,)
-        Sorted and unique.
-    codes : ndarray of shape (n,)
-        `classes[codes]` are the labels; -1 in unlabeled rows.
-
-    Raises
-    ------
-    LabelError
-        If fewer than two classes are left.
+    `labeled` is the mask from `split_unlabeled`; `unlabeled` is for the message of an error. Raises
+    `LabelError` if fewer than two classes are left.
 
     Examples
     --------
@@ -195,38 +136,32 @@ def encode_classes(y: Any, labeled: np.ndarray, unlabeled: Any = None) -> tuple[
     return classes, codes
 
 
-def encode_binary(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The two classes, sorted, and the sign of each row.
+def lookup_classes(classes: np.ndarray, y: Any, n_rows: int, unlabeled: Any = None) -> np.ndarray:
+    """Codes (n_rows,) into `classes` that are already known, in their order; -1 in unlabeled rows.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Class labels, all of them labeled.
-
-    Returns
-    -------
-    classes : ndarray of shape (2,)
-        Sorted.
-    signs : ndarray of shape (n,)
-        -1.0 for the first class, +1.0 for the second.
-
-    Raises
-    ------
-    LabelError
-        Unless there are exactly two classes.
+    Raises `LabelError` if a label is not known.
 
     Examples
     --------
-    >>> from gleangp.data.labels import encode_binary
-    >>> classes, signs = encode_binary(["no", "yes", "no"])
-    >>> classes.tolist(), signs.tolist()
-    (['no', 'yes'], [-1.0, 1.0, -1.0])
+    >>> import numpy as np
+    >>> from gleangp.data.labels import lookup_classes
+    >>> lookup_classes(np.array(["low", "high"]), ["high", "?"], n_rows=2, unlabeled="?")
+    array([ 1, -1])
     """
-    y = as_column(y, "y", LabelError)
-    classes, codes = encode_classes(y, split_unlabeled(y, None))
-    if len(classes) > 2:
-        raise LabelError(f"y has {len(classes)} classes: {classes.tolist()}. Two are needed.")
-    return classes, 2.0 * codes - 1.0
+    codes = np.full(n_rows, -1)
+    if n_rows == 0:
+        return codes
+    y = check_class_target(y, n_rows)
+    labeled = split_unlabeled(y, unlabeled)
+    unknown = np.setdiff1d(y[labeled], classes)
+    if len(unknown):
+        raise LabelError(
+            f"y has classes that fit did not see: {unknown.tolist()}. Known classes: {classes.tolist()}. Fit "
+            "again with rows of the new ones."
+        )
+    order = np.argsort(classes)
+    codes[labeled] = order[np.searchsorted(classes, y[labeled], sorter=order)]
+    return codes
 
 
 def _target_column(y: Any, n_rows: int) -> np.ndarray:

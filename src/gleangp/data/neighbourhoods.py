@@ -10,19 +10,10 @@ _SAMPLED = 1000  # rows from which the width of columns is computed
 
 
 def neighbourhoods(X: FloatArray, size: int) -> list[IntArray]:
-    """Blocks of nearly equal size, at most `size`, by splits along the widest column.
+    """Row numbers of blocks of nearly equal size, at most `size`, by splits along the widest column.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Rows, in units in which distances matter (inputs over length scales).
-    size : int
-        Most rows of a block.
-
-    Returns
-    -------
-    list of ndarray
-        Row numbers of each block. Sizes differ by one at most, so that blocks stack.
+    X (n, p) is in units in which distances matter (inputs over length scales). Sizes differ by one at most,
+    so that blocks stack.
 
     Examples
     --------

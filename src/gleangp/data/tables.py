@@ -27,6 +27,7 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
 from gleangp.exceptions import InputError, InputWarning
+from gleangp.io.classes import register
 
 __all__ = [
     "ColumnEncoding",
@@ -111,6 +112,9 @@ class ColumnEncoding:
             raise ValueError(f"the column {self.name!r} repeats by {self.periods}.")
 
 
+register(ColumnEncoding)
+
+
 def is_table(X: Any) -> bool:
     """Whether X is a pandas or polars DataFrame."""
     kinds = (getattr(sys.modules.get(name), "DataFrame", None) for name in ("pandas", "polars"))
@@ -126,26 +130,11 @@ def check_headings(X: Any) -> None:
 
 
 def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
-    """Decide what every column becomes.
+    """Decide what every column of a pandas or polars frame (n, p) becomes; it has no task column.
 
-    Parameters
-    ----------
-    frame : pandas or polars DataFrame of shape (n, p)
-        Inputs, without the task column. At least one row.
-    target : array-like of shape (n,), default=None
-        Numbers that are predicted, NaN where there is none. If they repeat with the year or the week, a date
-        becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to one
-        without.
-
-    Returns
-    -------
-    tuple of ColumnEncoding
-        One for each column.
-
-    Raises
-    ------
-    InputError
-        If a column cannot be used. The message gives its name and its first bad cell.
+    `target` (n,) are numbers that are predicted, NaN where there is none. If they repeat with the year or the
+    week, a date becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to
+    one without. Raises `InputError`, with its name and its first bad cell, if a column cannot be used.
 
     Examples
     --------
@@ -178,28 +167,12 @@ def count_features(columns: Sequence[ColumnEncoding]) -> int:
 def encode_columns(
     columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = False, stacklevel: int = 2
 ) -> FloatArray:
-    """The columns of a table as numbers.
+    """The columns of a table as finite numbers (n, number of features).
 
-    Parameters
-    ----------
-    columns : sequence of ColumnEncoding
-        As `learn_columns` returns them.
-    X : DataFrame or ndarray of shape (n, p)
-        A frame with these columns, in any order and perhaps with others; or an array with as many columns.
-    strict : bool, default=False
-        Raise an error if a category was not seen in `fit`. If False, an `InputWarning` is raised.
-    stacklevel : int, default=2
-        Where the warning points to, as in `warnings.warn`.
-
-    Returns
-    -------
-    ndarray of shape (n, number of features)
-        Finite numbers.
-
-    Raises
-    ------
-    InputError
-        If a column is not there, or has a cell that cannot be used.
+    X is a frame with these columns, in any order and perhaps with others, or an array with as many columns.
+    If a category was not seen in `fit` there is an `InputWarning`, which points to `stacklevel` as in
+    `warnings.warn`; `strict` makes it an error. Raises `InputError` if a column is not there, or has a cell
+    that cannot be used.
 
     Examples
     --------

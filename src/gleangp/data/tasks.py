@@ -31,27 +31,12 @@ _SHOWN = 10  # names listed in a message
 
 
 def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
-    """Split X into the inputs and the column that holds the tasks.
+    """Split X (n, p) into the inputs (n, p - 1) and the tasks (n,), which are one of its columns.
 
-    Parameters
-    ----------
-    X : pandas or polars DataFrame, or array-like of shape (n, p)
-        Inputs with the task column among them.
-    task : str or int
-        Name of the column (frames), or its position (frames and arrays; negative ones count from
-        the end). An integer is always a position.
-
-    Returns
-    -------
-    rest : same type as X, of shape (n, p - 1)
-        X without the column. Lists become arrays.
-    tasks : ndarray of shape (n,)
-        The column: strings, integers or booleans. Whole numbers stored as floats become integers.
-
-    Raises
-    ------
-    TaskError
-        If there is no such column, or an entry is missing or not usable as the name of a task.
+    X is a pandas or polars frame or array-like, and the inputs are of the same type; lists become arrays.
+    `task` is the name of the column (frames), or its position (frames and arrays; negative ones count from
+    the end). Tasks are strings, integers or booleans; whole numbers stored as floats become integers. Raises
+    `TaskError` if there is no such column, or an entry is missing or cannot be the name of a task.
 
     Examples
     --------
@@ -88,27 +73,10 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
 
 
 def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int) -> Any:
-    """Rows of one task without the task column, if they have it.
+    """Rows of one task without the task column, if they have it; `TaskError` if it holds another task.
 
-    Parameters
-    ----------
-    X : DataFrame or array-like of shape (n, p)
-        Rows of the task.
-    column : str, int or None
-        The task column. None: there is none.
-    task : str, int or bool
-        The task that all rows are of.
-    n_columns : int
-        Number of columns with the task column: an array with fewer has none.
-
-    Returns
-    -------
-    same type as X
-
-    Raises
-    ------
-    TaskError
-        If the column holds another task.
+    `column` is the task column (None: there is none), and `n_columns` the number of columns with it: an array
+    with fewer has none.
 
     Examples
     --------
@@ -130,26 +98,10 @@ def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int
 
 
 def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Names of the tasks, sorted, and the code of each row.
+    """Names (M,) of the tasks, sorted, and the code (n_rows,) of each row: `names[codes]` are the tasks.
 
-    Parameters
-    ----------
-    tasks : array-like of shape (n_rows,)
-        One task per row: integers, strings or booleans, not mixed.
-    n_rows : int
-        Number of rows of X.
-
-    Returns
-    -------
-    names : ndarray of shape (M,)
-        Sorted and unique.
-    codes : ndarray of shape (n_rows,)
-        `names[codes]` are the tasks.
-
-    Raises
-    ------
-    TaskError
-        If the length is wrong, entries are missing, or types are mixed.
+    There is one task per row: integers, strings or booleans. Raises `TaskError` if the length is wrong,
+    entries are missing, or types are mixed.
 
     Examples
     --------
@@ -165,26 +117,7 @@ def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np.ndarray:
-    """Codes of tasks that are already known.
-
-    Parameters
-    ----------
-    names : ndarray of shape (M,)
-        The known tasks, in the order of their codes.
-    tasks : array-like of shape (n,)
-        One task per row.
-    n_rows : int, default=None
-        Number of rows of X, if there is an X that the length must agree with.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Codes into `names`.
-
-    Raises
-    ------
-    TaskError
-        If a task is unknown; the message lists these and the known ones.
+    """Codes (n,) of tasks that are already known, into `names`; `TaskError` if one is not.
 
     Examples
     --------
@@ -209,23 +142,9 @@ def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np
 
 
 def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of tasks, some of which may be new.
+    """Codes (n,) of tasks into `names` followed by the new ones, and the new ones (k,), sorted.
 
-    Parameters
-    ----------
-    names : ndarray of shape (M,)
-        The known tasks, in the order of their codes.
-    tasks : array-like of shape (n,)
-        One task per row.
-    n_rows : int, default=None
-        Number of rows of X, if there is an X that the length must agree with.
-
-    Returns
-    -------
-    codes : ndarray of shape (n,)
-        Codes into `names` followed by `new`.
-    new : ndarray of shape (k,)
-        The tasks that are not in `names`, sorted.
+    `names` are in the order of their codes. `n_rows` is the number of rows of X, if there is an X.
 
     Examples
     --------
@@ -251,23 +170,9 @@ def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tup
 
 
 def append_task(names: np.ndarray, task: Any) -> np.ndarray:
-    """`names` and one new task at the end, so that the codes of the others stay.
+    """`names` (M,) and one new task at the end, so that the codes of the others stay.
 
-    Parameters
-    ----------
-    names : ndarray of shape (M,)
-        The known tasks.
-    task : str, int or bool
-        The new one, of the same type.
-
-    Returns
-    -------
-    ndarray of shape (M + 1,)
-
-    Raises
-    ------
-    TaskError
-        If the task is known already or of another type.
+    Raises `TaskError` if the task is known already or of another type.
 
     Examples
     --------
@@ -292,16 +197,7 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
 def blocks_of_rows(codes: np.ndarray, n_tasks: int) -> list[np.ndarray]:
     """Row numbers of every task, ascending, in O(n log n) for any number of tasks.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n,)
-        Code of the task of each row.
-    n_tasks : int
-        Number of tasks; those without rows get an empty array.
-
-    Returns
-    -------
-    list of ndarray
+    `codes` (n,) are those of the rows; a task without rows has an empty array.
 
     Examples
     --------
@@ -363,15 +259,6 @@ def task_array(values: Any, name: str) -> np.ndarray:
 
 def list_names(names: Any) -> str:
     """Names for a message, the first ten of them.
-
-    Parameters
-    ----------
-    names : sequence or ndarray
-        The names.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

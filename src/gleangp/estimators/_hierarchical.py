@@ -2,60 +2,43 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from scipy.stats import norm
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import Kernel
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import Interval, StrOptions, fit_context
-from gleangp._state import LARGEST, check_arrays
-from gleangp._typing import FloatArray, IntArray
+from gleangp._state import LARGEST
 from gleangp.constraints import check_possible, encode_constraints
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
+from gleangp.estimators._docs import documented
 from gleangp.estimators._hierarchical_checks import alone_if_better, decisions_on
-from gleangp.estimators._hierarchical_rows import (
-    NO_TASK,
+from gleangp.estimators._hierarchy import (
     BlockMaker,
+    HierarchyMixin,
     common_mean,
     input_units,
     linear_plus_rbf,
 )
-from gleangp.estimators._observations import check_quantiles, interval_ends
-from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._sparse_regressor import SparseGPRegressor
+from gleangp.estimators._normal_answers import NormalAnswersMixin
+from gleangp.estimators._parameters import PARTS_CONSTRAINTS, parameters
 from gleangp.estimators._targets import natural_units, target_moments, units_of_hierarchy
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import in_canonical_order
-from gleangp.exceptions import KernelError
-from gleangp.inference.task_rows import TaskRows
-from gleangp.kernels import has_white
-from gleangp.models.decisions import Decision
 from gleangp.models.hierarchical.learn import most_stages
-from gleangp.models.hierarchical.model import (
-    HierarchicalModel,
-    add_task,
-    fit_hierarchical_model,
-    predict_hierarchy,
-    predict_hierarchy_cov,
-)
+from gleangp.models.hierarchical.model import add_task, predict_hierarchy, predict_hierarchy_cov
 from gleangp.numerics.parallel import threads_for
-from gleangp.progress import Progress
 
-# Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
-_NO_OTHER_NOISE = 1e-6
 _SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
-_DENSE_LABELS = 500
 
 
-class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
+@documented()
+@parameters
+class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorMixin, BaseEstimator):
     """Gaussian-process regression in which every task has its own kernel, under a prior they share.
 
     The logarithms of the kernel parameters of all tasks have a common Gaussian prior, which is learnt.
@@ -103,17 +86,12 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Standardise the targets inside: tasks are scaled together unless their scales are far apart.
     noise_variance : float, default=None
         Variance of the labels in all tasks, in units of the standardised target. None: learnt.
-    task : str or int, default=None
-        Name or position of the column of X that holds the task.
-    new_tasks : {"prior", "error"}, default="prior"
-        Rows of tasks that were not seen. "prior": they are predicted from what the tasks share, as after
-        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
+    {task, new_tasks}
     n_jobs : int, default=None
         Threads for large tasks.
     random_state : int, RandomState, Generator or None, default=None
         For the choice of landmarks and active rows.
-    verbose : int, default=0
-        Print how every stage of learning ended.
+    {verbose}
 
     Attributes
     ----------
@@ -140,8 +118,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Laplace's approximation, standardised units.
     common_ : SparseGPRegressor or None
         For `mean="common"`, the model whose common function is the mean, in standardised units.
-    tasks_ : ndarray or None
-        Names of the tasks.
+    {tasks_}
     active_ : ndarray of shape (d,)
         Labelled rows of the training set that were kept, task by task.
     n_rounds_ : int
@@ -150,12 +127,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         Whether unlabelled rows, constraints and, for tasks that were added with eight labels or more, the
         prior of the others help: mean log density of labels that are held out, with and without them. A
         task for which the prior is clearly worse has a kernel learnt from its own labels.
-    columns_ : tuple of ColumnEncoding, or None
-        If X was a frame: name, kind, encoding and number of missing cells of every input column.
-    n_features_in_ : int
-        Features seen in `fit`, the task column included.
-    feature_names_in_ : ndarray
-        Their names, where X had string names.
+    {columns_, n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -199,67 +171,27 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
     (2, 3)
     """
 
-    _parameter_constraints: dict = {
-        "kernel": [Kernel, None],
+    mean: str | None = None
+    prior_cov: Any = None
+    n_neighbors: int | None = 5
+    n_landmarks: int = 500
+    theta_uncertainty: bool | None = None
+    n_rounds: int = 50
+    normalize_X: bool = True
+    normalize_y: bool = True
+    noise_variance: float | None = None
+
+    _parameter_constraints = {
+        **PARTS_CONSTRAINTS,
         "mean": [StrOptions({"common"}), None],
         "prior_cov": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-        "n_active": SHARED_CONSTRAINTS["n_active"],
-        "selector": SHARED_CONSTRAINTS["selector"],
         "theta_uncertainty": ["boolean", None],
-        "optimizer": [StrOptions({"l-bfgs-b"}), None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "normalize_X": ["boolean"],
         "normalize_y": ["boolean"],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "task": [str, Integral, None],
-        "new_tasks": [StrOptions({"prior", "error"})],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        kernel: Any = None,
-        *,
-        mean: str | None = None,
-        prior_cov: Any = None,
-        n_neighbors: int | None = 5,
-        n_landmarks: int = 500,
-        n_active: int | float | None = None,
-        selector: Any = "residual",
-        theta_uncertainty: bool | None = None,
-        optimizer: str | None = "l-bfgs-b",
-        n_rounds: int = 50,
-        normalize_X: bool = True,
-        normalize_y: bool = True,
-        noise_variance: float | None = None,
-        task: str | int | None = None,
-        new_tasks: str = "prior",
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.mean = mean
-        self.prior_cov = prior_cov
-        self.n_neighbors = n_neighbors
-        self.n_landmarks = n_landmarks
-        self.n_active = n_active
-        self.selector = selector
-        self.theta_uncertainty = theta_uncertainty
-        self.optimizer = optimizer
-        self.n_rounds = n_rounds
-        self.normalize_X = normalize_X
-        self.normalize_y = normalize_y
-        self.noise_variance = noise_variance
-        self.task = task
-        self.new_tasks = new_tasks
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None, constraints: Any = None) -> Self:
@@ -267,12 +199,10 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs, with the task column if `task` names one.
+        {X}
         y : array-like of shape (n,)
             Targets; NaN in unlabelled rows.
-        tasks : array-like of shape (n,), default=None
-            Task of each row. None, and no task column: one task.
+        {tasks}
         constraints : list of Order and DifferenceOrder, default=None
             What is known about the order of values at rows of X, labelled or not.
 
@@ -325,8 +255,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         ----------
         X : frame or array-like of shape (n, p)
             Inputs: new rows, or the unlabelled ones of `fit`.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
+        {tasks}
         return_std : bool, default=False
             Return the standard deviation of the function as well.
         return_cov : bool, default=False
@@ -347,113 +276,24 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
         scale = self._units.scale[codes]
         noise = self._model.noise_of(codes) if include_noise else 0.0
-        if return_cov:
-            with threads_for(np.bincount(codes)):
-                mean, cov = predict_hierarchy_cov(self._model, X, codes)
-            mean = mean + common_mean(self, X)
-            cov.flat[:: len(cov) + 1] += noise
-            return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
+        predict: Any = predict_hierarchy_cov if return_cov else predict_hierarchy
         with threads_for(np.bincount(codes)):
-            mean, var = predict_hierarchy(self._model, X, codes)
-        mean = mean + common_mean(self, X)
-        mean = self._units.from_standard(mean, codes)
-        return (mean, np.sqrt(var + noise) * scale) if return_std else mean
-
-    def predict_interval(self, X: Any, coverage: float = 0.95, tasks: Any = None) -> FloatArray:
-        """Central interval of a new observation of every row, noise included.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
-        coverage : float, default=0.95
-            Probability that an observation lies in its interval.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            Lower and upper ends.
-        """
-        return self.predict_quantiles(X, interval_ends(coverage), tasks=tasks)
-
-    def predict_quantiles(self, X: Any, quantiles: Any, tasks: Any = None) -> FloatArray:
-        """Quantiles of a new observation of every row, noise included.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
-        quantiles : float or sequence of float
-            Probabilities between 0 and 1.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-            One column for each quantile.
-        """
-        levels = check_quantiles(quantiles)
-        mean, std = self.predict(X, tasks=tasks, return_std=True, include_noise=True)
-        return mean[:, None] + std[:, None] * norm.ppf(levels)
-
-    def log_density(self, X: Any, y: Any, tasks: Any = None) -> float:
-        """Mean log predictive density of observations; higher is better.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
-        y : array-like of shape (n,)
-            Observations; rows where it is NaN do not count.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-
-        Returns
-        -------
-        float
-            In nats per row, in the units of y.
-        """
-        mean, std = self.predict(X, tasks=tasks, return_std=True, include_noise=True)
-        y, labeled = check_regression_target(y, len(mean))
-        return float(np.mean(norm.logpdf(y[labeled], mean[labeled], std[labeled])))
-
-    def sample_y(self, X: Any, n_samples: int = 1, tasks: Any = None, random_state: Any = 0) -> FloatArray:
-        """Functions drawn from the posterior.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
-        n_samples : int, default=1
-            How many functions.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-        random_state : int, RandomState, Generator or None, default=0
-            For the draws.
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples)
-        """
-        mean, cov = self.predict(X, tasks=tasks, return_cov=True)
-        rng = generator_from(random_state)
-        return rng.multivariate_normal(mean, cov, n_samples, method="eigh").T
+            mean, spread = predict(self._model, X, codes)
+        mean = self._units.from_standard(mean + common_mean(self, X), codes)
+        if return_cov:
+            spread.flat[:: len(X) + 1] += noise
+            return mean, spread * np.outer(scale, scale)
+        return (mean, np.sqrt(spread + noise) * scale) if return_std else mean
 
     def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
         """Learn one more task from few rows, under the prior learnt from the others.
 
         Parameters
         ----------
-        X : frame or array-like of shape (m, p)
-            Its rows, with or without the task column. None or no rows: the task is predicted from
-            the prior.
+        {X}
         y : array-like of shape (m,)
             Its targets, NaN in unlabelled rows.
-        task : str, int or bool
-            Its name.
+        {task}
         constraints : list of Order and DifferenceOrder, default=None
             About rows of this X.
 
@@ -462,7 +302,7 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        X, y, names = self._new_task(X, y, task)
+        X, y, names = self._targets_of_new_task(X, y, task)
         units = self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
         encoded = encode_constraints(constraints, codes) if constraints is not None else None
@@ -481,126 +321,3 @@ class HierarchicalGPRegressor(SparseGPMixin, TaskRegressorMixin, BaseEstimator):
             self.decisions_ = [*self.decisions_, *made]
             self._store(model)
         return self
-
-    def _learn_common(
-        self, X: FloatArray, y: FloatArray, codes: IntArray, rows: list[IntArray]
-    ) -> SparseGPRegressor | None:
-        """The model whose common function is the mean of all tasks, in standard units; None without one."""
-        if self.mean is None or sum(len(r) > 0 for r in rows) < 2:
-            return None
-        at = np.concatenate(rows)
-        common = SparseGPRegressor(coupling="function", normalize_y=False, random_state=self.random_state)
-        if self.optimizer is None:
-            common.set_params(optimizer=None)
-        standard_X = (X[at] - self._center) / self._spread
-        common.fit(standard_X, self._units.to_standard(y, codes)[at], tasks=codes[at])
-        return common.add_task(None, None, NO_TASK)
-
-    def _most_labels(self, n_labelled: int) -> int:
-        if self.n_active is None:
-            return _DENSE_LABELS
-        if isinstance(self.n_active, Integral):
-            return int(self.n_active)
-        return max(1, round(self.n_active * n_labelled))
-
-    def _check_state(self) -> None:
-        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
-        fitted = set(vars(self)) - set(self.get_params(deep=False))
-        if not fitted:
-            return
-        n_tasks, n_inputs = self._check_fitted("_model", "_units", "_center", "_spread", "active_")
-        if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != n_tasks:
-            raise ValueError(f"no fitted model for the {n_tasks} tasks.")
-        if len(self._units.mean) != n_tasks:
-            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
-        check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
-        common = getattr(self, "common_", None)  # older files have none, and no decisions
-        self.decisions_ = list(getattr(self, "decisions_", ()))
-        if not all(isinstance(made, Decision) for made in self.decisions_):
-            raise ValueError("decisions that are none.")
-        if self._model.tasks[0].n_inputs != n_inputs:
-            raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
-        if common is not None and (type(common) is not SparseGPRegressor or NO_TASK not in common.tasks_):
-            raise ValueError("a common function that is none.")
-        if common is not None and common.n_features_in_ != n_inputs:
-            raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")
-        self._store(self._model)
-
-    def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:
-        noise = self.noise_variance
-        if noise is None and (has_white(kernel) or self.optimizer is None):
-            noise = _NO_OTHER_NOISE if has_white(kernel) else 0.1
-        return fit_hierarchical_model(
-            kernel,
-            blocks,
-            optimize=self.optimizer is not None,
-            noise=noise,
-            prior_cov=self._fixed_cov(kernel.n_dims),
-            average_theta=self.theta_uncertainty,
-            max_rounds=self.n_rounds,
-            n_jobs=self.n_jobs,
-            progress=progress,
-        )
-
-    def _fixed_cov(self, n_parameters: int) -> FloatArray | None:
-        if self.prior_cov is None:
-            return None
-        given = np.asarray(self.prior_cov, dtype=np.float64)
-        cov = given * np.eye(n_parameters) if given.ndim == 0 else given
-        if cov.shape != (n_parameters, n_parameters) or not np.isfinite(cov).all():
-            raise KernelError(
-                f"prior_cov has shape {given.shape}; the kernel has {n_parameters} free parameters. Give "
-                "one finite number, or a square matrix of that size."
-            )
-        if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min(initial=0.0) < -1e-12:
-            raise KernelError("prior_cov is not a covariance: it must be symmetric, no eigenvalue negative.")
-        return cov
-
-    def _new_task(self, X: Any, y: Any, task: Any) -> tuple[FloatArray, FloatArray, np.ndarray]:
-        X, names = self._rows_of_new_task(X, task)
-        if len(X) == 0:
-            return X, np.zeros(0), names
-        return X, check_regression_target(y, len(X))[0], names
-
-    def _store(self, model: HierarchicalModel) -> None:
-        self._model = model
-        names = [None] if self.tasks_ is None else self.tasks_.tolist()
-        self.kernels_ = {name: t.kernel for name, t in zip(names, model.tasks, strict=True)}
-        q = model.kernel.n_dims
-        self.theta_cov_ = {name: t.theta_cov[:q, :q] for name, t in zip(names, model.tasks, strict=True)}
-        self.alpha_ = {name: t.alpha for name, t in zip(names, model.tasks, strict=True)}
-        self.kernel_ = model.kernel
-        self.prior_mean_ = model.kernel.theta
-        self.prior_cov_ = model.prior_cov[:q, :q]
-        self.noise_variance_ = model.noise
-        self.noise_variances_ = dict(zip(names, model.noise_of(np.arange(len(names))).tolist(), strict=True))
-        self.constraint_noise_ = model.width
-        self.log_evidence_ = float(sum(t.log_evidence for t in model.tasks))
-        self.n_rounds_ = model.n_rounds
-
-    def _warn(self, blocks: list[TaskRows]) -> None:
-        model, name = self._model, type(self).__name__
-        silent = [t for t, b in enumerate(blocks) if b.n_labelled == 0 and b.order is None]
-        if silent and self.tasks_ is not None:
-            first = self.tasks_[silent[0]].item()
-            rest = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
-            warnings.warn(
-                f"task {first!r}{rest} has no labelled row and no constraint; it is predicted from the "
-                "prior that the other tasks taught.",
-                UserWarning,
-                stacklevel=4,
-            )
-        if not model.converged:
-            warnings.warn(
-                f"{name} stopped after {model.n_rounds} rounds while the prior still changed by "
-                f"{model.last_change:.3g} (its limit is 0.02). Raise n_rounds, or give prior_cov.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if model.jitter > 0.0:
-            warnings.warn(
-                f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was "
-                "added to its diagonal. A larger noise variance makes the model well-posed.",
-                RuntimeWarning,
-                stacklevel=4,
-            )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
@@ -31,77 +32,60 @@ _REASONS = {
 }
 
 
-def fit_local_rows(
-    estimator: Any,
-    rows: LocalRows,
-    y: FloatArray,
-    likelihood: Likelihood,
-    noise: Any,
-    rng: np.random.Generator,
-    kernel: Any = None,
-    priors: dict[str, Any] | None = None,
-    progress: Any = None,
-    widths: PriorWidths = PRIORS,
-    *,
-    warn: bool = True,
-) -> LocalModel:
-    """Fit the rows of an estimator.
+@dataclass(frozen=True, eq=False)
+class LocalProblem:
+    """What one model is fitted from; a classifier of several classes has a problem for each of them."""
 
-    `y` are the targets of all rows in the coding of the noise, and `noise` is as in `Data.noise`, for all
-    rows. `warn` if more active points are asked for than there are rows.
-    """
-    kept = np.arange(len(rows.X)) if rows.keep is None else np.flatnonzero(rows.keep)
-    X = np.asarray(rows.X[kept], dtype=np.float64)
-    order = canonical_order(X, y[kept], rows.codes[kept])
-    kept = kept[order]
-    everything = Data(rows.X, y, rows.codes, rows.n_tasks, noise)
-    data = Data(X[order], y[kept], rows.codes[kept], rows.n_tasks, everything.noise_at(kept))
+    rows: LocalRows
+    y: FloatArray  # (n,) targets of all rows, in the coding of the noise
+    likelihood: Likelihood
+    noise: Any  # of all rows, as in `Data.noise`
+    rng: np.random.Generator
+    kernel: Kernel | None = None  # None: the default model
+    widths: PriorWidths = PRIORS
+    warn: bool = True  # if more active points are asked for than there are rows
+
+
+def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) -> LocalModel:
+    """Fit the rows of an estimator."""
+    rows, priors = problem.rows, estimator.priors or {}
+    kept, data = _in_canonical_order(problem)
     selector = estimator._chosen_selector()
     if hasattr(selector, "check_tasks"):
         selector.check_tasks(int(np.sum(data.sizes > 0)))
     coupling = estimator.coupling if rows.n_tasks > 1 else "auto"
-    of_noise = {n.removeprefix("noise__"): p for n, p in (priors or {}).items() if n.startswith("noise__")}
-    likelihood = likelihood.with_priors(of_noise)
+    of_noise = {n.removeprefix("noise__"): p for n, p in priors.items() if n.startswith("noise__")}
+    likelihood = problem.likelihood.with_priors(of_noise)
 
-    def candidate(name: Any, penalty: float = 0.0) -> Candidate:
+    def candidate(coupling: Any, penalty: float = 0.0) -> Candidate:
         search = plan_search(
             data.X,
             rows.n_tasks,
             likelihood,
-            kernel=kernel,
-            coupling=name,
-            priors=priors,
+            kernel=problem.kernel,
+            coupling=coupling,
+            priors=estimator.priors,
             optimize=estimator.optimizer is not None,
             n_restarts=estimator.n_restarts,
             progress=progress,
-            widths=widths,
+            widths=problem.widths,
         )
-        return Candidate("function" if name == "auto" else getattr(name, "name", name), search, penalty)
+        return Candidate(_name(coupling), search, penalty)
 
     candidates = [candidate(coupling)]
-    estimator._check_prior_names(
-        [*candidates[0].search.names, *(f"noise__{name}" for name in likelihood.names)]
-    )
-    sizes = data.sizes[data.sizes > 0]
-    # Outputs of the same rows may be mirror images of each other, two of them also.
-    least = 1 if getattr(estimator, "_n_outputs", 0) else 2
-    several = least < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task
-    if (
-        coupling == "auto"
-        and several
-        and isinstance(likelihood, GaussianNoise)
-        and candidates[0].search.optimize
-    ):
-        # Schwarz's penalty of the weights of every task.
-        rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
-        candidates.append(candidate(CoregionCoupling(rank), 0.5 * (rank + 1) * np.log1p(sizes).sum()))
-    model = fit_local(
-        candidates,
-        data,
-        rng,
-        n_basis=n_basis_of(estimator, len(data), warn=warn),
-        choose_basis=choose_basis_of(estimator),
-    )
+    search = candidates[0].search
+    estimator._check_prior_names([*search.names, *(f"noise__{name}" for name in likelihood.names)])
+    if coupling == "auto" and search.optimize and isinstance(likelihood, GaussianNoise):
+        sizes = data.sizes[data.sizes > 0]
+        # Outputs of the same rows may be mirror images of each other, two of them also.
+        least = 1 if getattr(estimator, "_n_outputs", 0) else 2
+        if least < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task:
+            # Schwarz's penalty of the weights of every task.
+            rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
+            candidates.append(candidate(CoregionCoupling(rank), 0.5 * (rank + 1) * np.log1p(sizes).sum()))
+    n_basis = n_basis_of(estimator, len(data), warn=problem.warn)
+    choose = choose_basis_of(estimator)
+    model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose)
     if len(candidates) > 1:
         made = model.decisions[0]
         choice, decisions = Choice(made.chosen, dict(made.numbers), made.reason), model.decisions
@@ -111,11 +95,26 @@ def fit_local_rows(
     return replace(model, row_numbers=kept, active=kept[model.active], choice=choice, decisions=decisions)
 
 
+def _in_canonical_order(problem: LocalProblem) -> tuple[IntArray, Data]:
+    """Numbers of the rows to learn from, and what is in them; their order does not matter to the fit."""
+    rows = problem.rows
+    kept = np.arange(len(rows.X)) if rows.keep is None else np.flatnonzero(rows.keep)
+    X = np.asarray(rows.X[kept], dtype=np.float64)
+    order = canonical_order(X, problem.y[kept], rows.codes[kept])
+    kept = kept[order]
+    noise = Data(rows.X, problem.y, rows.codes, rows.n_tasks, problem.noise).noise_at(kept)
+    return kept, Data(X[order], problem.y[kept], rows.codes[kept], rows.n_tasks, noise)
+
+
+def _name(coupling: Any) -> str:
+    name = getattr(coupling, "name", coupling)
+    return "function" if name == "auto" else name
+
+
 def _choice(coupling: Any, n_tasks: int) -> Choice:
     if n_tasks == 1:
         return Choice("kernel", {}, "with one task there is nothing to couple")
-    name = getattr(coupling, "name", coupling)
-    return Choice("function" if name == "auto" else name, {}, _REASONS.get(name, "as asked"))
+    return Choice(_name(coupling), {}, _REASONS.get(getattr(coupling, "name", coupling), "as asked"))
 
 
 def n_basis_of(estimator: Any, n_rows: int, *, warn: bool = True) -> int | None:

@@ -10,12 +10,13 @@ from scipy.special import ndtr, ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray
+from gleangp.estimators._answers import AnswersMixin
+from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import reading
-from gleangp.estimators._outputs import OutputsMixin
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._suggest import SuggestMixin
-from gleangp.estimators._transfer import TransferMixin
+from gleangp.estimators._regression import RegressionMixin
 from gleangp.models.local.answers import LeftOutScores, leave_one_out
+from gleangp.models.local.model import LocalModel
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
 
@@ -30,18 +31,9 @@ class Latent(NamedTuple):
     noise: Any  # the noise model of these rows
 
 
-class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
+@documented()
+class ObservationMixin(RegressionMixin, AnswersMixin):
     """For regressors with `_model`, `_units` and `noise_`."""
-
-    # What the estimator has.
-    _model: Any
-    tasks_: Any
-    _units: Any
-    noise_: Any
-    _joint: Any
-    _resolve: Any
-    _row_fields: Any
-    _noise_to_add: Any
 
     def predict_interval(
         self, X: Any, coverage: float = 0.95, tasks: Any = None, exposure: Any = None, trials: Any = None
@@ -50,14 +42,11 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         coverage : float, default=0.95
             Probability that an observation lies in its interval.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-        exposure, trials : array-like of shape (n,), default=None
-            Of the rows, for counts; None: 1.
+        {tasks}
+        {exposure, trials}
 
         Returns
         -------
@@ -85,14 +74,11 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         quantiles : float or sequence of float
             Probabilities between 0 and 1.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-        exposure, trials : array-like of shape (n,), default=None
-            Of the rows, for counts; None: 1.
+        {tasks}
+        {exposure, trials}
 
         Returns
         -------
@@ -126,14 +112,11 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         y : array-like of shape (n,) or (n, q)
             One value for each row; the probability of NaN is NaN.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-        exposure, trials : array-like of shape (n,), default=None
-            Of the rows, for counts; None: 1.
+        {tasks}
+        {exposure, trials}
 
         Returns
         -------
@@ -164,14 +147,11 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         y : array-like of shape (n,) or (n, q)
             Observations; rows or cells where it is NaN do not count.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
-        exposure, trials : array-like of shape (n,), default=None
-            Of the rows, for counts; None: 1.
+        {tasks}
+        {exposure, trials}
 
         Returns
         -------
@@ -212,12 +192,10 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         n_samples : int, default=1
             How many draws.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
+        {tasks}
         random_state : int, RandomState, Generator or None, default=0
             For the draws.
         observations : bool, default=False
@@ -299,10 +277,10 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
         noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
         return model.predict_cov(X, codes)[1][None], noise[None]
 
-    def _local_gaussian(self, what: str) -> Any:
+    def _local_gaussian(self, what: str) -> LocalModel:
         """The fitted model, if it is one of blocks and a basis with Gaussian noise."""
         check_is_fitted(self)
-        if not getattr(self._model, "gaussian", False):
+        if not isinstance(self._model, LocalModel) or not self._model.gaussian:
             raise ValueError(f"{what} is for posterior='local' with noise='gaussian'. Fit again with these.")
         return self._model
 
@@ -324,6 +302,16 @@ class ObservationMixin(OutputsMixin, SuggestMixin, TransferMixin):
         with threads_for(np.bincount(codes)):
             mean, var = self._model.predict(X, codes, with_var=with_var)
         return Latent(X, codes, mean, var, noise)
+
+    def _joint(self, X: Any, tasks: Any, include_noise: bool) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of all rows (of all outputs), in the units of y."""
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
+        scale = self._units.scale[codes]
+        with threads_for(np.bincount(codes)):
+            mean, cov = self._model.predict_cov(X, codes)
+        cov = np.array(cov)
+        cov.flat[:: len(cov) + 1] += self._noise_to_add(X, codes, include_noise)
+        return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
 
     def _observed_mean(self, latent: Latent) -> FloatArray:
         """Mean of an observation, in the units of y."""

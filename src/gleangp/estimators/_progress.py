@@ -14,7 +14,9 @@ from typing import Any
 from gleangp._compat import CallbackContext, CallbackSupportMixin, callbacks_of
 from gleangp.progress import Stage, silent
 
-__all__ = ["FitProgress", "ProgressMixin"]
+__all__ = ["FitProgress", "Given", "ProgressMixin"]
+
+Given = tuple[Any, Any, Any]  # X, y and tasks as `fit` got them
 
 
 class FitProgress:

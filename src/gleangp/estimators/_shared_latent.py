@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import warnings
+from abc import ABC, abstractmethod
 from dataclasses import replace
-from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from gleangp._compat import Interval, StrOptions
-from gleangp._state import check_codes
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._one_step import reading
-from gleangp.estimators._progress import ProgressMixin
-from gleangp.estimators._sparse import generator_from
+from gleangp.estimators._parameters import LatentParameters, TaskParameters
+from gleangp.estimators._progress import Given, ProgressMixin
+from gleangp.estimators._random import generator_from
+from gleangp.estimators._warnings import warn_about_fit
 from gleangp.exceptions import LabelError
+from gleangp.io.classes import register
 from gleangp.kernels import has_white
+from gleangp.models.latent.back_constraint import Perceptron
 from gleangp.models.latent.blend import (
     add_blended_prior,
     fit_blended_model,
     fit_blended_task,
+    label_inputs,
     most_folds,
 )
 from gleangp.models.latent.model import (
+    Blend,
     Labels,
     LatentModel,
     Settings,
@@ -38,32 +42,16 @@ from gleangp.models.latent.model import (
     reconstruct,
     relevance,
 )
+from gleangp.models.latent.observations import Observations
+from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
-
-SHARED_CONSTRAINTS = {
-    "n_components": [Interval(Integral, 1, None, closed="left")],
-    "kernel": [Kernel, None],
-    "ard": ["boolean"],
-    "back_constraint": [StrOptions({"mlp"}), None],
-    "n_active": [Interval(Integral, 1, None, closed="left"), None],
-    "hidden_units": [Interval(Integral, 1, None, closed="left")],
-    "n_observed": [Interval(Integral, 1, None, closed="left"), None],
-    "label_weight": [Interval(Real, 0, None, closed="left")],
-    "weight_decay": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "n_init": [Interval(Integral, 1, None, closed="left")],
-    "transfer": [StrOptions({"blend", "latent"})],
-    "task": [str, Integral, None],
-    "new_tasks": [StrOptions({"prior", "error"})],
-    "random_state": ["random_state"],
-    "verbose": ["verbose"],
-}
 
 _WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
 _MOST_DENSE_ROWS, _BASIS = 2000, 200
 _OBSERVED = 100  # most components of the features, unless the user gives another number
+
+register(Blend, LatentModel, Mapping, Observations, Perceptron)
 
 
 def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
@@ -79,8 +67,21 @@ def default_n_basis(n_rows: int) -> int | None:
     return None if n_rows <= _MOST_DENSE_ROWS else _BASIS
 
 
-class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class SharedLatentMixin(
+    TaskParameters, LatentParameters, ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
+):
     """Learning from coded labels, and the way to the latent space and back."""
+
+    _targets_are_signs: bool  # -1 and +1, or else numbers
+    _own_part: str  # what a fitted estimator has beside the names all have
+
+    @abstractmethod
+    def _probit(self) -> bool:
+        """Whether the label mappings have probit noise."""
+
+    @abstractmethod
+    def _label_columns(self) -> list[int]:
+        """Number of columns of the label mapping of every task; raises if these are not known."""
 
     @reading
     def transform(self, X):
@@ -190,21 +191,12 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
         if not set(vars(self)) - set(self.get_params(deep=False)):
             return
-        own = "_task_classes" if isinstance(self, ClassifierMixin) else "_units"
-        n_tasks, n_inputs = self._check_fitted("_model", "embedding_", "basis_", own)
+        n_tasks, n_inputs = self._check_fitted("_model", "embedding_", "basis_", self._own_part)
         if not isinstance(self._model, LatentModel) or len(self._model.label_maps) != n_tasks:
             raise ValueError(f"no fitted model for the {n_tasks} tasks.")
         if len(self._model.observations.mean) != n_inputs:
             raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
-        n_columns = [m.weights.shape[1] for m in self._model.label_maps]
-        if isinstance(self, ClassifierMixin):
-            expected = [1 if len(present) == 2 else len(present) for present in self._task_classes]
-            for present in self._task_classes:
-                check_codes("classes of a task", present, len(self.classes_))
-                if present.ndim != 1 or not (np.diff(present) > 0).all() or len(present) < 2:
-                    raise ValueError("classes of a task that are not different.")
-        else:
-            expected = [1] * len(self._units.mean)
+        n_columns, expected = [m.weights.shape[1] for m in self._model.label_maps], self._label_columns()
         if n_columns != expected:
             raise ValueError(f"label mappings of {n_columns} columns, not {expected}.")
         self.kernel_ = self._model.observation_map.kernel
@@ -218,7 +210,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """Rows without the task column; their tasks play no part."""
         return self._read_inputs(X, reset=False)[0]
 
-    def _learn(self, X, labels: list[Labels], given: tuple) -> None:
+    def _learn(self, X, labels: list[Labels], given: Given) -> None:
         """Learn and store; `given` are X, y and tasks as `fit` got them."""
         self._check_dimensions(X)
         settings = self._settings(len(X))
@@ -226,7 +218,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         stages = most_stages(settings)
         if blend:  # every fold learns a space from one start
             stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
-        progress = self._begin_progress(given[0], given[1], given[2], stages)
+        progress = self._begin_progress(*given, stages)
         settings = replace(settings, progress=progress)
         learn = fit_blended_model if blend else fit_latent_model
         with threads_for([len(X)]):  # positions of all rows are learnt together
@@ -237,7 +229,14 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         self.objective_ = model.objective
         self.kernel_ = model.observation_map.kernel
         self._store(model)
-        self._warn_about(model)
+        warn_about_fit(
+            type(self).__name__,
+            model,
+            f"after max_iter={self.max_iter} iterations while the objective still changed by "
+            f"{model.last_change:.3g} nats per observed number in one (tol={self.tol}). Raise max_iter for a "
+            "better optimum, or tol to stop earlier.",
+            "Rows may be repeated; a WhiteKernel with a larger lower bound makes the model well-posed.",
+        )
         progress.end(fitted=True)
 
     def _learn_new_task(self, X, targets) -> None:
@@ -279,7 +278,7 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
             max_iter=self.max_iter,
             tol=self.tol,
             n_init=self.n_init,
-            signs=isinstance(self, ClassifierMixin),
+            signs=self._targets_are_signs,
         )
 
     def _check_dimensions(self, X) -> None:
@@ -299,24 +298,15 @@ class SharedLatentMixin(ProgressMixin, ClassNamePrefixFeaturesOutMixin, Transfor
                 "latent positions could explain. Give features that vary."
             )
 
-    def _warn_about(self, model: LatentModel) -> None:
-        name = type(self).__name__
-        if not model.converged:
-            warnings.warn(
-                f"{name} stopped after max_iter={self.max_iter} iterations while the objective still "
-                f"changed by {model.last_change:.3g} nats per observed number in one (tol={self.tol}). "
-                "Raise max_iter for a better optimum, or tol to stop earlier.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if model.jitter > 0.0:
-            warnings.warn(
-                f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was "
-                "added to its diagonal. Rows may be repeated; a WhiteKernel with a larger lower bound "
-                "makes the model well-posed.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+    def _label_predictions(self, X: Any, codes: Any) -> list[tuple[int, Any, Any, Any]]:
+        """Number, rows, mean and variance (rows, columns) of the labels of every task that occurs."""
+        found = []
+        with threads_for([len(X)]):
+            inputs = label_inputs(self._model, X)
+            for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
+                if len(rows):
+                    found.append((t, rows, *self._model.label_maps[t].predict(inputs[rows])))
+        return found
 
     def _check_rows(self, n_labeled: int, task) -> None:
         if n_labeled < 2:

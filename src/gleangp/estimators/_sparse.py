@@ -1,53 +1,45 @@
-"""The common part of the sparse estimators: parameters, and the settings of learning made from them."""
+"""The common part of the sparse estimators: from parameters to models, new tasks and rows, files."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
-from numbers import Integral, Real
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 
-from gleangp._compat import HasMethods, Interval, StrOptions
+import gleangp.estimators._model_parts  # noqa: F401 registers classes for model files
+from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
+from gleangp.estimators._active import ActiveProblem, fit_active_rows
 from gleangp.estimators._defaults import default_kernel, default_n_active
-from gleangp.estimators._progress import FitProgress, ProgressMixin
-from gleangp.estimators._random import generator_from as generator_from
+from gleangp.estimators._local import LocalProblem, fit_local_rows
+from gleangp.estimators._parameters import PartsParameters, SparseParameters, TaskParameters
+from gleangp.estimators._progress import FitProgress, Given, ProgressMixin
+from gleangp.estimators._random import generator_from
 from gleangp.estimators._training_rows import LocalRows
+from gleangp.estimators._warnings import warn_about_fit
 from gleangp.exceptions import KernelError
+from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.models.active.model import SparseModel
 from gleangp.models.active.settings import Settings, most_stages
+from gleangp.models.active.virtual_vectors import add_virtual_vectors_to_last
 from gleangp.models.choice import Choice
 from gleangp.models.decisions import Decision
+from gleangp.models.defaults import LEARNING
 from gleangp.models.local.model import LocalModel
 from gleangp.models.parameters import Parameters
-from gleangp.noise import Ordered
+from gleangp.noise import Noise
+from gleangp.numerics.parallel import in_parallel, threads_for
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
-SHARED_CONSTRAINTS = {
-    "kernel": [Kernel, None],
-    "n_active": [
-        Interval(Integral, 1, None, closed="left"),
-        Interval(Real, 0, 1, closed="right"),
-        None,
-    ],
-    "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])],
-    "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
-    "posterior": [StrOptions({"local", "projected", "active"})],
-    "optimizer": [StrOptions({"l-bfgs-b"}), None],
-    "n_rounds": [Interval(Integral, 1, None, closed="left")],
-    "n_restarts": [Interval(Integral, 0, None, closed="left")],
-    "priors": [dict, None],
-    "task": [str, Integral, None],
-    "new_tasks": [StrOptions({"prior", "error"})],
-    "n_jobs": [Integral, None],
-    "random_state": ["random_state", np.random.Generator],
-    "verbose": ["verbose"],
-}
+FittedModel = SparseModel | LocalModel
 # Attribute of an estimator -> of its model; with several models a list.
 _ATTRIBUTES = {
     "noise_": "noise",
@@ -60,73 +52,146 @@ _ATTRIBUTES = {
 }
 
 
-class SparseGPMixin(ProgressMixin):
-    """Settings from constructor parameters; bookkeeping of tasks; warnings."""
+class ChosenPartsMixin(TaskParameters, PartsParameters, ProgressMixin):
+    """Kernel and selector from constructor parameters."""
 
-    # Of the estimator: constructor parameters, and what a fit sets.
-    posterior: str
-    selector: Any
-    invariances: Any
-    n_active: Any
-    n_rounds: Any
-    n_restarts: int
-    n_jobs: int | None
-    noise_: Any
-    _model: Any
-    _models: Any
+    def _chosen_selector(self) -> Any:
+        return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
+
+    def _start_kernel(self, default, which: int = 0, n_models: int = 1) -> Kernel:
+        """The kernel at the start of learning, of one of the binary problems."""
+        if isinstance(self.kernel, CompoundKernel):
+            kernels = self.kernel.kernels
+            if n_models == 1 or len(kernels) != n_models:
+                raise KernelError(
+                    f"kernel is a CompoundKernel, which holds {len(kernels)} kernels side by side, and "
+                    f"{n_models} {'is' if n_models == 1 else 'are'} needed. Give one of them; a sum or "
+                    "product of kernels is one. A classifier of more than two classes takes one for each."
+                )
+            return clone(kernels[which])
+        return default() if self.kernel is None else clone(self.kernel)
+
+    def _given_kernel(self, which: int = 0, n_models: int = 1) -> Kernel | None:
+        """The kernel that was given, of one of the binary problems; None: the default model."""
+        return None if self.kernel is None else self._start_kernel(lambda: None, which, n_models)
+
+
+class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
+    """Models from constructor parameters; bookkeeping of tasks; warnings.
+
+    An estimator declares the four attributes below.
+    """
 
     _most_active = 1000  # of a task, by default
+    _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
-    _needs_of_noise = "predict_mean"  # a method that the noise model has
+    _kind_of_noise: type = Noise
+
+    learn_noise: Any  # of classifiers
+    _model: FittedModel
+    _models: list[FittedModel]
+
+    @property
+    def _fitted_models(self) -> list[FittedModel]:
+        return self._models if self._one_per_class else [self._model]
 
     @property
     def _is_active(self) -> bool:
         """Whether predictions use the active points only: `posterior="active"`, or there are invariances."""
         return self.posterior == "active" or bool(check_invariances(self.invariances))
 
-    def _is_local(self) -> bool:
-        """Whether the model is that of `models.local`."""
-        if self.posterior == "projected":
-            warnings.warn(
-                "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
-                "version will not accept it. Use posterior='local', or 'active' for predictions from active "
-                "points alone.",
-                FutureWarning,
-                stacklevel=5,
-            )
-        return not self._is_active
+    def _fit_active(self, problems: list[ActiveProblem], given: Given, **more: Any) -> None:
+        """Fit models of active points; `given` are X, y and tasks, for callbacks."""
+        rows, one = problems[0].rows, len(problems) == 1
+        more |= {"uncoupled": self._why_uncoupled(rows), "n_jobs": self.n_jobs if one else None}
+        settings = self._settings(rows.sizes, **more)
+        most = most_stages(settings)
+        progress = self._begin_progress(*given, most if one else len(problems))
+        fit = partial(fit_active_rows, settings, check_invariances(self.invariances))
+        with threads_for(rows.sizes):
+            models = _fit_each(fit, problems, most, progress, self.n_jobs)
+        self._finish(models, progress)
 
-    def _settings(self, sizes: list[int], **more) -> Settings:
-        """The settings of learning for `fit`; `sizes` are the numbers of labeled rows of the tasks."""
-        settings = {
-            "optimize": self.optimizer is not None,
-            "n_rounds": self.n_rounds,
-            "n_restarts": self.n_restarts,
-            "n_jobs": self.n_jobs,
-        }
+    def _fit_local(
+        self, problems: list[LocalProblem], given: Given, then: Callable[[list], Sequence[FittedModel]] = list
+    ) -> None:
+        """Fit models of blocks and a basis; `then` makes the final models from them."""
+        most = LEARNING.most_reports
+        progress = self._begin_progress(*given, most if len(problems) == 1 else len(problems))
+        with threads_for(problems[0].rows.sizes):
+            models = _fit_each(partial(fit_local_rows, self), problems, most, progress, self.n_jobs)
+            models = list(then(models))
+        self._finish(models, progress)
+
+    def _finish(self, models: list[FittedModel], progress: FitProgress) -> None:
+        self._store(models)
+        for model in models:
+            warn_about_fit(
+                type(self).__name__,
+                model,
+                f"learning while the log evidence still changed by {model.last_change:.3g} in a step. Raise "
+                "n_rounds, or start from a better kernel.",
+                "Rows may be repeated, or length scales very long; a larger noise variance makes the model "
+                "well-posed.",
+            )
+        progress.end(fitted=True)
+
+    def _add_blocks(self, blocks: list[Block], **more: Any) -> list[FittedModel]:
+        """Models with one more task, whose rows are a block for each of them."""
+        n_rows = len(blocks[0])
+        n_active = self._count_active([n_rows], warn=False)  # may exceed the number of rows
+        settings = self._settings([n_rows], n_active=n_active, optimize=False, **more)
+        seed = int(generator_from(self.random_state).integers(2**31))
+        invariances = check_invariances(self.invariances)
+        models = []
+        with threads_for([n_rows]):
+            for before, block in zip(self._fitted_models, blocks, strict=True):
+                model = before.add_task(block, settings, seed)
+                if invariances and isinstance(model, SparseModel):
+                    model = add_virtual_vectors_to_last(
+                        model, block, invariances, settings, seed, before.log_evidence
+                    )
+                models.append(model)
+        return models
+
+    def _absorb(
+        self,
+        X: FloatArray,
+        codes: IntArray,
+        labeled: np.ndarray,
+        targets: list[FloatArray],
+        noise_at: Callable[[IntArray], Any] | None = None,
+    ) -> None:
+        """Take in the labelled ones of new rows.
+
+        `targets` are those of every model, in the coding of its noise; `noise_at` gives that of some rows.
+        """
+        blocks = blocks_of_rows(codes, self._fitted_models[0].n_tasks)
+        rows = {t: r[labeled[r]] for t, r in enumerate(blocks) if labeled[r].any()}
+        models = []
+        with threads_for(map(len, rows.values())):
+            for model, y in zip(self._fitted_models, targets, strict=True):
+                noises = {t: noise_at(r) if noise_at else model.noise for t, r in rows.items()}
+                new = {t: Block(X[r], y[r], noises[t]) for t, r in rows.items()}
+                models.append(model.absorb(new, rows, len(X)))
+        self._store(models)
+
+    def _settings(self, sizes: list[int], **more: Any) -> Settings:
+        """The settings of learning; `sizes` are the numbers of labeled rows of the tasks."""
         if "n_active" not in more:
             more["n_active"] = self._count_active(sizes)
-        return Settings(selector=self._chosen_selector(), **{**settings, **more})
-
-    def _with_progress(self, settings: Settings, given: tuple) -> tuple[Settings, FitProgress]:
-        """The settings with a progress that calls the callbacks; `given` are X, y and tasks."""
-        X, y, tasks = given
-        progress = self._begin_progress(X, y, tasks, most_stages(settings))
-        return replace(settings, progress=progress), progress
-
-    def _settings_for_new_task(self, n_rows: int, **more) -> Settings:
-        """The settings of `add_task`: the kernel is not learnt; n_active may exceed the number of rows."""
-        n_active = self._count_active([n_rows], warn=False)
-        return self._settings([n_rows], n_active=n_active, optimize=False, **more)
+        asked = {"optimize": self.optimizer is not None, "n_jobs": self.n_jobs}
+        asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts}
+        return Settings(selector=self._chosen_selector(), **(asked | more))
 
     def _keeps_float32(self) -> bool:
         """Whether very many float32 rows of one task stay float32; blocks of them are converted when used."""
         return not self._is_active and getattr(self, "unlabeled", None) is None
 
-    def _chosen_selector(self):
+    def _chosen_selector(self) -> Any:
         if self.selector is None:
             return SELECTORS["entropy"]() if self._is_active else ResidualSelector(weight="variance")
-        return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
+        return super()._chosen_selector()
 
     def _why_uncoupled(self, rows: LocalRows) -> str:
         """Why the tasks of a fit that is not local share the kernel only; raises if `coupling` needs more."""
@@ -151,12 +216,13 @@ class SparseGPMixin(ProgressMixin):
     def _default_kernel(self, rows: LocalRows, *, offset: bool, linear: bool = False) -> Kernel:
         return default_kernel(rows.inputs, offset=offset, linear=linear, n_rows=sum(rows.sizes))
 
-    def _store(self, fitted: Any) -> None:
-        """Keep a fitted model, or a list of one for each class, and set the attributes that show it."""
-        several = isinstance(fitted, list)
-        models = fitted if several else [fitted]
+    def _store(self, models: list[FittedModel]) -> None:
+        """Keep the fitted models, and set the attributes that show them."""
         one = len(models) == 1
-        setattr(self, "_models" if several else "_model", fitted)
+        if self._one_per_class:
+            self._models = models
+        else:
+            (self._model,) = models
         self._n_inputs = self._count_inputs()
         for attribute, name in _ATTRIBUTES.items():
             values = [getattr(m, name) for m in models]
@@ -184,19 +250,6 @@ class SparseGPMixin(ProgressMixin):
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))
 
-    def _start_kernel(self, default, which: int = 0, n_models: int = 1) -> Kernel:
-        """The kernel at the start of learning, of one of the binary problems."""
-        if isinstance(self.kernel, CompoundKernel):
-            kernels = self.kernel.kernels
-            if n_models == 1 or len(kernels) != n_models:
-                raise KernelError(
-                    f"kernel is a CompoundKernel, which holds {len(kernels)} kernels side by side, and "
-                    f"{n_models} {'is' if n_models == 1 else 'are'} needed. Give one of them; a sum or "
-                    "product of kernels is one. A classifier of more than two classes takes one for each."
-                )
-            return clone(kernels[which])
-        return default() if self.kernel is None else clone(self.kernel)
-
     def _check_priors(self, parameters: Parameters) -> Parameters:
         """The parameters; raises if a prior was given for another name."""
         names = [h.name for h in parameters.kernel.hyperparameters]
@@ -212,50 +265,65 @@ class SparseGPMixin(ProgressMixin):
                 f"It has {', '.join(map(repr, names))}."
             )
 
-    def _warn_about(self, model: SparseModel | LocalModel) -> None:
-        name = type(self).__name__
-        if not model.converged:
-            warnings.warn(
-                f"{name} stopped learning while the log evidence still changed by {model.last_change:.3g} "
-                "in a step. Raise n_rounds, or start from a better kernel.",
-                ConvergenceWarning,
-                stacklevel=4,
+    def _names_to_learn(self, noise: Any, usual: tuple[str, ...], known: Any = None) -> tuple[str, ...]:
+        """Parameters of the noise to learn: `usual`, or those that were named, which `known` noise has."""
+        if isinstance(self.learn_noise, bool | np.bool_):
+            return usual if self.learn_noise else ()
+        known = noise if known is None else known
+        unknown = [name for name in self.learn_noise if name not in known.parameters]
+        if unknown:
+            raise ValueError(
+                f"learn_noise has {unknown}, but {type(known).__name__} has the parameters "
+                f"{list(known.parameters)}. Name some of those, or give True or False."
             )
-        if model.jitter > 0.0:
-            warnings.warn(
-                f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was "
-                "added to its diagonal. Rows may be repeated, or length scales very long; a "
-                "larger noise variance makes the model well-posed.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
+        return tuple(name for name in self.learn_noise if name in noise.parameters)
 
     def _check_state(self) -> None:
         """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
-        fitted = set(vars(self)) - set(self.get_params(deep=False))
-        if not fitted:
+        if self.posterior == "projected":  # of version 0.1
+            self.posterior = "local"
+        if not set(vars(self)) - set(self.get_params(deep=False)):
             return
         n_tasks, n_inputs = self._check_fitted(*self._fitted_parts, "_n_inputs")
         # Coupled models of version 0.1 are of another class, which knows its successor.
-        if "_models" in fitted:
-            self._models = [getattr(m, "upgraded", lambda m=m: m)() for m in self._models]
-        elif hasattr(self._model, "upgraded"):
-            self._model = self._model.upgraded()
-        models = self._models if "_models" in fitted else [self._model]
+        models = [m.upgraded() if hasattr(m, "upgraded") else m for m in self._fitted_models]
         for model in models:
             if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != n_tasks:
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
             if model.n_inputs != n_inputs or self._n_inputs != n_inputs:
                 raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
-            if not hasattr(model.noise, self._needs_of_noise):
+            if not isinstance(model.noise, self._kind_of_noise):
                 raise ValueError(f"{type(model.noise).__name__} noise, which does not suit {type(self)}.")
-        if "_models" in fitted and len(models) != self._n_models:
-            raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")
-        if isinstance(models[0].noise, Ordered) and models[0].noise.n_categories != len(self.classes_):
-            raise ValueError(f"noise of other classes than the {len(self.classes_)} it says.")
-        if "_units" in fitted and len(self._units.mean) != n_tasks:
-            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
-        self._store(self._models if "_models" in fitted else self._model)
+        self._check_own_state(models, n_tasks)
+        self._store(models)
+
+    @abstractmethod
+    def _check_own_state(self, models: list[FittedModel], n_tasks: int) -> None:
+        """Raise if what this kind of estimator has beside its models does not fit them."""
+
+
+def local_models(models: Sequence[FittedModel]) -> list[LocalModel]:
+    """The models of blocks and a basis: all of them, or none."""
+    return [model for model in models if isinstance(model, LocalModel)]
+
+
+def _fit_each(
+    fit: Callable[..., Any], problems: list, most_stages: int, progress: FitProgress, n_jobs: int | None
+) -> list[Any]:
+    """`fit(problem, progress=...)` of all problems; in other processes they do not tell of their stages."""
+    if len(problems) == 1:
+        return [fit(problems[0], progress=progress)]
+    if n_jobs not in (None, 1):
+        models = in_parallel(fit, [(problem,) for problem in problems], n_jobs)
+        for _ in problems:
+            progress.binary_problem(0).end()
+        return models
+    models = []
+    for problem in problems:
+        own = progress.binary_problem(most_stages)
+        models.append(fit(problem, progress=own))
+        own.end()
+    return models
 
 
 def _decision_on_copies(models: list) -> list[Decision]:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.data.tables import check_headings
 from gleangp.data.tasks import take_task_column, take_task_of_all
+from gleangp.estimators._docs import TASK_COLUMN, documented
 from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import ModelFileError, TaskError
 
@@ -51,6 +52,7 @@ def _last_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
+@documented(TASK_COLUMN)
 class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Give a pipeline the tasks of its last step from a column of X.
 
@@ -124,8 +126,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, p)
-            Inputs with the task column.
+        {X}
         y : array-like of shape (n,), default=None
             Targets.
         **params : dict
@@ -156,8 +157,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, p)
-            Inputs with the task column.
+        {X}
         y : array-like of shape (n,)
             Targets.
         **params : dict
@@ -207,8 +207,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, p)
-            Inputs with the task column.
+        {X}
         **params : dict
             Handed on, for example `return_std=True`.
 
@@ -225,10 +224,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, p)
-            Inputs with the task column.
-        **params : dict
-            Handed on.
+        {X, **params}
 
         Returns
         -------
@@ -243,10 +239,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, p)
-            Inputs with the task column.
-        **params : dict
-            Handed on.
+        {X, **params}
 
         Returns
         -------
@@ -261,8 +254,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array-like of shape (n, p)
-            Inputs with the task column.
+        {X}
         y : array-like of shape (n,), default=None
             Targets.
         **params : dict

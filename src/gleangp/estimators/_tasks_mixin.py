@@ -49,6 +49,7 @@ from gleangp.data.tasks import (
     take_task_column,
     take_task_of_all,
 )
+from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import changing, reading
 from gleangp.estimators._outputs import every_output
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
@@ -104,15 +105,14 @@ class TaskMixin:
         joint: bool = False,
         target: Any = None,
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Inputs, names of the tasks, and code of the task of each row.
+        """Inputs (n, p), names (M,) of the tasks, and code (n,) of the task of each row.
+
+        Inputs are without the task column, float64 (see `keep_float32`) and finite. Names are None, and codes
+        are zero, if there are no tasks. `fit` learns the encoding of the columns of a frame (`columns_`). All
+        later inputs are encoded in the same way.
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs, with the task column if the estimator names one. `fit` learns the encoding of the columns
-            of a frame (`columns_`). All later inputs are encoded in the same way.
-        tasks : array-like of shape (n,) or None
-            Task of each row; None if a column has them or there are no tasks.
         reset : bool
             True in `fit`: the names of the tasks are taken from the rows, and `n_features_in_` and
             `feature_names_in_` are set, the task column included. False afterwards: X must have the same
@@ -126,15 +126,6 @@ class TaskMixin:
             because they have the same prediction if rows are predicted one by one.
         target : callable, default=None
             Returns the targets (n,), which decide whether dates get a yearly or weekly part.
-
-        Returns
-        -------
-        X : ndarray of shape (n, p), without the task column
-            float64 (see `keep_float32`) and finite.
-        names : ndarray of shape (M,) or None
-            None if there are no tasks.
-        codes : ndarray of shape (n,)
-            Zero in all rows if there are no tasks.
         """
         if self.task is not None and tasks is not None:
             raise TaskError(
@@ -284,20 +275,24 @@ class TaskMixin:
         return X, names
 
 
+@documented()
 class TaskRegressorMixin(TaskMixin, RegressorMixin):
     """A regressor with tasks."""
+
+    def _targets_of_new_task(self, X: Any, y: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs and targets of `add_task`, and the task names with the new one."""
+        X, names = self._rows_of_new_task(X, task)
+        return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination over the rows that have a target.
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         y : array-like of shape (n,) or (n, q)
             Targets; NaN is left out.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
+        {tasks}
         sample_weight : array-like of shape (n,), default=None
             Weight of each row.
 
@@ -321,6 +316,7 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         return float(np.mean(scores))
 
 
+@documented()
 class TaskClassifierMixin(TaskMixin, ClassifierMixin):
     """A classifier with tasks."""
 
@@ -331,12 +327,10 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            Inputs.
+        {X}
         y : array-like of shape (n,)
             Class labels; unlabeled rows are left out.
-        tasks : array-like of shape (n,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
+        {tasks}
         sample_weight : array-like of shape (n,), default=None
             Weight of each row.
 

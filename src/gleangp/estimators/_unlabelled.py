@@ -150,7 +150,7 @@ class UnlabelledRows:
             )
             first.set_params(k1__constant_value=UNLABELLED.first_variance)
             return [replace(self._made(then), first=self._made(first))] * n_models
-        return [self._made(estimator._start_kernel(lambda: None, k, n_models)) for k in range(n_models)]
+        return [self._made(estimator._given_kernel(k, n_models)) for k in range(n_models)]
 
     def _made(self, kernel: Any) -> _Kernel:
         data, coupling = self.data, self.estimator.coupling if self.data.n_tasks > 1 else "auto"

@@ -31,21 +31,9 @@ class Neighbours:
 
 
 def nearest_neighbours(X: FloatArray, n_neighbors: int, *, n_jobs: int | None = None) -> Neighbours:
-    """The `n_neighbors` nearest other rows of every row of X.
+    """The `n_neighbors` nearest other rows of every row of X (n, p), at least 1 and at most n - 1.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Rows; duplicates are neighbours at distance zero.
-    n_neighbors : int
-        Neighbours of each, at least 1 and at most n - 1.
-    n_jobs : int, optional
-        joblib's number of threads for the search.
-
-    Returns
-    -------
-    Neighbours
-        Rows and distances, both (n, n_neighbors).
+    Duplicates are neighbours at distance zero. `n_jobs` are threads of the search.
 
     Examples
     --------
@@ -91,18 +79,9 @@ def mean_nearest_distance(X: FloatArray, neighbours: Neighbours) -> float:
 
 
 def union_graph(neighbours: Neighbours, weight: FloatArray) -> csr_array:
-    """Symmetric graph with an edge where either row is among the other's neighbours.
+    """Symmetric graph (n, n) with an edge where either row is among the other's neighbours.
 
-    Parameters
-    ----------
-    neighbours : Neighbours
-        Of n rows.
-    weight : ndarray of shape (n, k)
-        Weight of the edge to each neighbour; where both ends name the edge, the larger counts.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
+    `weight` (n, k) is that of the edge to each neighbour; where both ends name the edge, the larger counts.
     """
     n, k = neighbours.row.shape
     start = np.repeat(np.arange(n), k)

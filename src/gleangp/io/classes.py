@@ -1,7 +1,8 @@
 """The classes that a model file may name, and how each is taken apart and put together.
 
-A file names classes by the short names below or by public names of gleangp, so it cannot make Python
-import or call anything else. Three kinds, told apart by what the class is:
+A file names classes that were registered, or public names of gleangp, so it cannot make Python import or call
+anything else. The layers above register their classes where they are used: the noise models in `noise`, the
+fitted state of an estimator beside the estimator. Three kinds, told apart by what the class is:
 
 * kernels are their constructor's parameters;
 * frozen dataclasses are their fields;
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from functools import cache
+from collections.abc import Iterable
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -25,78 +26,52 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import Kernel
 
+import gleangp
 from gleangp._compat import CALLBACKS
 from gleangp.exceptions import ModelFileError
 
-# Every public estimator, selector and kernel of gleangp may be named too. A new noise model or dataclass of
-# fitted state is added here.
-_MODULES = {
+# Of scikit-learn: kernels, and what a TaskColumn may hold. SimpleImputer and ColumnTransformer make
+# MissingIndicator and FunctionTransformer.
+_SKLEARN = {
     "sklearn.gaussian_process.kernels": (
         "CompoundKernel ConstantKernel DotProduct ExpSineSquared Exponentiation Matern PairwiseKernel "
         "Product RBF RationalQuadratic Sum WhiteKernel"
     ),
-    "gleangp.noise.binomial": "Binomial",
-    "gleangp.noise.gamma": "GammaNoise=Gamma",
-    # What a TaskColumn may hold. The last two are made by SimpleImputer and ColumnTransformer.
     "sklearn.compose": "ColumnTransformer",
     "sklearn.pipeline": "Pipeline",
     "sklearn.impute": "SimpleImputer MissingIndicator",
     "sklearn.preprocessing": "MinMaxScaler OneHotEncoder OrdinalEncoder StandardScaler FunctionTransformer",
-    "gleangp.noise.contaminated": "ContaminatedNormal",
-    "gleangp.noise.gaussian": "Gaussian",
-    "gleangp.noise.logit": "Logit",
-    "gleangp.noise.negative_binomial": "NegativeBinomial",
-    "gleangp.noise.null_category": "NullCategory",
-    "gleangp.noise.ordered": "Ordered",
-    "gleangp.noise.poisson": "Poisson",
-    "gleangp.noise.probit": "Probit",
-    "gleangp.noise.robust_probit": "RobustProbit",
-    "gleangp.inference.data_dependent": "DataDependentPosterior",
-    "gleangp.inference.evidence": "BasisKnowledge=Knowledge GroupKnowledge",
-    "gleangp.inference.local": "LocalPosterior",
-    "gleangp.inference.prior": "Term",
-    "gleangp.inference.filtering": "Sites",
-    "gleangp.inference.posterior": "TaskPosterior",
-    "gleangp.models.latent.back_constraint": "Perceptron",
-    "gleangp.models.hierarchical.model": "FittedTask HierarchicalModel",
-    "gleangp.models.latent.model": "Blend LatentModel",
-    "gleangp.models.latent.terms": "Mapping",
-    "gleangp.models.latent.observations": "Observations",
-    "gleangp.inference.row_ep": "RowSites",
-    "gleangp.models.choice": "Choice",
-    "gleangp.models.parameters": "Parameters",
-    "gleangp.models.priors": "Exponential Gamma HalfCauchy HalfNormal LogNormal Normal Pareto Tied",
-    "gleangp.models.active.model": "SparseModel",
-    "gleangp.models.decisions": "Decision",
-    "gleangp.models.inputs": "InputMap",
-    "gleangp.models.local.model": "Draw LocalModel",
-    "gleangp.models.local.upgrade": "CoupledModel CoupledParameters CoupledPosterior Knowledge OwnRows",
-    "gleangp.estimators._targets": "TargetUnits",
-    "gleangp.data.tables": "ColumnEncoding",
-    "gleangp.cli._encoding": "TableEncoding",
-    "gleangp.cli._table_model": "TableModel",
 }
-# Name in a file -> module and name there. They differ where two modules have a class of one name.
-KNOWN = {
-    entry.split("=")[0]: (module, entry.split("=")[-1])
-    for module, entries in _MODULES.items()
-    for entry in entries.split()
-}
-_NAMES = {home: name for name, home in KNOWN.items()}
+_HOMES = {name: module for module, names in _SKLEARN.items() for name in names.split()}
+_CLASSES: dict[str, type] = {}  # name in a file -> class
+_NAMES: dict[type, str] = {}
 
 _FITTED_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,99}")
 _FIELD_TYPES: dict[str, Any] = {"bool": bool, "float": (float, int), "int": int, "str": str}
 
 
-@cache
+def register(*classes: type, **renamed: type) -> None:
+    """Let model files contain objects of these classes, under their own names or under other ones."""
+    for name, cls in [*((cls.__name__, cls) for cls in classes), *renamed.items()]:
+        if _CLASSES.setdefault(name, cls) is not cls:
+            raise ValueError(f"two classes for model files have the name {name!r}: give one another name.")
+        _NAMES[cls] = name
+
+
+def import_homes(names: Iterable[str]) -> None:
+    """Import the public classes among these names, whose modules register the classes of their state."""
+    for name in sorted(set(names)):
+        if name in gleangp.__all__ or name in gleangp.STORED:
+            getattr(gleangp, name)
+
+
 def find_class(name: str) -> type:
-    """The class of a listed or public name."""
-    cls = None
-    if name in KNOWN:
-        module, attribute = KNOWN[name]
-        cls = getattr(import_module(module), attribute)
-    elif name in _package().__all__:
-        cls = getattr(_package(), name)
+    """The class of a registered, listed or public name."""
+    cls = _CLASSES.get(name)
+    if cls is None and name in _HOMES:
+        cls = getattr(import_module(_HOMES[name]), name)
+    elif cls is None and name in gleangp.__all__:
+        cls = getattr(gleangp, name)
     if not isinstance(cls, type) or not (
         issubclass(cls, Kernel | BaseEstimator) or dataclasses.is_dataclass(cls)
     ):
@@ -104,21 +79,15 @@ def find_class(name: str) -> type:
     return cls
 
 
-def _package() -> Any:
-    """gleangp itself, whose public names are at home in layers above this one."""
-    return import_module("gleangp")
-
-
 def is_known(value: Any) -> bool:
     """Whether the class of a value may be named in a file."""
-    name = _name(value)
-    return (name in KNOWN or name in _package().__all__) and type(value) is find_class(name)
+    cls, name = type(value), _name(value)
+    return cls in _NAMES or ((name in _HOMES or name in gleangp.__all__) and cls is find_class(name))
 
 
 def _name(value: Any) -> str:
     """What a file calls the class of a value."""
-    cls = type(value)
-    return _NAMES.get((cls.__module__, cls.__name__), cls.__name__)
+    return _NAMES.get(type(value), type(value).__name__)
 
 
 def is_from_sklearn(name: str) -> bool:
@@ -132,7 +101,7 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     if not is_known(value):
         return None
     name = _name(value)
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, BaseEstimator):
         return name, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     parameters: dict[str, Any] = value.get_params(deep=False)
     if isinstance(value, Kernel):
@@ -145,12 +114,12 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
 def put_together(name: str, state: dict[str, Any]) -> Any:
     """The object of a listed class; constructors of these classes do no more than store."""
     cls = find_class(name)
-    if dataclasses.is_dataclass(cls):
-        value = _dataclass(cls, state)
+    if issubclass(cls, BaseEstimator):
+        value = _estimator(cls, state)
     elif issubclass(cls, Kernel):
         value = _construct(cls, state)
     else:
-        value = _estimator(cls, state)
+        value = _dataclass(cls, state)
     check = getattr(value, "_check_state", None)
     if check is not None:
         check()
@@ -204,8 +173,10 @@ def _has_one_type(value: Any, annotation: str) -> bool:
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:
     if set(state) != {"parameters", "fitted"}:
         raise ModelFileError(f"the state of {cls.__name__} has the parts {sorted(state)}.")
-    _check_memory(cls.__name__, state["parameters"])
-    value = _construct(cls, state["parameters"])
+    former = getattr(cls, "_former_parameters", ())  # which older files have, and which have no effect
+    parameters = {key: given for key, given in state["parameters"].items() if key not in former}
+    _check_memory(cls.__name__, parameters)
+    value = _construct(cls, parameters)
     for key, item in state["fitted"].items():
         plain = _FITTED_NAME.fullmatch(key) and (key.startswith("_") or key.endswith("_"))
         if not plain or hasattr(cls, key):

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from gleangp.exceptions import ModelFileError
-from gleangp.io.classes import put_together, take_apart
+from gleangp.io.classes import import_homes, put_together, take_apart
 
 _SCALAR_KINDS = "biufU"
 _SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in _SCALAR_KINDS}
@@ -127,11 +127,12 @@ class Decoder:
         for description in objects:
             if not isinstance(description, dict) or set(description) != {"class", "state"}:
                 raise ModelFileError("an object in it has no class or no state.")
-            name, state = description["class"], description["state"]
-            if not isinstance(name, str) or not isinstance(state, dict):
+            if not isinstance(description["class"], str) or not isinstance(description["state"], dict):
                 raise ModelFileError("an object in it has no class or no state.")
-            decoded = {key: self.decode(item) for key, item in state.items()}
-            self._objects.append(put_together(name, decoded))
+        import_homes(description["class"] for description in objects)
+        for description in objects:
+            state = {key: self.decode(item) for key, item in description["state"].items()}
+            self._objects.append(put_together(description["class"], state))
 
     def decode(self, tree: Any, depth: int = 0) -> Any:
         """The value of a JSON tree."""

@@ -5,6 +5,7 @@ A noise model is a frozen dataclass. Its fields are numbers, or arrays with one 
 model of other rows, such as those of a prediction.
 """
 
+from gleangp.io.classes import register
 from gleangp.noise.base import Noise, NoiseModel
 from gleangp.noise.binomial import Binomial
 from gleangp.noise.contaminated import ContaminatedNormal
@@ -47,6 +48,8 @@ _BY_NAME = {
     "logit": Logit,
     "robust": RobustProbit,
 }
+
+register(*{*_BY_NAME.values(), NullCategory, Ordered} - {Gamma}, GammaNoise=Gamma)  # a prior is Gamma too
 
 
 def noise_from_name(name: str) -> NoiseModel:

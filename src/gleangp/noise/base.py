@@ -16,14 +16,11 @@ The density of f solves the heat equation in (mean, var). From this
   d log Z / d v = d log Z / d var = (g**2 - nu) / 2;
 * independent Gaussian noise on f (white noise of the kernel, variance outside a basis) is taken in
   exactly by adding its variance to `var`.
-
-A model may also have `precision_bound(y, mean_low, mean_high, var_low, var_high)`: a bound of
-nu var / var_high while mean and var stay in the box. Selection speculates only where it does.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -32,7 +29,7 @@ from gleangp.exceptions import LabelError
 from gleangp.noise.quadrature import flat, mixture_cdf, mixture_quantile, normal_mean, tilted
 
 Floats = float | FloatArray  # one value, or one per row
-Model = TypeVar("Model", bound=Any)
+Partition = tuple[FloatArray, FloatArray, FloatArray]  # log_z, g and nu
 Rows = Any  # whatever indexes the first axis of an array: integers, a mask, a slice
 
 
@@ -55,9 +52,7 @@ class NoiseModel(Protocol):
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f): the definition of the model."""
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
 
         nu is the true value. Where the model is not log-concave it may be negative; what to do
@@ -77,7 +72,71 @@ class NoiseModel(Protocol):
         """The model of those rows: per-row fields are indexed, the others kept."""
 
 
-class Noise:
+class BoundedNoise(NoiseModel, Protocol):
+    """A noise model with a bound of nu; selection speculates only where there is one."""
+
+    def precision_bound(
+        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
+    ) -> FloatArray:
+        """A bound of nu var / var_high while mean and var stay in the box."""
+
+
+@runtime_checkable
+class ClassNoise(Protocol):
+    """What a classifier asks of its noise model beside the members of `NoiseModel`."""
+
+    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
+
+    def margin(self, mean: Floats, var: Floats) -> FloatArray:
+        """Distance from the boundary in predictive deviations; positive for +1."""
+
+
+class NoiseFields:
+    """A frozen dataclass of parameters: what all noise models share, whatever their `log_partition` is."""
+
+    log_concave: ClassVar[bool] = True
+    precision_depends_on_mean: ClassVar[bool] = True
+    transforms: ClassVar[Mapping[str, str]] = {"bias": "identity"}
+
+    priors: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior."""
+
+    of_all_rows: ClassVar[tuple[str, ...]] = ()
+    """Fields that are arrays and do not run over rows."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return False
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameter name -> value."""
+        return {name: getattr(self, name) for name in self.transforms}
+
+    @property
+    def row_fields(self) -> dict[str, Any]:
+        """Fields that may have one entry per row, by name."""
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in names if name not in self.of_all_rows}
+
+    def at(self, rows: Rows) -> Self:
+        """The model of those rows."""
+        indexed: dict[str, Any] = {k: v[rows] for k, v in self.row_fields.items() if np.ndim(v) > 0}
+        return replace(self, **indexed) if indexed else self  # type: ignore[type-var]
+
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
+        """log E[p(y | f)] under N(mean, var), with g and nu."""
+        raise NotImplementedError
+
+    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        """nu of `log_partition`."""
+        return self.log_partition(y, mean, var)[2]
+
+
+class Noise(NoiseFields):
     """A noise model from `log p(y | f)` and its derivatives; what has a closed form is overridden.
 
     A subclass is a frozen dataclass with a field `bias`. For inference it defines `derivatives`,
@@ -131,32 +190,8 @@ class Noise:
     [10.0]
     """
 
-    log_concave: ClassVar[bool] = True
-    precision_depends_on_mean: ClassVar[bool] = True
-    transforms: ClassVar[Mapping[str, str]] = {"bias": "identity"}
-
-    priors: ClassVar[Mapping[str, tuple[float, float]]] = {}
-    """Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior."""
-
     support: ClassVar[str] = "real"
     """Values of an observation: "real", "positive", "count" or "label" (-1 and +1)."""
-
-    def __eq__(self, other: object) -> bool:
-        return same_model(self, other)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameter name -> value."""
-        return {name: getattr(self, name) for name in self.transforms}
-
-    @property
-    def row_fields(self) -> dict[str, Any]:
-        """Fields that may have one entry per row, by name."""
-        return field_values(self)
-
-    def at(self, rows: Rows) -> Self:
-        """The model of those rows."""
-        return restrict(self, rows)
 
     @property
     def regular(self) -> Any:
@@ -179,9 +214,7 @@ class Noise:
         """log p(y | f)."""
         return self.derivatives(y, f)[0] + self.log_constant(y)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         log_z, g, nu = tilted(self, y, mean, var)
         return log_z, g, nu
@@ -189,10 +222,6 @@ class Noise:
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d parameter, per row."""
         return tilted(self, y, mean, var, gradients=True)[0]
-
-    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu of `log_partition`."""
-        return self.log_partition(y, mean, var)[2]
 
     def log_density(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Log density, or log probability, of an observation y of a new row with f ~ N(mean, var)."""
@@ -269,26 +298,3 @@ def check_positive(values: Any, n_rows: int, name: str, remedy: str) -> None:
         )
     bad = ~(np.isfinite(values) & np.greater(values, 0.0))
     refuse(np.broadcast_to(bad, n_rows), values, name, remedy)
-
-
-def field_values(noise: Any) -> dict[str, Any]:
-    """The fields of a noise model by name; they are its parameters."""
-    return {field.name: getattr(noise, field.name) for field in fields(noise)}
-
-
-def same_model(noise: Any, other: object) -> bool:
-    """Whether two noise models are of one class and have equal fields."""
-    if type(noise) is not type(other):
-        return False
-    theirs = field_values(other)
-    return all(np.array_equal(value, theirs[name]) for name, value in field_values(noise).items())
-
-
-def restrict(noise: Model, rows: Rows, shared: tuple[str, ...] = ()) -> Model:
-    """`noise` at those rows. Fields named in `shared` are arrays that do not run over rows."""
-    indexed = {
-        name: value[rows]
-        for name, value in field_values(noise).items()
-        if name not in shared and np.ndim(value) > 0
-    }
-    return replace(noise, **indexed) if indexed else noise

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise
+from gleangp.noise.base import Floats, Noise, Partition
 from gleangp.noise.gaussian import Gaussian
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
@@ -72,9 +72,7 @@ class ContaminatedNormal(Noise):
         """log p(y | f)."""
         return self._two(y - f - self.bias, 0.0)[0]
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         r = y - mean - self.bias
         log_z, p, (a, b), _ = self._two(r, var)

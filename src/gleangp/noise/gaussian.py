@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise
+from gleangp.noise.base import Floats, Noise, Partition
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -43,9 +43,7 @@ class Gaussian(Noise):
         residual = y - f - self.bias
         return -0.5 * (_LOG_TWO_PI + np.log(self.variance) + residual**2 / self.variance)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         residual, total = np.broadcast_arrays(y - mean - self.bias, var + self.variance)
         nu = 1.0 / total  # Lawrence, Platt & Jordan 2005, eq. 10
@@ -58,12 +56,7 @@ class Gaussian(Noise):
         return np.reciprocal(var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
 
     def precision_bound(
-        self,
-        y: Floats,
-        mean_low: Floats,
-        mean_high: Floats,
-        var_low: Floats,
-        var_high: Floats,
+        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
     ) -> FloatArray:
         """Largest nu while mean and var stay in a box, at the largest var: 1 / (var + variance)."""
         # Selection multiplies by var_high, and var / (var + variance) grows with var.

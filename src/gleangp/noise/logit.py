@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats
+from gleangp.noise.base import Floats, Partition
 from gleangp.noise.probit import Probit
 from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import log_expit_derivatives
@@ -38,9 +38,7 @@ class Logit(TwoClasses):
         log_p, slope, curvature = log_expit_derivatives(y * (f + self.bias))
         return log_p, y * slope, curvature
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         wide = np.asarray(var) > _WIDE
         if not np.any(wide):

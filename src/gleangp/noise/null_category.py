@@ -13,13 +13,13 @@ nu (Lawrence, Platt & Jordan 2005, section 4.3) is returned as it is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
@@ -27,7 +27,7 @@ _SLACK = 1e-9  # of bounds, relative: more than rounding
 
 
 @dataclass(frozen=True, eq=False)
-class NullCategory:
+class NullCategory(NoiseFields):
     """Two classes, -1 and +1, and 0 for a missing label, with a region between that excludes data.
 
     With c = 1 / sqrt(variance), Phi_minus = Phi(-(f + bias + width / 2) c) and
@@ -87,7 +87,6 @@ class NullCategory:
     variance: Floats = _STEP_VARIANCE
 
     log_concave: ClassVar[bool] = False
-    precision_depends_on_mean: ClassVar[bool] = True
     transforms: ClassVar[Mapping[str, str]] = {
         "bias": "identity",
         "gamma_minus": "logit",
@@ -95,14 +94,6 @@ class NullCategory:
         "width": "log",
         "variance": "log",
     }
-
-    def __eq__(self, other: object) -> bool:
-        return same_model(self, other)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """`bias`, `gamma_minus`, `gamma_plus`, `width` and `variance`."""
-        return field_values(self)
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f)."""
@@ -113,9 +104,7 @@ class NullCategory:
         missing = log_weighted_sum_ndtr(self.gamma_minus, minus, self.gamma_plus, plus)
         return np.select([np.less(y, 0), np.greater(y, 0)], [labelled_minus, labelled_plus], missing)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         log_z, minus, plus = self._sides(y, mean, var)
         total = var + self.variance
@@ -126,17 +115,8 @@ class NullCategory:
         between = minus.share * plus.share * (minus.h + plus.h) ** 2
         return log_z, g, (within - between) / total
 
-    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu of `log_partition`."""
-        return self.log_partition(y, mean, var)[2]
-
     def precision_bound(
-        self,
-        y: Floats,
-        mean_low: Floats,
-        mean_high: Floats,
-        var_low: Floats,
-        var_high: Floats,
+        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
     ) -> FloatArray:
         """Bound of nu var / var_high in a box; never negative.
 
@@ -195,10 +175,6 @@ class NullCategory:
     def is_labeled(y: FloatArray) -> np.ndarray:
         """Which targets are labels: learning on part of the rows takes those first."""
         return y != 0.0
-
-    def at(self, rows: Rows) -> Self:
-        """The model of those rows."""
-        return restrict(self, rows)
 
     def _arguments(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
         c = 1.0 / np.sqrt(var + self.variance)

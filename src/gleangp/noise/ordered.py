@@ -6,17 +6,17 @@ category. The paper writes three categories; here there are as many as the width
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import log_diff_ndtr, log_diff_ndtr_derivatives
 
 
 @dataclass(frozen=True, eq=False)
-class Ordered:
+class Ordered(NoiseFields):
     """p(y | f) = Phi((f + bias - b_y) c) - Phi((f + bias - b_{y+1}) c) for y in 0, ..., C - 1.
 
     Here c = 1 / sqrt(variance), and the edges are b_0 = -inf, b_1 = 0, then the running sum of
@@ -53,19 +53,16 @@ class Ordered:
     widths: FloatArray = (1.0,)  # type: ignore[assignment]
     variance: Floats = 1.0
 
-    log_concave: ClassVar[bool] = True
-    precision_depends_on_mean: ClassVar[bool] = True
     transforms: ClassVar[Mapping[str, str]] = {
         "bias": "identity",
         "widths": "log",
         "variance": "log",
     }
 
+    of_all_rows: ClassVar[tuple[str, ...]] = ("widths",)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", np.array(self.widths, dtype=np.float64))
-
-    def __eq__(self, other: object) -> bool:
-        return same_model(self, other)
 
     @property
     def n_categories(self) -> int:
@@ -77,26 +74,15 @@ class Ordered:
         """b_0 = -inf, b_1 = 0, ..., b_C = inf: category y lies between edges y and y + 1."""
         return np.concatenate([[-np.inf, 0.0], np.cumsum(self.widths), [np.inf]])
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """`bias`, `widths` and `variance`."""
-        return field_values(self)
-
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f)."""
         return log_diff_ndtr(*self._interval(y, f, 0.0))
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         log_z, _, _, slope, curvature = log_diff_ndtr_derivatives(*self._interval(y, mean, var))
         total = var + self.variance
         return log_z, slope / np.sqrt(total), curvature / total
-
-    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu of `log_partition`."""
-        return self.log_partition(y, mean, var)[2]
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d parameter, per row; that of `widths` has one column per width."""
@@ -112,10 +98,6 @@ class Ordered:
             "widths": np.where(above > 0, d_shift, np.where(above == 0, d_upper, 0.0)),
             "variance": 0.5 * (slope**2 - curvature) / total,
         }
-
-    def at(self, rows: Rows) -> Self:
-        """The model of those rows."""
-        return restrict(self, rows, shared=("widths",))
 
     def _interval(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
         """The arguments of the two Phi: mean less lower edge, mean less upper edge, scaled."""

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Rows, field_values, restrict, same_model
+from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
 
 _BLOCK = 1 << 14  # rows at a time, so that working arrays stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
-class Probit:
+class Probit(NoiseFields):
     """p(y | f) = Phi(y slope (f + bias)) for y in {-1, +1}.
 
     Parameters
@@ -51,25 +51,13 @@ class Probit:
     bias: Floats = 0.0
     slope: Floats = 1.0
 
-    log_concave: ClassVar[bool] = True
-    precision_depends_on_mean: ClassVar[bool] = True
     transforms: ClassVar[Mapping[str, str]] = {"bias": "identity", "slope": "log"}
-
-    def __eq__(self, other: object) -> bool:
-        return same_model(self, other)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """`bias` and `slope`."""
-        return field_values(self)
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log Phi(y slope (f + bias))."""
         return log_ndtr(y * (f + self.bias) * self.slope)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and nu."""
         total = var + self._variance
         c = y / np.sqrt(total)  # Lawrence, Platt & Jordan 2005, eq. 13
@@ -89,12 +77,7 @@ class Probit:
         return nu
 
     def precision_bound(
-        self,
-        y: Floats,
-        mean_low: Floats,
-        mean_high: Floats,
-        var_low: Floats,
-        var_high: Floats,
+        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
     ) -> FloatArray:
         """Bound of nu var / var_high in a box."""
         # The curvature falls as the margin y (mean + bias) grows.
@@ -120,10 +103,6 @@ class Probit:
     def margin(self, mean: Floats, var: Floats) -> FloatArray:
         """Distance from the boundary in predictive deviations; positive for +1."""
         return (mean + self.bias) / np.sqrt(var + self._variance)
-
-    def at(self, rows: Rows) -> Self:
-        """The model of those rows."""
-        return restrict(self, rows)
 
     @property
     def _variance(self) -> Floats:

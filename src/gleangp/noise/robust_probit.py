@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import erf, log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats
+from gleangp.noise.base import Floats, Partition
 from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import log_ndtr_derivatives
 
@@ -50,9 +50,7 @@ class RobustProbit(TwoClasses):
         z = y * (f + self.bias)
         return self._log_sum(log_ndtr(z), z)
 
-    def log_partition(
-        self, y: Floats, mean: Floats, var: Floats
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         c = y / np.sqrt(1.0 + np.asarray(var))
         z = (mean + self.bias) * c

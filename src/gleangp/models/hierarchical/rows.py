@@ -9,9 +9,8 @@ from scipy.sparse import csr_array
 from sklearn.cluster import kmeans_plusplus
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.graph.condense import condense_laplacian
-from gleangp.graph.laplacian import normalized_laplacian
-from gleangp.graph.local_scaling import local_scaling_graph
+from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
+from gleangp.graph.weights import local_scaling_graph
 from gleangp.inference.block import Block
 from gleangp.inference.task_rows import OrderRows, TaskRows
 from gleangp.noise import Gaussian
@@ -56,7 +55,7 @@ def task_rows(
     Notes
     -----
     The graph is over all rows. With more unlabelled rows than landmarks, it is condensed
-    (`gleangp.graph.condense`) on the labelled rows, the constrained ones and landmarks spread over the
+    (`condense_laplacian`) on the labelled rows, the constrained ones and landmarks spread over the
     others, so that the cost of learning is that of the landmarks.
     """
     labelled = ~np.isnan(y)
