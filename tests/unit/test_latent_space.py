@@ -9,6 +9,7 @@ from gleangp.inference.block import Block
 from gleangp.inference.dense_ep import propagate_dense
 from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.latent.back_constraint import start_perceptron
 from gleangp.models.latent.observations import observe
 from gleangp.models.latent.search import row_objective, search_positions
@@ -22,7 +23,7 @@ from gleangp.models.latent.space import (
 )
 from gleangp.models.latent.sparse import ProjectedGaussianTerm, ProjectedProbitTerm
 from gleangp.models.latent.terms import GaussianTerm, ProbitTerm
-from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit
 
