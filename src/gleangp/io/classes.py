@@ -62,7 +62,7 @@ _MODULES = {
     "gleangp.models.latent.model": "Blend LatentModel",
     "gleangp.models.latent.terms": "Mapping",
     "gleangp.models.latent.observations": "Observations",
-    "gleangp.inference.row_ep": "RowSites",
+    "gleangp.inference.propagate": "RowSites",
     "gleangp.models.choice": "Choice",
     "gleangp.models.parameters": "Parameters",
     "gleangp.models.priors": "Exponential Gamma HalfCauchy HalfNormal LogNormal Normal Pareto Tied",

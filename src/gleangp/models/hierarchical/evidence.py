@@ -13,8 +13,7 @@ import numpy as np
 from joblib import parallel_config
 
 from gleangp.inference.order_evidence import OrderedTask
-from gleangp.inference.projected_task import ProjectedTask
-from gleangp.inference.task_evidence import GaussianStack, TaskEvidence
+from gleangp.inference.task_evidence import GaussianStack, ProjectedTask, TaskEvidence
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.parallel import in_parallel
