@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
-from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import posterior_from_sites, training_marginals
 from tests.reference.ivm_cases import ATOL, LOG_TWO_PI, RTOL, read_case

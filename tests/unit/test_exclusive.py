@@ -10,8 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp.inference.block import Block
 from gleangp.inference.exclusive import _log_partition, _odds_from_others, settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term, lay_out
-from gleangp.inference.row_ep import labelled_first
-from gleangp.models.likelihood import marginals_of
+from gleangp.inference.propagate import labelled_first, marginals_of
 from gleangp.models.local.unlabelled import PriorOfRows
 from gleangp.noise import NullCategory
 

@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
+from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
-from gleangp.inference.dense_ep import propagate_dense
-from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.latent.back_constraint import start_perceptron
 from gleangp.models.latent.observations import observe
 from gleangp.models.latent.search import row_objective, search_positions
@@ -20,9 +20,9 @@ from gleangp.models.latent.space import (
     fit_kernel,
     start_positions,
 )
-from gleangp.models.latent.sparse import ProjectedGaussianTerm, ProjectedProbitTerm
+from gleangp.models.latent.sparse import ProjectedTerm
 from gleangp.models.latent.terms import GaussianTerm, ProbitTerm
-from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit
 
@@ -95,25 +95,28 @@ def test_gaussian_term_is_the_joint_density(rng, positions):
 def test_dense_propagation_agrees_with_site_by_site(rng, positions):
     """Moving all sites at once ends where revisiting them one by one does."""
     signs = np.where(positions[:, 0] + 0.5 * rng.normal(size=14) > 0, 1.0, -1.0)
-    block = Block(positions, signs, Probit(bias=0.2))
-    dense = propagate_dense(NOISY(positions), block)
+    block = Block(positions, signs, Probit())
+    term = ProbitTerm(signs[:, None], np.arange(14))
     slow = propagate(NOISY, block, filter_in_order(NOISY, block))
     assert slow.converged
-    assert_allclose(dense.evidence, slow.log_evidence, rtol=1e-9)
-    assert_allclose(dense.sites.precision, slow.sites.precision, rtol=1e-3)
+    assert_allclose(-term(NOISY, positions)[0], slow.log_evidence, rtol=1e-9)
+    mapping = term.fit_map(NOISY, positions)
     K = NOISY(positions) + np.diag(1.0 / slow.sites.precision)
-    assert_allclose(dense.weights, np.linalg.solve(K, slow.sites.mean), rtol=1e-4, atol=1e-6)
-    assert_allclose(dense.chol @ dense.chol.T, K, rtol=1e-3)
+    assert_allclose(mapping.weights[:, 0], np.linalg.solve(K, slow.sites.mean), rtol=1e-4, atol=1e-6)
+    chol = mapping.factors[0][0]
+    assert_allclose(chol @ chol.T, K, rtol=1e-3)
 
 
 def test_dense_propagation_survives_certain_labels():
     """Labels far on their own side have sites of nearly no precision, and nothing overflows."""
     X = np.linspace(-4.0, 4.0, 30)[:, None]
     kernel = ConstantKernel(1e3) * RBF(2.0)
-    posterior = propagate_dense(kernel(X), Block(X, np.sign(X[:, 0]), Probit()))
-    assert np.isfinite(posterior.evidence)
-    assert np.isfinite(posterior.chol).all()
-    assert np.isfinite(posterior.d_covariance()).all()
+    term = ProbitTerm(np.sign(X), np.arange(30))
+    for found in term(kernel, X):
+        assert np.isfinite(found).all()
+    mean, var = term.fit_map(kernel, X).predict(X)
+    assert np.isfinite(var).all()
+    assert np.array_equal(np.sign(mean), np.sign(X))
 
 
 def objective(rng, layout):
@@ -229,9 +232,9 @@ def sparse_terms(rng, basis):
     everywhere = np.arange(14)
     T = rng.normal(size=(14, 3))
     return {
-        "observations": (ProjectedGaussianTerm(T, everywhere, basis), GaussianTerm(T, everywhere), NOISY),
-        "least squares": (ProjectedGaussianTerm(signs, rows, basis), GaussianTerm(signs, rows), ROUGH),
-        "probit": (ProjectedProbitTerm(signs, rows, basis), ProbitTerm(signs, rows), SMOOTH),
+        "observations": (ProjectedTerm(T, everywhere, basis), GaussianTerm(T, everywhere), NOISY),
+        "least squares": (ProjectedTerm(signs, rows, basis), GaussianTerm(signs, rows), ROUGH),
+        "probit": (ProjectedTerm(signs, rows, basis, probit=True), ProbitTerm(signs, rows), SMOOTH),
     }
 
 
@@ -267,7 +270,7 @@ def test_sparse_term_is_a_bound_that_grows_with_the_basis(name, rng, positions):
     kernel = NOISY
     dense = GaussianTerm(targets.targets, targets.rows)(kernel, positions)[0]
     values = [
-        ProjectedGaussianTerm(targets.targets, targets.rows, np.arange(d))(kernel, positions)[0]
+        ProjectedTerm(targets.targets, targets.rows, np.arange(d))(kernel, positions)[0]
         for d in (1, 3, 6, 10, 14)
     ]
     assert np.all(np.diff(values) <= 1e-4)

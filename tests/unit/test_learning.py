@@ -9,8 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
+from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
-from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import filter_in_order
 from gleangp.models.active.evidence import ActiveGaussianEvidence
 from gleangp.models.active.fit_blocks import fit_blocks

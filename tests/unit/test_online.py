@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
-from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.online import absorb_active
 from gleangp.inference.posterior import (

@@ -7,8 +7,8 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
 from gleangp.inference import posterior as posterior_module
+from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
-from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
     posterior_from_sites,
@@ -60,7 +60,7 @@ def test_covariance_of_a_projection_has_the_predicted_variances():
     """The joint covariance and the variances come from the same two factors."""
     for noise in (Gaussian(0.1), Probit()):
         block = make_block(noise, 30)
-        posterior, _, _ = fit_projection(KERNELS["white"], block, block.X[:8])
+        posterior = fit_projection(KERNELS["white"], block, block.X[:8])
         mean, cov = predict_latent_cov(KERNELS["white"], posterior, X_NEW)
         ours = predict_latent(KERNELS["white"], posterior, X_NEW)
         assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)

@@ -55,7 +55,7 @@ AnyPosterior = TaskPosterior | DataDependentPosterior
 def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width: float) -> AnyPosterior:
     """Posterior of a task at given parameters; `noise` is the variance of the labels."""
     if task.basis is not None:
-        return fit_projection(kernel, Block(task.X, task.y, Gaussian(noise)), task.basis)[0]
+        return fit_projection(kernel, Block(task.X, task.y, Gaussian(noise)), task.basis)
     if task.laplacian is None and task.order is None:
         if task.n_labelled == 0:
             return prior_only(task.X.shape[1])

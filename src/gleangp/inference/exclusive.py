@@ -32,7 +32,7 @@ from scipy.special import expit
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.row_ep import RowSites, Swept
+from gleangp.inference.propagate import RowSites, Swept
 
 _MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn

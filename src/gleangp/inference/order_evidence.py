@@ -16,7 +16,8 @@ from gleangp._typing import FloatArray
 from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
 from gleangp.inference.task_evidence import TaskEvidence
 from gleangp.inference.task_rows import TaskRows
-from gleangp.kernels.own_theta import prepare_stack
+from gleangp.kernels.evaluate import evaluate_apart
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.noise.order import OrderSites
 from gleangp.numerics.linalg import solve_general
 
@@ -62,12 +63,12 @@ class OrderedTask:
     def __init__(self, kernel, task: TaskRows):
         self.task = task
         self.Q = combinations(task)
-        self.kernels = prepare_stack(kernel, task.X[None])
+        self.kernel = MovingKernel(kernel)
         self._dual: FloatArray | None = None
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
         task, k = self.task, self.task.n_labelled
-        kernels = self.kernels(theta)
+        kernels = evaluate_apart(self.kernel.at(theta), task.X[None])
         K, alpha = kernels.value[0], float(np.exp(log_alpha[0]))
         noise = np.full(k, np.exp(log_noise[0]))
         if kernels.white is not None:
@@ -95,7 +96,7 @@ class OrderedTask:
             d_log_alpha = -alpha * np.sum(gradient.dK * (KG.T @ (task.laplacian @ KG)))
         return TaskEvidence(
             np.array([fit.log_evidence]),
-            kernels.theta_vjp(dK[None], d_white),
+            kernels.vjp(dK[None], d_white),
             np.array([noise * d_noise.sum()]),
             np.array([d_log_alpha]),
             np.array([d_width.sum()]),

@@ -23,9 +23,13 @@ import numpy as np
 from scipy.sparse import issparse
 
 from gleangp._typing import FloatArray
-from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.block import Block
+from gleangp.inference.evidence import LOG_TWO_PI, inverse_factors, inverse_of
+from gleangp.inference.projected import projected_evidence
 from gleangp.inference.task_rows import TaskRows
-from gleangp.kernels.own_theta import prepare_stack
+from gleangp.kernels.evaluate import evaluate_apart
+from gleangp.kernels.parameters import MovingKernel
+from gleangp.noise import Gaussian
 from gleangp.numerics.linalg import solve_general
 
 
@@ -41,79 +45,68 @@ class TaskEvidence:
 
 
 class GaussianStack:
-    """Tasks with Gaussian noise alone, with or without a graph, as one stack."""
+    """Tasks with Gaussian noise alone, with or without a graph, as one stack.
+
+    Labelled rows come first, then the others, either padded to the most that a task has. Padding has no
+    target, no noise and no edge in the graph: sites of precision zero, as in `inference.evidence`.
+    """
 
     def __init__(self, kernel, tasks: Sequence[TaskRows]):
-        n_labelled = max(t.n_labelled for t in tasks)
-        n_other = max(len(t.X) - t.n_labelled for t in tasks)
-        B, n = len(tasks), n_labelled + n_other
-        X = np.zeros((B, n, tasks[0].X.shape[1]))
-        self.y = np.zeros((B, n_labelled))
-        self.real = np.zeros((B, n), dtype=bool)  # rows that are not padding
-        with_graph = any(t.laplacian is not None for t in tasks)
-        alone = B == 1 and with_graph
+        k = self.n_labelled = max(t.n_labelled for t in tasks)
+        B, n = len(tasks), k + max(len(t.X) - t.n_labelled for t in tasks)
+        self.kernel, self.X = MovingKernel(kernel), np.zeros((B, n, tasks[0].X.shape[1]))
+        self.y, self.labelled = np.zeros((B, k)), np.zeros((B, k), dtype=bool)
         self.laplacian: Any = None
-        if with_graph:
-            self.laplacian = tasks[0].laplacian if alone else np.zeros((B, n, n))
+        if B == 1:
+            self.laplacian = tasks[0].laplacian
+        elif any(t.laplacian is not None for t in tasks):
+            self.laplacian = np.zeros((B, n, n))
         for b, task in enumerate(tasks):
-            at = np.concatenate(
-                [np.arange(task.n_labelled), n_labelled + np.arange(len(task.X) - task.n_labelled)]
-            )
-            X[b] = task.X[0]
-            X[b, at] = task.X
+            at = np.arange(len(task.X))
+            at[task.n_labelled :] += k - task.n_labelled
+            self.X[b] = task.X[0]
+            self.X[b, at] = task.X
             self.y[b, : task.n_labelled] = task.y
-            self.real[b, at] = True
-            if with_graph and not alone and task.laplacian is not None:
+            self.labelled[b, : task.n_labelled] = True
+            if B > 1 and task.laplacian is not None:
                 L: Any = task.laplacian
                 self.laplacian[b][np.ix_(at, at)] = L.toarray() if issparse(L) else L
-        self.n_labelled = n_labelled
-        self.padded = not self.real.all()
-        self.both_real: Any = self.real[:, :, None] & self.real[:, None, :] if self.padded else None
-        self.kernels = prepare_stack(kernel, X)
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
         B, k = self.y.shape
-        labelled = self.real[:, :k]
-        kernels = self.kernels(theta)
-        K = kernels.value if self.both_real is None else np.where(self.both_real, kernels.value, 0.0)
-        noise = np.repeat(np.exp(log_noise)[:, None], k, axis=1)
-        if kernels.white is not None:
-            noise = noise + kernels.white[:, :k]
-        alpha = np.exp(log_alpha)[:, None, None]
+        kernels = evaluate_apart(self.kernel.at(theta), self.X)
+        K, alpha = kernels.value, np.exp(log_alpha)[:, None, None]
         R_l: Any = None
         Kt: Any = None
         if self.laplacian is None:
             K_ll = K
         else:
             A = alpha * self._times_laplacian(K)
-            A[:, range(A.shape[1]), range(A.shape[1])] += 1.0
+            np.einsum("bii->bi", A)[...] += 1.0
             R_l = solve_general(A, np.broadcast_to(np.eye(A.shape[1])[:, :k], (B, A.shape[1], k)))
             Kt = K @ R_l
             K_ll = 0.5 * (Kt[:, :k] + Kt[:, :k].swapaxes(1, 2))
-        # Padding has unit variance of its own: no part in the determinant nor in the quadratic form.
-        C = K_ll + np.where(labelled, noise, 1.0)[:, :, None] * np.eye(k)
-        log_det, C_inv = _factored(C)
+        noise = np.exp(log_noise)[:, None] + (0.0 if kernels.white is None else kernels.white[:, :k])
+        noise = np.broadcast_to(noise, (B, k))
+        root = np.where(self.labelled, noise**-0.5, 0.0)
+        half, _, _ = inverse_factors(K_ll * (root[:, :, None] * root[:, None, :]))
+        C_inv = inverse_of(half, root)
         weights = (C_inv @ self.y[:, :, None])[:, :, 0]
-        value = -0.5 * (
-            np.einsum("bl,bl->b", self.y, weights) + log_det + labelled.sum(axis=1) * np.log(2.0 * np.pi)
-        )
+        log_det = -2.0 * np.log(np.einsum("bii->bi", half)).sum(axis=1)
+        constant = np.where(self.labelled, np.log(noise) + LOG_TWO_PI, 0.0).sum(axis=1)
+        value = -0.5 * (np.einsum("bl,bl->b", self.y, weights) + log_det + constant)
         dC = 0.5 * (weights[:, :, None] * weights[:, None, :] - C_inv)
-        if self.padded:
-            dC = dC * self.both_real[:, :k, :k]
-        d_noise = np.diagonal(dC, axis1=1, axis2=2)
-        if self.laplacian is None:
-            dK, d_log_alpha = dC, np.zeros(B)
-        else:
+        d_noise = np.einsum("bii->bi", dC)
+        d_white = np.zeros(self.X.shape[:2])
+        d_white[:, :k] = d_noise
+        dK, d_log_alpha = dC, np.zeros(B)
+        if self.laplacian is not None:
             dK = R_l @ dC @ R_l.swapaxes(1, 2)
             rough = Kt.swapaxes(1, 2) @ self._times_laplacian(Kt)
             d_log_alpha = -alpha[:, 0, 0] * np.einsum("bij,bij->b", dC, rough)
-            if self.padded:
-                dK = dK * self.both_real
-        d_white = np.zeros(self.real.shape)
-        d_white[:, :k] = d_noise
         return TaskEvidence(
             value,
-            kernels.theta_vjp(dK, d_white),
+            kernels.vjp(dK, d_white),
             np.exp(log_noise) * d_noise.sum(axis=1),
             d_log_alpha,
             np.zeros(B),
@@ -125,14 +118,16 @@ class GaussianStack:
         return self.laplacian @ stack
 
 
-def _factored(C: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Log determinants (B,) and inverses (B, l, l)."""
-    if not np.isfinite(C).all():
-        raise NotPositiveDefiniteError("a covariance matrix has entries that are not finite.")
-    try:
-        chol = np.linalg.cholesky(C)
-        half = np.linalg.inv(chol)  # of C itself it fails where rounding alone let the factor be
-    except np.linalg.LinAlgError as error:
-        raise NotPositiveDefiniteError(f"a covariance matrix of a task: {error}.") from error
-    log_det = 2.0 * np.log(np.diagonal(chol, axis1=1, axis2=2)).sum(axis=1)
-    return log_det, half.swapaxes(1, 2) @ half
+class ProjectedTask:
+    """One task whose labels contribute through a basis of few rows: the collapsed bound, O(l d^2)."""
+
+    def __init__(self, kernel, task: TaskRows):
+        self.kernel, self.task = MovingKernel(kernel), task
+
+    def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
+        noise, nothing = float(np.exp(log_noise[0])), np.zeros(1)
+        block = Block(self.task.X, self.task.y, Gaussian(noise))
+        assert self.task.basis is not None
+        found = projected_evidence(self.kernel.at(theta[0]), block, self.task.basis)
+        d_noise = np.array([noise * np.sum(found.d_noise)])
+        return TaskEvidence(np.array([found.value]), found.theta[None], d_noise, nothing, nothing)

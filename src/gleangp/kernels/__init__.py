@@ -2,37 +2,24 @@
 
 `evaluate` gives the matrices of a kernel, one or a stack of them, with contracted derivatives, for the
 kernels that have a rule and for all others; `composite`, `stationary` and `dot_product` hold the rules, by
-family; `gradients` has views of it for one matrix; `own_theta` is for tasks that have a theta each;
-`white` separates the variance that belongs to a row from the variance of the function;
-`arcsine` and `scaled_inputs` are kernels scikit-learn lacks (Lawrence, Platt & Jordan 2005,
-"Extensions of the informative vector machine", appendix B).
+family; `parameters` moves a kernel from theta to theta; `white` separates the variance that belongs to a row
+from the variance of the function; `arcsine` and `scaled_inputs` are kernels scikit-learn lacks (Lawrence,
+Platt & Jordan 2005, "Extensions of the informative vector machine", appendix B).
 """
 
 from gleangp.kernels import composite, dot_product, stationary  # noqa: F401  (importing them registers rules)
 from gleangp.kernels.arcsine import ArcSine
 from gleangp.kernels.evaluate import kernel_columns, kernel_input_vjp, kernel_vjp
-from gleangp.kernels.gradients import (
-    Linearization,
-    kernel_cross_vjp,
-    kernel_diag_vjp,
-    linearize,
-    linearize_diag,
-)
 from gleangp.kernels.scaled_inputs import ScaledInputs
 from gleangp.kernels.white import has_white, signal_diag, white_diag
 
 __all__ = [
     "ArcSine",
-    "Linearization",
     "ScaledInputs",
     "has_white",
     "kernel_columns",
-    "kernel_cross_vjp",
-    "kernel_diag_vjp",
     "kernel_input_vjp",
     "kernel_vjp",
-    "linearize",
-    "linearize_diag",
     "signal_diag",
     "white_diag",
 ]

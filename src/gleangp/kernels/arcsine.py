@@ -145,9 +145,10 @@ class ArcSine(Kernel):
 
     def norms(self, X):
         """Return w x'x + b for each row of X (..., n, p)."""
-        norm = np.einsum("...ik,...ik->...i", X, X) * self.weight_variance
-        norm += self.bias_variance
-        return norm
+        # A variance (B, 1, 1) is that of every matrix of a stack.
+        both = (np.asarray(v) for v in (self.weight_variance, self.bias_variance))
+        weight, bias = (v[..., 0] if v.ndim else v for v in both)
+        return np.einsum("...ik,...ik->...i", X, X) * weight + bias
 
     def parts(self, X, Z=None):
         """Return the inner products and norms that the matrices are made of."""

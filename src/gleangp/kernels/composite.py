@@ -16,7 +16,17 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.evaluate import Evaluation, Gradients, is_free, per_feature, rule, rule_for
+from gleangp.kernels.evaluate import (
+    Evaluation,
+    Gradients,
+    is_free,
+    of_number,
+    onto_parameter,
+    per_feature,
+    rule,
+    rule_for,
+    side_by_side,
+)
 from gleangp.kernels.scaled_inputs import ScaledInputs
 
 
@@ -56,7 +66,7 @@ def _(kernel, A, B):
     free = is_free(kernel.constant_value_bounds)
 
     def vjp(G, inputs=True):
-        theta = np.array([kernel.constant_value * G.sum()]) if free else np.empty(0)
+        theta = of_number(G, kernel.constant_value) if free else np.empty(0)
         return theta, *_no_input_gradient(B)
 
     return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
@@ -67,11 +77,12 @@ def _(kernel, A, B):
     n, free = A.shape[-2], is_free(kernel.noise_level_bounds)
 
     def vjp(G, inputs=True):
-        theta = np.zeros(1 if free else 0)
-        if free and B is None:
+        if not free:
+            return np.empty(0), *_no_input_gradient(B)
+        diagonals = np.zeros((len(A), 1))
+        if B is None:
             diagonals = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n)))
-            theta[0] = kernel.noise_level * diagonals.sum()
-        return theta, *_no_input_gradient(B)
+        return of_number(diagonals, kernel.noise_level), *_no_input_gradient(B)
 
     return Evaluation(kernel.noise_level * np.eye(n) if B is None else np.asarray(0.0), vjp)
 
@@ -86,8 +97,8 @@ def _(kernel, A, B):
     def vjp(G, inputs=True):
         theta, da, db = inner.vjp(G, inputs=inputs or free)
         if free:
-            by_scale = per_feature(a * da) + (0.0 if b is None else per_feature(b * db))
-            theta = np.append(theta, by_scale if scales.ndim else by_scale.sum())
+            by_scale = per_feature(a * da, scales) + (0.0 if b is None else per_feature(b * db, scales))
+            theta = side_by_side(theta, onto_parameter(by_scale, scales))
         return theta, da * scales, None if db is None else db * scales
 
     return Evaluation(inner.value, vjp)
@@ -104,7 +115,7 @@ def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray, inputs: bool) 
 
 
 def _joined(left: Gradients, right: Gradients, inputs: bool) -> Gradients:
-    theta = np.concatenate([left[0], right[0]])
+    theta = side_by_side(left[0], right[0])
     if not inputs:
         return theta, left[1], None
     dB = None if left[2] is None or right[2] is None else left[2] + right[2]

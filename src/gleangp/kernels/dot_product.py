@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import DotProduct
 
 from gleangp.kernels.arcsine import ArcSine
-from gleangp.kernels.evaluate import Evaluation, is_free, onto, rule_for, turned
+from gleangp.kernels.evaluate import Evaluation, is_free, of_number, onto, rule_for, side_by_side, turned
 
 
 @rule_for(DotProduct)
@@ -15,7 +15,7 @@ def _(kernel, A, B):
     free = is_free(kernel.sigma_0_bounds)
 
     def vjp(G, inputs=True):
-        theta = np.array([2.0 * square * G.sum()]) if free else np.empty(0)  # of log sigma_0, hence the 2
+        theta = of_number(G, 2.0 * square) if free else np.empty(0)  # of log sigma_0, hence the 2
         if not inputs:
             return theta, A, None
         if B is None:
@@ -27,7 +27,7 @@ def _(kernel, A, B):
 
 @rule_for(ArcSine)
 def _(kernel, A, B):
-    w, b = kernel.weight_variance, kernel.bias_variance
+    w, b = np.broadcast_arrays(kernel.weight_variance, kernel.bias_variance)
     parts = kernel.parts(A, B)
 
     def vjp(G, inputs=True):
@@ -37,19 +37,20 @@ def _(kernel, A, B):
         d_first = -0.5 * WN.sum(axis=-1) / (parts.first + 1.0)
         d_second = -0.5 * WN.sum(axis=-2) / (parts.second + 1.0)
         # inner and norms are all w (...) + b
-        d_bias = b * (W.sum() + d_first.sum() + d_second.sum())
-        d_both = WN.sum() + np.sum(d_first * parts.first) + np.sum(d_second * parts.second)
-        theta = []  # alphabetical: bias first
-        if is_free(kernel.bias_variance_bounds):
-            theta.append(d_bias)
-        if is_free(kernel.weight_variance_bounds):
-            theta.append(d_both - d_bias)
+        one = b / b
+        d_bias = of_number(W, b) + of_number(d_first, b) + of_number(d_second, b)
+        d_both = of_number(WN, one)
+        d_both = d_both + of_number(d_first * parts.first, one) + of_number(d_second * parts.second, one)
+        theta = side_by_side(  # alphabetical: bias first
+            d_bias if is_free(kernel.bias_variance_bounds) else np.empty(0),
+            d_both - d_bias if is_free(kernel.weight_variance_bounds) else np.empty(0),
+        )
         if not inputs:
-            return np.array(theta), A, None
+            return theta, A, None
         d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
         if B is None:
-            return np.array(theta), w * ((W + turned(W)) @ A + (d_first + d_second) * A), None
+            return theta, w * ((W + turned(W)) @ A + (d_first + d_second) * A), None
         dA, dB = w * (W @ B + d_first * A), w * (turned(W) @ A + d_second * B)
-        return np.array(theta), onto(dA, A), onto(dB, B)
+        return theta, onto(dA, A), onto(dB, B)
 
     return Evaluation(parts.value(), vjp)

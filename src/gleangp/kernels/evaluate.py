@@ -5,6 +5,9 @@ broadcast, and `vjp(G)` contracts dL/dK = G with its derivatives: dL/dtheta summ
 dL/dB. theta is scikit-learn's: logarithms, in its order, those with bounds "fixed" left out. scikit-learn
 itself gives dK/dtheta as q matrices; a contraction costs about one matrix product.
 
+Every matrix of a stack may have a theta of its own: `MovingKernel.at` then makes the parameters arrays
+(B, 1, 1) or (B, 1, p), which broadcast like the rows, and dL/dtheta is (B, q).
+
 A kernel has one rule, which serves every model: `composite`, `stationary` and `dot_product` hold those we
 know, by family. Any other kernel is evaluated by scikit-learn's conventions, one matrix at a time, with the
 gradients that its class has registered (`kernel_vjp`, `kernel_input_vjp`) or else its own `eval_gradient`
@@ -18,14 +21,15 @@ from functools import singledispatch, wraps
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray
 from gleangp.kernels.differences import cross_input_vjp, diag_input_vjp
 from gleangp.kernels.white import DIAGONAL_ROWS, has_white
 
-# dL/dtheta (q,), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A. Without
-# `inputs` the last two may be anything.
+# dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
+# Without `inputs` the last two may be anything.
 Gradients = tuple[FloatArray, FloatArray, FloatArray | None]
 
 
@@ -82,6 +86,30 @@ def evaluate_diag(kernel: Kernel, X: FloatArray, white: bool = True) -> Evaluati
         return theta, np.broadcast_to(moved, rows.shape)[:, 0], None
 
     return Evaluation(np.broadcast_to(value, (len(X), 1, 1))[:, 0, 0], diag_vjp)
+
+
+class FunctionAndWhite(NamedTuple):
+    """Kernel matrices of the function itself, and the white variance that belongs to each row."""
+
+    value: FloatArray  # (B, n, n)
+    white: FloatArray | None  # (B, n); None: the kernel has none
+    vjp: Callable[[FloatArray, FloatArray], FloatArray]  # from dL/dvalue and dL/dwhite to dL/dtheta
+
+
+def evaluate_apart(kernel: Kernel, X: FloatArray) -> FunctionAndWhite:
+    """K(X, X) of every matrix of a stack X (B, n, p), its white variance apart."""
+    white_too = has_white(kernel)
+    function = evaluate(kernel, X, X if white_too else None)
+    if not white_too:
+        return FunctionAndWhite(function.value, None, lambda G, g: function.vjp(G, inputs=False)[0])
+    whole = evaluate(kernel, X)
+
+    def vjp(G: FloatArray, g: FloatArray) -> FloatArray:
+        on_diagonal = g[:, :, None] * np.eye(X.shape[1])
+        return function.vjp(G - on_diagonal, inputs=False)[0] + whole.vjp(on_diagonal, inputs=False)[0]
+
+    white = np.einsum("bii->bi", whole.value) - np.einsum("bii->bi", function.value)
+    return FunctionAndWhite(function.value, white, vjp)
 
 
 def kernel_columns(kernel: Kernel, X: FloatArray, Z: FloatArray) -> FloatArray:
@@ -155,8 +183,7 @@ def kernel_input_vjp(kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatA
     kernel : Kernel
         Any scikit-learn kernel. A rule registered here for a user's class is used by every model.
     X, Z : ndarray of shape (n, p) and (m, p)
-        The arguments of the kernel. Where they are one matrix that moves as a whole, use
-        ``linearize(kernel, X).input_vjp(dL_dK)``.
+        The arguments of the kernel.
     dL_dK : ndarray of shape (n, m)
         Gradient with respect to K(X, Z).
 
@@ -220,9 +247,30 @@ def turned(M: FloatArray) -> FloatArray:
     return np.swapaxes(M, -1, -2)
 
 
-def per_feature(product: FloatArray) -> FloatArray:
-    """(p,) sums over all rows of a stack (..., n, p)."""
+def per_feature(product: FloatArray, parameter: FloatArray) -> FloatArray:
+    """(p,) sums over all rows of a stack (..., n, p), or (B, p) where every matrix has its own parameter."""
+    if np.ndim(parameter) == 3:
+        return product.sum(axis=-2)
     return product.reshape(-1, product.shape[-1]).sum(0)
+
+
+def onto_parameter(by_feature: FloatArray, parameter: FloatArray) -> FloatArray:
+    """Entries of dL/dtheta from sums per feature: all of them, or their sum for a single number."""
+    one = np.shape(parameter)[-1:] in ((), (1,))
+    return by_feature.sum(axis=-1, keepdims=True) if one else by_feature
+
+
+def of_number(M: FloatArray, factor: FloatArray | float) -> FloatArray:
+    """An entry of dL/dtheta: the factor times the sum of M, or that of each matrix for factors (B, 1, 1)."""
+    if np.ndim(factor) == 0:
+        return np.array([factor * M.sum()])
+    return np.asarray(factor)[:, :, 0] * M.reshape(len(M), -1).sum(axis=1)[:, None]
+
+
+def side_by_side(*thetas: FloatArray) -> FloatArray:
+    """Gradients of several kernels as one; those without free parameters have no stack either."""
+    filled = [theta for theta in thetas if theta.shape[-1]]
+    return np.concatenate(filled, axis=-1) if filled else np.empty(0)
 
 
 @singledispatch
@@ -235,25 +283,35 @@ def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
     """By scikit-learn's conventions, one matrix at a time."""
     if A.ndim == 2 and (B is None or B.ndim == 2):
         return _one_matrix(kernel, A, B)
-    if B is None and A.shape[-2] == 1:
+    own = {name: value for name, value in kernel.get_params().items() if np.ndim(value) == 3}
+    if B is None and A.shape[-2] == 1 and not own:
         return _variances(kernel, A)
     lead = A.shape[:-2] if B is None else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     flat_A = np.broadcast_to(A, (*lead, *A.shape[-2:])).reshape(-1, *A.shape[-2:])
     flat_B = [None] * len(flat_A)
     if B is not None:
         flat_B = list(np.broadcast_to(B, (*lead, *B.shape[-2:])).reshape(-1, *B.shape[-2:]))
-    parts = [_one_matrix(kernel, a, b) for a, b in zip(flat_A, flat_B, strict=True)]
+    kernels = [kernel] * len(flat_A)
+    if own:
+        kernels = [_with_values(kernel, {k: v[b, 0] for k, v in own.items()}) for b in range(len(flat_A))]
+    parts = [_one_matrix(k, a, b) for k, a, b in zip(kernels, flat_A, flat_B, strict=True)]
 
     def vjp(G, inputs=True):
         G = np.broadcast_to(G, (*lead, *parts[0].value.shape)).reshape(len(parts), *parts[0].value.shape)
         each = [part.vjp(g, inputs=inputs) for part, g in zip(parts, G, strict=True)]
-        theta, dA, dB = zip(*each, strict=True)
+        thetas, dA, dB = zip(*each, strict=True)
+        theta = np.array(thetas) if own else np.sum(thetas, axis=0)
         if not inputs:
-            return np.sum(theta, axis=0), A, None
+            return theta, A, None
         back = None if B is None else onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
-        return np.sum(theta, axis=0), onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
+        return theta, onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
 
     return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *parts[0].value.shape), vjp)
+
+
+def _with_values(kernel: Kernel, values: dict[str, FloatArray]) -> Kernel:
+    """The kernel of one matrix of a stack."""
+    return clone(kernel).set_params(**{k: v if len(v) > 1 else float(v[0]) for k, v in values.items()})
 
 
 def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:

@@ -213,7 +213,7 @@ class ScaledInputs(Kernel):
         X = np.atleast_2d(X)
         for name in ("scales", "center"):
             shape = np.shape(getattr(self, name))
-            if shape and shape != X.shape[-1:]:
+            if len(shape) == 1 and shape != X.shape[-1:]:
                 raise ValueError(
                     f"ScaledInputs has {name} of shape {shape}, but X has {X.shape[-1]} "
                     "features. Give one number, or one per feature."

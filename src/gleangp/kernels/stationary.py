@@ -14,7 +14,17 @@ import numpy as np
 from scipy.special import gamma, kv
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
 
-from gleangp.kernels.evaluate import Evaluation, is_free, onto, per_feature, rule_for, turned
+from gleangp.kernels.evaluate import (
+    Evaluation,
+    is_free,
+    of_number,
+    onto,
+    onto_parameter,
+    per_feature,
+    rule_for,
+    side_by_side,
+    turned,
+)
 
 _CACHED = 2**15  # numbers: 256 kB stay in the cache of one core from one operation to the next
 # Squared norms up to which |a|^2 + |b|^2 - 2 a'b is used: its rounding error is then below 1e-9, in an
@@ -51,8 +61,8 @@ def _(kernel, A, B):
     def vjp(G, inputs=True):
         theta, dA, dB = inner_vjp(G, inputs=inputs)
         if is_free(kernel.alpha_bounds):  # alphabetical: alpha first
-            slope = value * alpha * ((base - 1.0) / base - np.log(base))
-            theta = np.concatenate([[np.sum(G * slope)], theta])
+            slope = value * ((base - 1.0) / base - np.log(base))
+            theta = side_by_side(of_number(G * slope, alpha), theta)
         return theta, dA, dB
 
     return Evaluation(value, vjp)
@@ -61,7 +71,7 @@ def _(kernel, A, B):
 @rule_for(ExpSineSquared)
 def _(kernel, A, B):
     """exp(-2 sin^2(angle) / length^2), angle = pi sqrt(d2) / periodicity."""
-    inverse_square = kernel.length_scale**-2
+    inverse_square = kernel.length_scale**-2.0 * np.ones_like(kernel.periodicity)
     d2 = by_differences(A, A if B is None else B)
     distance = np.sqrt(d2)
     angle = (np.pi / kernel.periodicity) * distance
@@ -69,18 +79,19 @@ def _(kernel, A, B):
     value = np.exp((-2.0 * inverse_square) * sine**2)
 
     def vjp(G, inputs=True):
-        W = (4.0 * inverse_square) * G * value * sine
-        theta = []
-        if is_free(kernel.length_scale_bounds):
-            theta.append(np.sum(W * sine))
-        if is_free(kernel.periodicity_bounds):
-            theta.append(np.sum(W * cosine * angle))
+        W = 4.0 * G * value * sine
+        theta = side_by_side(
+            of_number(W * sine, inverse_square) if is_free(kernel.length_scale_bounds) else np.empty(0),
+            of_number(W * cosine * angle, inverse_square)
+            if is_free(kernel.periodicity_bounds)
+            else np.empty(0),
+        )
         if not inputs:
-            return np.array(theta), A, None
+            return theta, A, None
         # phi' = -(sin cos angle / d) 2 K / (length^2 d), and 0 where rows are equal
-        M = -0.5 * (np.pi / kernel.periodicity) * W * cosine * _inverse(distance)
-        _, dA, dB = _contract(M, A, B)
-        return np.array(theta), dA, dB
+        M = (-0.5 * inverse_square * np.pi / kernel.periodicity) * W * cosine * _inverse(distance)
+        _, dA, dB = _contract(M, A, B, inverse_square)
+        return theta, dA, dB
 
     return Evaluation(value, vjp)
 
@@ -91,7 +102,7 @@ def _stationary(kernel, A, B, shape, rough=False) -> Evaluation:
     The root of a rounded square has half the digits, which a kink shows and a smooth phi does not.
     """
     length = np.asarray(kernel.length_scale, dtype=np.float64)
-    if length.ndim and length.size not in (1, A.shape[-1]):
+    if length.ndim == 1 and length.size not in (1, A.shape[-1]):
         raise ValueError(
             f"{type(kernel).__name__} has length scales of shape {length.shape}, but X has {A.shape[-1]} "
             "features. Give one number, or one per feature."
@@ -101,10 +112,8 @@ def _stationary(kernel, A, B, shape, rough=False) -> Evaluation:
 
     def vjp(G, inputs=True):
         a, b = A / length, None if B is None else B / length
-        by_feature, da, db = _contract(G * slope(), a, b)
-        theta = np.empty(0)
-        if free:
-            theta = -by_feature if length.size > 1 else np.array([-by_feature.sum()])
+        by_feature, da, db = _contract(G * slope(), a, b, length)
+        theta = -onto_parameter(by_feature, length) if free else np.empty(0)
         return theta, da / length, None if db is None else db / length
 
     return Evaluation(value, vjp)
@@ -112,6 +121,8 @@ def _stationary(kernel, A, B, shape, rough=False) -> Evaluation:
 
 def _square_distances(A, B, length, rough):
     """d2_ij = |a_i|^2 + |b_j|^2 - 2 a_i b_j of scaled rows a and b, by a matrix product."""
+    if length.ndim == 3:  # of every matrix its own
+        A, B, length = A / length, None if B is None else B / length, np.ones(())
     C = A if B is None else B
     weights = np.broadcast_to(length**-2.0, A.shape[-1:])
     square_a, square_c = (np.einsum("...ik,...ik,k->...i", V, V, weights)[..., None] for V in (A, C))
@@ -139,23 +150,26 @@ def by_differences(a, c):
     return d2
 
 
-def _contract(M, a, b):
-    """sum_ij 2 M_ij (a_ik - b_jk)^2 for each feature k, dL/da and dL/db from M = dL/dd2 (..., n, m)."""
+def _contract(M, a, b, parameter):
+    """sum_ij 2 M_ij (a_ik - b_jk)^2 for each feature k, dL/da and dL/db from M = dL/dd2 (..., n, m).
+
+    The sums are over the stack, or of each matrix where it has a parameter of its own.
+    """
     square = b is None
     if square:
         M, b = M + turned(M), a  # both arguments move: twice the sum over pairs
     if max(np.max(np.abs(v), initial=0.0) for v in (a, b)) ** 2 > _LARGEST_SQUARE:
-        by_feature, da, db = _contract_differences(M, a, b)
+        by_feature, da, db = _contract_differences(M, a, b, parameter)
     else:
         da = 2.0 * (M.sum(-1)[..., None] * a - M @ b)
         db = da if square else 2.0 * (M.sum(-2)[..., None] * b - turned(M) @ a)
-        by_feature = sum(per_feature(v * dv) for v, dv in ((a, da), (b, db)))
+        by_feature = sum(per_feature(v * dv, parameter) for v, dv in ((a, da), (b, db)))
     if square:
         return 0.5 * by_feature, da, None
     return by_feature, onto(da, a), onto(db, b)
 
 
-def _contract_differences(M, a, b):
+def _contract_differences(M, a, b, parameter):
     """The same with all digits, one feature at a time."""
     by_feature, da, db = [], [], []
     for k in range(a.shape[-1]):
@@ -163,8 +177,8 @@ def _contract_differences(M, a, b):
         W = 2.0 * M * difference
         da.append(W.sum(-1))
         db.append(-W.sum(-2))
-        by_feature.append(np.sum(W * difference))
-    return np.array(by_feature), np.stack(da, axis=-1), np.stack(db, axis=-1)
+        by_feature.append(per_feature((W * difference).sum(-1)[..., None], parameter))
+    return np.concatenate(by_feature, axis=-1), np.stack(da, axis=-1), np.stack(db, axis=-1)
 
 
 def _gaussian(d2):

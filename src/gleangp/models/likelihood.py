@@ -20,10 +20,9 @@ from gleangp.inference.evidence import (
     Knowledge,
     condition,
     gaussian_evidence,
-    row_variance,
 )
 from gleangp.inference.prior import BlockPrior
-from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
+from gleangp.inference.propagate import labelled_first, marginals_of, sweep_rows
 from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.slots import Slot, Slots
@@ -297,15 +296,3 @@ class PropagatedNoise:
             slot_gradients,
             sites.n_silent,
         )
-
-
-def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[[RowSites], Marginals]:
-    """From the sites of all rows to their marginals; `known` of the basis variables before them."""
-
-    def marginals(now: RowSites) -> Marginals:
-        q = condition(prior, now.precision, now.shift, known, also=row_variance)
-        site_square = float(np.sum(now.shift * now.mean))
-        log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
-        return Marginals(q.mean, q.also, log_det, q)
-
-    return marginals

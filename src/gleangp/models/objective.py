@@ -16,7 +16,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.evidence import evidence_gradient
 from gleangp.inference.prior import BlockPrior, Layout, Term
-from gleangp.inference.row_ep import RowSites
+from gleangp.inference.propagate import RowSites
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise, Likelihood, Settled

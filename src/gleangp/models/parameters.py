@@ -12,65 +12,12 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
-from sklearn.base import clone
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.kernels.parameters import KernelParameters, MovingKernel
 from gleangp.models.priors import LogNormal, Prior
 
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
-
-
-class KernelParameters:
-    """The free parameters of a kernel, looked up once.
-
-    scikit-learn reads and sets theta and its bounds by reflection, at every level of a nested kernel again,
-    which costs as much as a small covariance matrix.
-    """
-
-    def __init__(self, kernel: Any):
-        self.kernel = kernel
-        self.layout: list[tuple[str, int]] = []  # name and number of elements, in the order of theta
-        self._slots: list[tuple[Any, str, int | slice]] = []
-        self._bounds = [np.ones((0, 2))]
-        at = 0
-        for h in kernel.hyperparameters:
-            if not h.fixed:
-                *path, name = h.name.split("__")
-                owner = kernel
-                for step in path:
-                    owner = getattr(owner, step)
-                vector = np.ndim(getattr(owner, name)) > 0
-                self._slots.append((owner, name, slice(at, at + h.n_elements) if vector else at))
-                self._bounds.append(h.bounds)
-                self.layout.append((h.name, h.n_elements))
-                at += h.n_elements
-        self.n_dims = at
-
-    @property
-    def theta(self) -> FloatArray:
-        """Their logarithms (q,)."""
-        values = [np.atleast_1d(getattr(owner, name)) for owner, name, _ in self._slots]
-        return np.log(np.concatenate([np.zeros(0), *values]))
-
-    @property
-    def bounds(self) -> FloatArray:
-        """Bounds (q, 2) of the logarithms."""
-        with np.errstate(divide="ignore"):  # a bound of zero is no bound
-            return np.log(np.vstack(self._bounds))
-
-
-class MovingKernel(KernelParameters):
-    """A private copy of a kernel that is moved from theta to theta; use it before it is moved again."""
-
-    def __init__(self, kernel: Any):
-        super().__init__(clone(kernel))
-
-    def at(self, theta: FloatArray) -> Any:
-        """The kernel with that theta."""
-        values = np.exp(theta)
-        for owner, name, where in self._slots:
-            setattr(owner, name, values[where] if isinstance(where, slice) else float(values[where]))
-        return self.kernel
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.prior import Term
+from gleangp.kernels.parameters import KernelParameters, MovingKernel
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
-from gleangp.models.parameters import KernelParameters, MovingKernel
 from gleangp.models.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
 from gleangp.models.slots import Slot, Slots
 

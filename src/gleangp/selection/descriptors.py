@@ -88,7 +88,7 @@ class PosteriorRelevance(BaseEstimator):
     def distances(self, kernel, blocks, n_points):
         """sqrt(1 - r^2) between the posterior means at the crucial points, (M, M)."""
         points = crucial_points(blocks, n_points)
-        means = [predict_mean(kernel, fit_projection(kernel, b, points)[0], points) for b in blocks]
+        means = [predict_mean(kernel, fit_projection(kernel, b, points), points) for b in blocks]
         centred = np.array(means) - np.mean(means, axis=1, keepdims=True)
         length = np.linalg.norm(centred, axis=1)
         varies = length > 1e-12 * np.linalg.norm(means, axis=1)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
-from gleangp.inference.ep import propagate
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import TaskPosterior, log_evidence_of_sites, posterior_from_sites
 from gleangp.models.active.evidence import ActiveGaussianEvidence, ActiveSiteEvidence

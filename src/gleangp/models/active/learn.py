@@ -15,9 +15,10 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.task_store import LocalTasks, is_exact
-from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.numerics.parallel import one_thread
 from gleangp.progress import Stage, Steps, report_to

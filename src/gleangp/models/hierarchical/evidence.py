@@ -1,7 +1,7 @@
 """The evidence of all tasks as one function of their parameters.
 
-Small tasks are sorted by size and evaluated in padded stacks; large ones, those with order constraints,
-and all tasks of a kernel that cannot be stacked are evaluated one by one, in threads if wanted.
+Small tasks are sorted by size and evaluated in padded stacks; large ones and those with order constraints
+are evaluated one by one, in threads if wanted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import numpy as np
 from joblib import parallel_config
 
 from gleangp.inference.order_evidence import OrderedTask
-from gleangp.inference.projected_task import ProjectedTask
-from gleangp.inference.task_evidence import GaussianStack, TaskEvidence
+from gleangp.inference.task_evidence import GaussianStack, ProjectedTask, TaskEvidence
 from gleangp.inference.task_rows import TaskRows
-from gleangp.kernels.own_theta import is_stackable
 from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.parallel import in_parallel
 
@@ -40,7 +38,7 @@ class TaskTerms:
         self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
         self.has_order = any(t.order is not None for t in tasks)
         self.groups = []
-        for members in _grouped(tasks, is_stackable(kernel)):
+        for members in _grouped(tasks):
             chosen = [tasks[i] for i in members]
             self.groups.append((np.array(members), _term(kernel, chosen)))
 
@@ -81,14 +79,14 @@ def _evaluate(term, *arguments):
     return term(*arguments)
 
 
-def _grouped(tasks: Sequence[TaskRows], stackable: bool) -> list[list[int]]:
+def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
     """Task numbers by kind and padded size; each group is evaluated as one stack."""
     by_size: dict[tuple, list[int]] = {}
     groups = []
     for i, task in enumerate(tasks):
         n_other = len(task.X) - task.n_labelled
         special = task.order is not None or task.basis is not None
-        if special or not stackable or len(task.X) > _LARGEST_STACKED:
+        if special or len(task.X) > _LARGEST_STACKED:
             groups.append([i])
         else:
             key = (task.laplacian is not None, _padded(task.n_labelled), _padded(n_other))

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
 from gleangp.inference.task_rows import TaskRows
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
 from gleangp.models.hierarchical.learn import (
@@ -165,7 +165,7 @@ def fit_hierarchical_model(
     start = _starting_point(mean, len(filled))
     plan = LearningPlan(bounds, fixed_cov=prior_cov, max_rounds=max_rounds, progress=progress)
     fit = learn_hierarchy(terms, start, plan) if optimize else _not_learnt(start, prior_cov)
-    mean_kernel, mean_noise = _split(kernel, fit.point.mean, noise)
+    mean_kernel, mean_noise = _split(MovingKernel(kernel), fit.point.mean, noise)
     model = HierarchicalModel(
         mean_kernel,
         fit.prior_cov,
@@ -256,9 +256,10 @@ def _with_nodes(
     noise, average = None if model.own_noise else model.noise, model.average_theta
     if average is None:
         average = len(task.X) <= HIERARCHY.average_rows
-    parts = [_split(model.kernel, t, noise) for t in _nodes(theta, theta_cov, average)]
+    moving = MovingKernel(model.kernel)
+    parts = [_split(moving, t, noise) for t in _nodes(theta, theta_cov, average)]
     nodes = tuple((k, task_posterior(k, task, noise, alpha, log_width)) for k, noise in parts)
-    own, _ = _split(model.kernel, theta, noise)
+    own, _ = _split(moving, theta, noise)
     mean_noise = float(np.mean([noise for _, noise in parts]))
     return FittedTask(theta, theta_cov, alpha, own, nodes, log_evidence, mean_noise)
 
@@ -281,8 +282,7 @@ def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:
     return HierarchyFit(start, cov, none, np.zeros((q, q)), np.full(n_tasks, np.nan), 0, True, 0.0)
 
 
-def _split(kernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
+def _split(moving: MovingKernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
     """The kernel at theta, and the variance of the noise: the one given, else the last of theta."""
-    kernel = clone(kernel)
-    kernel.theta = theta[: kernel.n_dims]
+    kernel = moving.copy_at(theta[: moving.n_dims])
     return kernel, float(np.exp(theta[-1])) + HIERARCHY.least_noise if noise is None else noise

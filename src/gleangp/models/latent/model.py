@@ -24,7 +24,7 @@ from gleangp.models.latent.space import (
     learn_positions,
     start_positions,
 )
-from gleangp.models.latent.sparse import ProjectedGaussianTerm, ProjectedProbitTerm, choose_basis
+from gleangp.models.latent.sparse import ProjectedTerm, choose_basis
 from gleangp.models.latent.terms import GaussianTerm, Mapping, ProbitTerm, Term
 from gleangp.models.parameters import Parameters
 from gleangp.progress import Progress, Stage, silent
@@ -214,14 +214,13 @@ def _is_dense(settings: Settings, n_rows: int) -> bool:
 def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Any:
     if basis is None:
         return (ProbitTerm if settings.probit else GaussianTerm)(labels.targets, labels.rows)
-    make = ProjectedProbitTerm if settings.probit else ProjectedGaussianTerm
-    return make(labels.targets, labels.rows, basis)
+    return ProjectedTerm(labels.targets, labels.rows, basis, settings.probit)
 
 
 def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels=None) -> list[Weighted]:
     """The mappings of the objective, that to the observations first, at given kernels or the start's."""
     rows = np.arange(len(scores))
-    first: Any = GaussianTerm(scores, rows) if basis is None else ProjectedGaussianTerm(scores, rows, basis)
+    first: Any = GaussianTerm(scores, rows) if basis is None else ProjectedTerm(scores, rows, basis)
     parts = [Weighted(first, Parameters(settings.observation_kernel, None))]
     parts += [
         Weighted(_label_term(task, settings, basis), settings.label_parameters, settings.label_weight)

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.latent.back_constraint import Perceptron, start_perceptron
 from gleangp.models.latent.terms import Term
-from gleangp.models.parameters import MovingKernel, Parameters
+from gleangp.models.parameters import Parameters
 from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
 

@@ -11,6 +11,7 @@ gradients in theta and in the positions. `fit_map` gives the fitted mapping, whi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +20,10 @@ import numpy as np
 from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.dense_ep import DensePosterior, propagate_dense
+from gleangp.inference.evidence import inverse_factors
+from gleangp.inference.filtering import Sites
+from gleangp.inference.posterior import posterior_from_sites
+from gleangp.inference.propagate import Marginals, RowSites, Swept, sweep_rows
 from gleangp.kernels import kernel_columns
 from gleangp.kernels.evaluate import evaluate
 from gleangp.noise import Probit
@@ -27,6 +31,7 @@ from gleangp.numerics.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,
+    gram,
     log_determinant,
     mirror_upper,
     solve_cholesky,
@@ -35,6 +40,9 @@ from gleangp.numerics.linalg import (
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 _CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
+_TOLERANCE = 1e-10  # of the evidence of labels, relative: the search follows its gradient
+_FAINT = 1e-6  # precision times prior variance of a site whose effect is lost in rounding
+_LEAST_PRECISION = 1e-16  # of a site that says nothing, whose row of the factor would be infinite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,9 +153,10 @@ class ProbitTerm:
         """The explicit derivative is that of log N(site means | 0, K + 1 / site precisions)."""
         K = evaluate(kernel, positions[self.rows])
         value, dL_dK = 0.0, np.zeros(K.value.shape)
-        for posterior in self._posteriors(K.value, positions):
-            value -= posterior.evidence
-            dL_dK -= posterior.d_covariance()
+        for swept in self._sweeps(K.value):
+            scaled, alpha = swept.marginals.state
+            value -= swept.evidence
+            dL_dK += 0.5 * (gram(scaled.T) - np.outer(alpha, alpha))
         theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = input_gradient
@@ -156,17 +165,43 @@ class ProbitTerm:
     def fit_map(self, kernel, positions):
         """One factor for every column: their sites differ."""
         X = positions[self.rows]
-        posteriors = self._posteriors(kernel(X), positions)
-        weights = np.column_stack([p.weights for p in posteriors])
-        return Mapping(kernel, X, weights, tuple((p.chol, None) for p in posteriors), 0.0)
+        found = []
+        for swept in self._sweeps(kernel(X)):
+            precision = np.maximum(swept.sites.precision, _LEAST_PRECISION)
+            found.append(posterior_from_sites(kernel, X, Sites(swept.sites.shift / precision, precision)))
+        weights = np.column_stack([p.weights for p in found])
+        return Mapping(kernel, X, weights, tuple((p.chol, None) for p in found), max(p.jitter for p in found))
 
-    def _posteriors(self, K, positions) -> list[DensePosterior]:
-        out = []
+    def _sweeps(self, K: FloatArray) -> Iterator[Swept]:
+        """Expectation propagation of one column after the other."""
+        marginals = _marginals_under(K)
         for c, signs in enumerate(np.ascontiguousarray(self.targets.T)):
-            block = Block(positions[self.rows], signs, Probit())
-            out.append(propagate_dense(K, block, self.warm.get(c)))
-            self.warm[c] = out[-1].sites
-        return out
+            block = Block(np.zeros((len(signs), 0)), signs, Probit())
+            swept = sweep_rows(block, marginals, start=self.warm.get(c), tol=_TOLERANCE)
+            self.warm[c] = swept.sites
+            yield swept
+
+
+def _marginals_under(K: FloatArray) -> Callable[[RowSites], Marginals]:
+    """From sites to marginals under a covariance K (n, n) that all columns share.
+
+    As `marginals_of` for one block without a basis. Its state: S with S^T S = (K + 1 / precision)^-1, and
+    alpha, that times the site means.
+    """
+    diagonal = K.diagonal()
+
+    def marginals(sites: RowSites) -> Marginals:
+        root = np.sqrt(np.maximum(sites.precision, _LEAST_PRECISION))
+        halves, log_det, _ = inverse_factors((K * root * root[:, None])[None])
+        half, scaled = halves[0], halves[0] * root
+        alpha = scaled.T @ (half @ (sites.shift / root))
+        # diag(K - K scaled^T scaled K), in which what a faint site takes off is lost in rounding
+        var = (1.0 - np.einsum("ij,ij->j", half, half)) / root**2
+        faint = np.flatnonzero(root**2 * diagonal < _FAINT)
+        var[faint] = diagonal[faint] - np.sum((scaled @ K[:, faint]) ** 2, axis=0)
+        return Marginals(K @ alpha, var, log_det, (scaled, alpha))
+
+    return marginals
 
 
 def _reduction(K: FloatArray, chol: FloatArray, inner: FloatArray | None) -> FloatArray:

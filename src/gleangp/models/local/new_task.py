@@ -22,7 +22,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
-from gleangp.inference.row_ep import Marginals, RowSites, labelled_first, sweep_rows
+from gleangp.inference.propagate import Marginals, RowSites, labelled_first, sweep_rows
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
 from gleangp.numerics.linalg import cholesky, log_determinant, solve_lower

@@ -21,10 +21,10 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.exclusive import settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term, lay_out
-from gleangp.inference.row_ep import Marginals, RowSites, Swept, labelled_first, sweep_rows
+from gleangp.inference.propagate import Marginals, RowSites, Swept, labelled_first, marginals_of, sweep_rows
 from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import PropagatedNoise, Settled, marginals_of
+from gleangp.models.likelihood import PropagatedNoise, Settled
 from gleangp.models.local.data import Data
 from gleangp.models.local.fit import arrange, local_posterior
 from gleangp.models.local.model import Draw, LocalModel

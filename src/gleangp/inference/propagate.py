@@ -20,6 +20,8 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
+from gleangp.inference.evidence import Knowledge, condition, row_variance
+from gleangp.inference.prior import BlockPrior
 
 MAX_SWEEPS = 60
 TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
@@ -113,6 +115,18 @@ def sweep_rows(
     if not block.noise.log_concave:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
     return Swept(sites, now, course.outcome, cavities.mean, cavities.var + spread, g, nu)
+
+
+def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[[RowSites], Marginals]:
+    """From the sites of all rows to their marginals; `known` of the basis variables before them."""
+
+    def marginals(now: RowSites) -> Marginals:
+        q = condition(prior, now.precision, now.shift, known, also=row_variance)
+        site_square = float(np.sum(now.shift * now.mean))
+        log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
+        return Marginals(q.mean, q.also, log_det, q)
+
+    return marginals
 
 
 def labelled_first(
