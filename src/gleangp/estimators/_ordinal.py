@@ -17,8 +17,10 @@ from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
+from gleangp.estimators._suggest import SuggestMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import LocalRows, Ranks
+from gleangp.estimators._transfer import TransferMixin
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -33,7 +35,7 @@ from gleangp.numerics.parallel import threads_for
 _NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the default kernel
 
 
-class SparseGPOrdinal(SparseGPMixin, TaskClassifierMixin, BaseEstimator):
+class SparseGPOrdinal(SparseGPMixin, SuggestMixin, TransferMixin, TaskClassifierMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories with few active points, for one task or many.
 
     A latent function plus Gaussian noise falls between two of C - 1 ordered cut-points; which two is

@@ -241,7 +241,7 @@ class SparseGPMixin(ProgressMixin):
             self._models = [getattr(m, "upgraded", lambda m=m: m)() for m in self._models]
         elif hasattr(self._model, "upgraded"):
             self._model = self._model.upgraded()
-        models = self._models if "_models" in fitted else [self._model]
+        models = models_of(self)
         for model in models:
             if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != n_tasks:
                 raise ValueError(f"no fitted model for the {n_tasks} tasks.")
@@ -256,6 +256,11 @@ class SparseGPMixin(ProgressMixin):
         if "_units" in fitted and len(self._units.mean) != n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
         self._store(self._models if "_models" in fitted else self._model)
+
+
+def models_of(estimator: Any) -> list[Any]:
+    """The fitted model of every function that it has."""
+    return estimator._models if hasattr(estimator, "_models") else [estimator._model]
 
 
 def _decision_on_copies(models: list) -> list[Decision]:

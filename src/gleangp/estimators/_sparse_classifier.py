@@ -28,7 +28,7 @@ from gleangp.estimators._defaults import (
 )
 from gleangp.estimators._local import fit_local_rows
 from gleangp.estimators._sparse import SHARED_CONSTRAINTS, SparseGPMixin, generator_from
-from gleangp.estimators._suggest import SuggestMixin, noise_of_labels
+from gleangp.estimators._suggest import SuggestMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.estimators._transfer import TransferMixin
@@ -40,7 +40,6 @@ from gleangp.models.active.settings import most_stages
 from gleangp.models.active.virtual_vectors import add_virtual_vectors_to_last
 from gleangp.models.defaults import LEARNING, LINKED_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
-from gleangp.models.local.answers import LeftOutScores
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.unlabelled import add_unlabelled_task
 from gleangp.models.parameters import Parameters
@@ -578,19 +577,6 @@ class SparseGPClassifier(SparseGPMixin, SuggestMixin, TransferMixin, TaskClassif
         X, _, codes = self._resolve(X, tasks, reset=False)
         with threads_for(np.bincount(codes)):
             return [(model, *model.predict(X, codes)) for model in self._models]
-
-    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the latent functions at rows (k, m, m) and noise of their labels (k, m)."""
-        means, covs = zip(*(model.predict_cov(X, codes) for model in self._models), strict=True)
-        triples = zip(self._models, means, covs, strict=True)
-        return np.array(covs), np.array([noise_of_labels(m.noise, mean, cov) for m, mean, cov in triples])
-
-    def _left_out_scores(self) -> list[LeftOutScores]:
-        if not all(isinstance(m, LocalModel) and not isinstance(m.noise, NullCategory) for m in self._models):
-            raise ValueError(
-                "transfer_report is for posterior='local' and labelled rows. Fit again with these."
-            )
-        return [LeftOutScores(model.best.posterior, model.noise) for model in self._models]
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""

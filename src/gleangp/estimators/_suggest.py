@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._one_step import reading
+from gleangp.estimators._sparse import models_of
+from gleangp.models.defaults import SUGGEST
 from gleangp.models.local.answers import choose_informative
+from gleangp.models.local.data import known_of_rows
 from gleangp.numerics.parallel import threads_for
 
 
 class SuggestMixin:
-    """For an estimator that knows how uncertain rows are together (`_uncertainty`)."""
+    """For an estimator with `_model`, or with `_models` for more than one function."""
 
     _resolve: Any
-    _uncertainty: Any
     tasks_: Any
 
     @reading
@@ -65,15 +68,37 @@ class SuggestMixin:
             return np.column_stack([chosen % n_rows, chosen // n_rows])
         return chosen
 
+    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the latent functions at rows (k, m, m) and noise of their labels (k, m)."""
+        covs, noises = [], []
+        for model in models_of(self):
+            mean, cov = model.predict_cov(X, codes)
+            covs.append(cov)
+            noises.append(noise_of_labels(model.noise, mean, cov))
+        return np.array(covs), np.array(noises)
+
 
 def noise_of_labels(noise: Any, mean: FloatArray, cov: FloatArray) -> FloatArray:
-    """Noise (m,) of a label on the scale of the latent function.
+    """Noise (m,) of a label, category or count on the scale of the latent function.
 
-    A label that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
+    A target that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
     predictive probabilities: that of a measurement with the noise variance 1 / nu - v.
     """
+    noise = replace(noise, **dict.fromkeys(known_of_rows(noise), 1.0))
     var = np.diagonal(cov)
-    _, probability = (np.exp(log_p) for log_p in noise.class_log_prob(mean, var))
-    nu_minus, nu_plus = (noise.log_partition(y, mean, var)[2] for y in (-1.0, 1.0))
-    nu = (1.0 - probability) * nu_minus + probability * nu_plus
+    nu = np.zeros(len(mean))
+    for y, probability in _outcomes(noise, mean, var):
+        nu += probability * noise.precision(y, mean, var)
     return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
+
+
+def _outcomes(noise: Any, mean: FloatArray, var: FloatArray) -> list[tuple[Any, FloatArray]]:
+    """Targets of rows, with their predictive probabilities; of numbers and counts, middles of equal parts."""
+    if hasattr(noise, "class_log_prob"):
+        log_minus, log_plus = noise.class_log_prob(mean, var)
+        return [(-1.0, np.exp(log_minus)), (1.0, np.exp(log_plus))]
+    if hasattr(noise, "n_categories"):
+        return [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in range(noise.n_categories)]
+    n = SUGGEST.n_outcomes
+    levels = (np.arange(n) + 0.5) / n
+    return [(noise.predict_quantile(mean, var, level), np.full(len(mean), 1.0 / n)) for level in levels]

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gleangp.estimators._sparse import models_of
 from gleangp.exceptions import TaskError
 from gleangp.models.local.answers import TaskTransfer, transfer_report
 
 
 class TransferMixin:
-    """For an estimator that scores its left-out targets (`_left_out_scores`)."""
+    """For an estimator with `_model`, or with `_models` for more than one function."""
 
-    _left_out_scores: Any
     tasks_: Any
 
     def transfer_report(self) -> list[TaskTransfer]:
         """What every task gains from the others: left-out log scores with and without them.
 
-        All scores are in closed form, under the parameters of the fit; for classes, given the sites of the
-        expectation propagation. With more than two classes the scores of all classes add up. Names come from
-        up to 3000 rows, evenly chosen; a task of which none is chosen has no names.
+        All scores are in closed form, under the parameters of the fit; where the noise is not Gaussian, given
+        the sites of the expectation propagation. With more than two classes the scores of all classes add
+        up. Names come from up to 3000 rows, evenly chosen; a task of which none is chosen has no names.
 
         Returns
         -------
@@ -43,7 +44,14 @@ class TransferMixin:
         (10, True)
         """
         check_is_fitted(self)
-        scores = self._left_out_scores()
         if self.tasks_ is None:
             raise TaskError("transfer_report is about several tasks, and the model was fitted without tasks.")
-        return transfer_report(scores, self.tasks_.tolist())
+        models = models_of(self)
+        if not all(getattr(m, "gaussian", False) or getattr(m, "targets", None) for m in models):
+            raise ValueError(
+                "transfer_report is for posterior='local' and labelled rows. The file of a model that an "
+                "earlier version fitted to classes, categories or counts has no targets. Fit again."
+            )
+        units = getattr(self, "_units", None)
+        log_units = None if units is None else np.log(units.scale)
+        return transfer_report(models, self.tasks_.tolist(), log_units)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.neighbourhoods import neighbourhoods
+from gleangp.noise.base import field_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,17 @@ class Data:
     def noise_at(self, rows: IntArray) -> Any:
         """The noise of some rows."""
         return self.noise[rows] if isinstance(self.noise, np.ndarray) else self.noise.at(rows)
+
+
+def targets_of(y: FloatArray, noise: Any) -> dict[str, FloatArray]:
+    """Targets and what else is known of every row, such as "exposure"; each (n,)."""
+    values = {"y": y, **{name: getattr(noise, name) for name in known_of_rows(noise)}}
+    return {name: np.array(np.broadcast_to(value, len(y)), np.float64) for name, value in values.items()}
+
+
+def known_of_rows(noise: Any) -> list[str]:
+    """Fields of a noise model that are not learnt but known for every row."""
+    return [name for name in field_values(noise) if name not in noise.transforms]
 
 
 def canonical_order(X: FloatArray, y: FloatArray, codes: IntArray) -> IntArray:
