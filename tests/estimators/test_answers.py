@@ -1,12 +1,15 @@
 """Questions to a fitted model: left-out predictions, who helps whom, which rows to label next."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gleangp import SparseGPClassifier, SparseGPRegressor
+from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, load, save
 from gleangp.estimators._answers import noise_of_labels
 from gleangp.exceptions import NewTaskWarning, TaskError
 from gleangp.models.local.answers import (
@@ -16,8 +19,9 @@ from gleangp.models.local.answers import (
     leave_one_out,
     without_each_task,
 )
-from gleangp.noise import Probit
+from gleangp.noise import Ordered, Poisson, Probit
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 KERNEL = ConstantKernel(1.0) * RBF(1.0)
 FIXED = {"optimizer": None, "noise_variance": 0.1, "normalize_y": False}
 
@@ -123,24 +127,72 @@ def test_transfer_report_of_classes(n_classes):
     assert max(line.with_others for line in report) < 0.0  # log probabilities
 
 
-def test_left_out_labels_are_those_of_the_cavity():
-    """Scores are the log partition functions at the cavities of the propagation, with the labels of y."""
-    X, y, tasks = classes_of_siblings()
-    model = SparseGPClassifier(KERNEL, coupling="function", optimizer=None).fit(X, y, tasks=tasks)
-    fitted = model._models[0]
-    posterior, noise = fitted.best.posterior, fitted.noise
+def fitted_to(kind):
+    """A model with fixed kernel of eight tasks of one wave and one of noise, in two parts; its targets."""
+    X, labels, tasks = classes_of_siblings()
+    rng, first = np.random.default_rng(5), np.arange(len(X)) % 4 > 0
+    options = {"kernel": KERNEL, "coupling": "function", "optimizer": None}
+    known = {}
+    if kind == "classes":
+        model, y, coded = SparseGPClassifier(**options), labels, 2.0 * labels - 1.0
+    elif kind == "categories":
+        y = coded = np.digitize(X[:, 0] + 0.3 * rng.normal(size=len(X)), [-1.0, 0.0, 1.0])
+        model = SparseGPOrdinal(**options)
+    else:
+        known = {"exposure": rng.uniform(0.5, 5.0, len(X))}
+        y = coded = rng.poisson(known["exposure"] * np.exp(X[:, 0])).astype(float)
+        model = SparseGPRegressor(**options, noise="negative_binomial")
+    for part in (first, ~first):
+        model.partial_fit(X[part], y[part], tasks[part], **{name: v[part] for name, v in known.items()})
+    order = np.concatenate(
+        [np.flatnonzero(first)[model._fitted_models[0].row_numbers], *later(~first, tasks)]
+    )
+    return model, coded[order], {name: values[order] for name, values in known.items()}
+
+
+def later(part, tasks):
+    """Rows that are absorbed, task by task."""
+    return [np.flatnonzero(part & (tasks == t)) for t in np.unique(tasks)]
+
+
+@pytest.mark.parametrize("kind", ["classes", "categories", "counts"])
+def test_left_out_targets_are_scored_at_their_cavities(kind, tmp_path):
+    """Scores are log partition functions at the cavities of a dense twin, also of a model that was saved."""
+    model, y, known = fitted_to(kind)
+    save(model, tmp_path / "m.glean")
+    fitted = load(tmp_path / "m.glean")._fitted_models[0]
+    posterior, noise = fitted.best.posterior, replace(fitted.noise, **known)
     at = np.ix_(posterior.codes, posterior.codes)
     K = sum(t.between()[at] * t.kernel(posterior.X) for t in posterior.terms)
     cov = np.linalg.inv(np.linalg.inv(K + 1e-9 * np.eye(len(K))) + np.diag(posterior.precision))
     mean, var = cov @ (posterior.precision * posterior.site_mean), np.diagonal(cov)
     cavity_var = 1.0 / (1.0 / var - posterior.precision)
     cavity_mean = cavity_var * (mean / var - posterior.precision * posterior.site_mean)
-    signs = np.where(y[fitted.row_numbers] == 1, 1.0, -1.0)
-    expected = noise.log_partition(signs, cavity_mean, cavity_var)[0]
+    expected = noise.log_partition(y, cavity_mean, cavity_var)[0]
     left_out, spread = leave_one_out(posterior)
-    score = LeftOutScores(posterior, noise)
-    rows = np.arange(len(X))
-    assert_allclose(score(rows, posterior.site_mean - left_out, 1.0 / spread), expected, rtol=1e-4)
+    score = LeftOutScores(posterior, fitted.noise, fitted.targets)
+    found = score(np.arange(len(y)), posterior.site_mean - left_out, 1.0 / spread)
+    assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    report = model.transfer_report()
+    means = [expected[posterior.codes == task].mean() for task in range(9)]
+    assert_allclose([line.with_others for line in report], means, rtol=1e-3)
+    assert [line.n_rows for line in report] == [12] * 9
+
+
+def test_scores_of_measurements_are_in_their_units():
+    """A left-out score is the log density of the measurement, as `log_density` has it."""
+    X, y, tasks = siblings()
+    report = SparseGPRegressor(random_state=0).fit(X, y, tasks=tasks).transfer_report()
+    scaled = SparseGPRegressor(random_state=0).fit(X, 1000.0 * y, tasks=tasks).transfer_report()
+    shifts = [a.with_others - b.with_others for a, b in zip(report, scaled, strict=True)]
+    assert_allclose(shifts, np.log(1000.0), rtol=1e-3)
+
+
+def test_a_file_without_targets_is_explained():
+    """A classifier of an earlier version predicts, but cannot tell who helps whom."""
+    model = load(GOLDEN / "default_classifier_v2.glean")
+    with pytest.raises(ValueError, match="Fit again"):
+        model.transfer_report()
 
 
 def test_tasks_that_harm_each_other_are_named():
@@ -227,10 +279,26 @@ def test_rows_near_the_boundary_are_suggested_for_classes(n_classes):
     assert second in ((1, 2) if n_classes == 2 else (0, 1, 2, 3))
 
 
-def test_a_label_of_classes_has_the_noise_that_its_site_would_have():
-    """With the probability one half and no variance, a probit label has the precision 2 / pi."""
-    noise = noise_of_labels(Probit(0.0), np.zeros(1), np.full((1, 1), 1e-12))
-    assert_allclose(noise, np.pi / 2.0, rtol=1e-6)
+def test_a_label_has_the_noise_that_its_site_would_have():
+    """Without variance: a probit label of probability one half has the precision 2 / pi, a count its rate."""
+    none = np.full((1, 1), 1e-12)
+    assert_allclose(noise_of_labels(Probit(0.0), np.zeros(1), none), np.pi / 2.0, rtol=1e-6)
+    assert_allclose(noise_of_labels(Poisson(exposure=np.ones(7)), np.full(1, 3.0), none), np.exp(-3.0))
+    mean, cov = np.array([-1.0, 0.3]), np.diag([0.5, 2.0])
+    two = noise_of_labels(Ordered(widths=[]), mean, cov)
+    assert_allclose(two, noise_of_labels(Probit(), mean, cov), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["categories", "counts"])
+def test_rows_are_suggested_for_categories_and_counts(kind):
+    """Rows are chosen once, and a task without rows needs labels before one with many."""
+    model, *_ = fitted_to(kind)
+    model.add_task(None, None, 99)
+    pool = np.tile(np.linspace(-2.0, 2.0, 9), 2)[:, None]
+    tasks = np.repeat([0, 99], 9)
+    chosen = model.suggest(pool, n=6, tasks=tasks)
+    assert len(set(chosen)) == 6
+    assert np.mean(tasks[chosen[:3]] == 99) > 0.5
 
 
 def test_questions_about_new_tasks_leave_the_model_as_it_is():

@@ -359,3 +359,36 @@ def test_numbers_with_gaps_are_numbers(data):
     assert "categories:" not in page
     assert found.odd
     assert ">all rows</td>" not in page
+
+
+def test_dates_are_dates_and_rows_are_those_of_the_file(tmp_path):
+    """Effects and curves along a date show the season; a row that does not fit has its number in the file."""
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from gleangp.cli._app import app
+
+    rng = np.random.default_rng(0)
+    days = np.sort(rng.integers(0, 1100, 150))
+    y = 3.0 * np.cos(2 * np.pi * days / 365.2425) + 0.2 * rng.standard_normal(150)
+    y[[3, 60]] = np.nan
+    y[101] += 8.0
+    when = pd.Timestamp("2019-01-01") + pd.to_timedelta(days, unit="D")
+    table = pd.DataFrame({"when": when.strftime("%Y-%m-%d"), "member": days % 2 == 0, "same": "x", "y": y})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    given = [tmp_path / "t.csv", "--target", "y", "--folds", 3, "--seed", 1, "-o", tmp_path / "m.glean"]
+    result = CliRunner().invoke(app, [str(a) for a in ["fit", *given, "--report", tmp_path / "r.html"]])
+    assert result.exit_code == 0, result.output
+    assert "left out 'same': a column that is the same in every row" in result.stderr
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    parse(page)
+    assert re.search(r">2020-01</text>.*>when</text>", page)
+    assert f">{when[0]:%Y-%m-%d}</td>" in page
+    assert ">boolean</td>" in page
+    assert "member = no" in page or "member = yes" in page
+    assert 'data-value="the same in every row"' in page
+    odd = page[page.index('id="rows-that-do-not-fit"') :]
+    assert '<td data-value="102">' in odd[: odd.index("</table>")]
+    least, most = re.search(r"Effect of when: average y between (\S+) and (\S+)\"", page).groups()
+    assert float(least) < -2.0 < 2.0 < float(most)

@@ -305,3 +305,17 @@ def test_dates():
     assert "days since 2024-01-30" in found["svg"]
     assert found["prediction"]["y"] == pytest.approx(1.0, abs=0.2)  # the ninth day
     assert 'type="date"' in render(facts, "m.glean")
+
+
+def test_missing_cells_of_the_nearest_rows_are_empty():
+    """A row without a number or a category does not show another one in its place."""
+    frame = make_frame()
+    frame.loc[::4, "hours"] = np.nan
+    frame.loc[::4, "kind"] = None
+    encoding = learn_encoding(frame, "score", "school", drop=[], impute=True)
+    model = SparseGPRegressor(random_state=0)
+    model.fit(encoding.inputs(frame), frame["score"].to_numpy(), tasks=encoding.tasks(frame))
+    row = {"school": "a", "hours": None, "kind": None, "tutor": "true"}
+    nearest = Answers(TableModel(model, encoding, {})).curve(row, "hours")["nearest"]
+    assert (nearest[0]["hours"], nearest[0]["kind"]) == ("", "")
+    assert any(isinstance(other["hours"], float) for other in nearest)

@@ -315,3 +315,8 @@ def test_suggest_writes_the_rows_to_label_next(files, tmp_path, kind):
     assert (found["row"] - 1).tolist() == model.estimator.suggest(X, 4, tasks=tasks).tolist()
     assert found["key"].astype(int).tolist() == (found["row"] - 1).tolist()
     assert "labels are needed most in" in said
+    assert "rows are of" not in said
+    pool.assign(school="elsewhere").to_csv(tmp_path / "new.csv", index=False)
+    _, said = call("suggest", path, tmp_path / "new.csv", "-n", 1, "-o", tmp_path / "out.csv")
+    assert "40 of 40 rows are of one task that the model does not know: 'elsewhere'" in said
+    assert "add_task" not in said  # the remedy is one of the command line

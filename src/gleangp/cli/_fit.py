@@ -176,6 +176,8 @@ def _write_report(
             source=problem.source,
             dropped=problem.dropped,
             simpler=None if simple is None else {simple[0]: simple[1].predicted},
+            encodings=problem.encoding.columns,
+            row_numbers=problem.row_numbers.tolist(),
         )
 
 

@@ -35,6 +35,7 @@ class Problem:
     source: str | None = None  # name of the file
     dropped: dict[str, str] = field(default_factory=dict)  # what was left out -> why
     noise: str | None = None  # as asked for
+    row_numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, int))  # (n,) in the file, from 1
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -70,6 +71,7 @@ class Problem:
             labeled=self.labeled[rows],
             tasks=None if self.tasks is None else self.tasks[rows],
             constraints=constraints,
+            row_numbers=self.row_numbers[rows],
         )
 
     def labeled_only(self) -> Problem:
@@ -115,9 +117,13 @@ def read_problem(
     if target == task:
         raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
-    ids = [] if keep_id else _id_columns(frame, {target, task, row_id, exposure, trials, *drop})
+    frame = frame.reset_index(drop=True)
+    others = {target, task, row_id, exposure, trials, *drop}
+    ids = [] if keep_id else _id_columns(frame, others)
+    constants = _constant_columns(frame, {*others, *ids})
     roles = {"row_id": row_id, "exposure": exposure, "trials": trials}
-    encoding = learn_encoding(frame, target, task, drop=[*drop, *ids], impute=impute, **roles)
+    left_out = [*drop, *ids, *constants]
+    encoding = learn_encoding(frame, target, task, drop=left_out, impute=impute, **roles)
     if classify is None:
         classify = ordinal or _has_classes(frame[target], unlabeled)
     if ordinal and not classify:
@@ -144,8 +150,9 @@ def read_problem(
         unlabeled if classify else None,
         _order_of(classes, order, target) if ordinal else None,
         source="standard input" if path == "-" else Path(path).name,
-        dropped=_dropped(frame, encoding, drop, row_id),
+        dropped=_dropped(frame, encoding, drop, row_id, constants),
         noise=noise,
+        row_numbers=frame.index.to_numpy() + 1,
     )
     if constraints is None:
         return problem
@@ -166,6 +173,18 @@ def _id_columns(frame: Any, others: set[str | None]) -> list[str]:
         return []
     what, it = ("a column that names", "it") if len(found) == 1 else ("columns that name", "them")
     note(f"left out {first_names(found)}: {what} the rows. Use --keep-id to learn from {it}.")
+    return found
+
+
+def _constant_columns(frame: Any, others: set[str | None]) -> list[str]:
+    """Columns without a difference between rows, said aloud; none if there would be no other input."""
+    inputs = [c for c in frame.columns if c not in others]
+    found = [c for c in inputs if len(frame) > 1 and frame[c].nunique(dropna=False) == 1]
+    found = [c for c in found if frame[c].notna().all()]
+    if not found or len(found) == len(inputs):
+        return []
+    what = "a column that is" if len(found) == 1 else "columns that are"
+    note(f"left out {first_names(found)}: {what} the same in every row.")
     return found
 
 
@@ -203,10 +222,13 @@ def with_target(frame: Any, target: str) -> Any:
     return frame[~gone]
 
 
-def _dropped(frame: Any, encoding: TableEncoding, drop: list[str], row_id: str | None) -> dict[str, str]:
+def _dropped(
+    frame: Any, encoding: TableEncoding, drop: list[str], row_id: str | None, constants: list[str]
+) -> dict[str, str]:
     """Columns that are not used, and why."""
     used = {encoding.target, encoding.task, *encoding.fields.values(), *(c.name for c in encoding.columns)}
     why: dict[Any, str] = {row_id: "names the rows", **dict.fromkeys(drop, "left out with --drop")}
+    why |= dict.fromkeys(constants, "the same in every row")
     left = [str(c) for c in frame.columns if c not in used]
     return {f"column {name}": why.get(name, "counts the rows") for name in left}
 

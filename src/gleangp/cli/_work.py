@@ -72,12 +72,15 @@ def predict_table(model_path: Path, table: str, output: str, options: PredictOpt
     for message in said:
         note(message)
     if unknown:
-        tasks = "one task" if len(unknown) == 1 else f"{len(unknown)} tasks"
-        note(
-            f"{n_unknown} of {n_rows} rows are of {tasks} that the model does not know: "
-            f"{first_names(sorted(unknown))}. They are predicted from what the known tasks share. Teach the "
-            "model with `gleangp update`, or refuse such rows with --strict."
-        )
+        _say_unknown(unknown, f"{n_unknown} of {n_rows}", ", or refuse such rows with --strict")
+
+
+def _say_unknown(tasks: set[str], rows: str, remedy: str = "") -> None:
+    what = "one task" if len(tasks) == 1 else f"{len(tasks)} tasks"
+    note(
+        f"{rows} rows are of {what} that the model does not know: {first_names(sorted(tasks))}. They are "
+        f"predicted from what the known tasks share. Teach the model with `gleangp update`{remedy}."
+    )
 
 
 def _is_about_rows(category: type[Warning]) -> bool:
@@ -127,8 +130,10 @@ def suggest_rows(model_path: Path, table: str, output: str, n: int, encoding: st
         warnings.simplefilter("always")
         X, tasks = model.encoding.inputs(frame, strict=False), model.encoding.tasks(frame)
         chosen = estimator.suggest(X, n, **({} if tasks is None else {"tasks": tasks}))
-    for message in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+    for message in dict.fromkeys(str(w.message) for w in caught if _is_about_rows(w.category)):
         note(message)
+    if unknown := model.unknown_tasks(frame):
+        _say_unknown(set(unknown), f"{len(unknown)} of {len(frame)}")
     rows = frame.iloc[chosen]
     with table_writer(output) as write:
         write(rows.assign(row=rows.index + 1)[["row", *rows.columns.drop("row", errors="ignore")]])

@@ -93,6 +93,16 @@ class ColumnEncoding:
         waves = [f"{self.name}: {wave} of the {p}" for p in self.periods for wave in ("sine", "cosine")]
         return [self.name, *waves, *([f"{self.name}=(missing)"] if self.n_missing else [])]
 
+    def features(self, numbers: FloatArray) -> FloatArray:
+        """What cells with these numbers (n,) become (n, k); not of a category. A date is in days."""
+        waves = [wave for p in self.periods for wave in _waves(numbers, p).T]
+        known = [np.zeros(len(numbers))] if self.n_missing else []
+        return np.column_stack([numbers, *waves, *known])
+
+    def cell(self, number: float) -> Any:
+        """The cell that became a number: of a date, the day as text."""
+        return str(np.datetime64(self.first, "D") + round(number)) if self.kind == "date" else number
+
     def __str__(self) -> str:
         becomes = ", ".join(self.feature_names)
         unit = f" (days since {self.first})" if self.kind == "date" else ""
@@ -315,8 +325,10 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
     if column.kind == "category":
         return block
     block[gone | unseen] = column.fill
-    parts = [block, *(wave for p in column.periods for wave in _waves(block, p).T)]
-    return np.column_stack([*parts, gone] if column.n_missing else parts)
+    features = column.features(block)
+    if column.n_missing:
+        features[:, -1] = gone
+    return features
 
 
 def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tuple[FloatArray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,24 +13,20 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import reading
 from gleangp.exceptions import TaskError
-from gleangp.models.local.answers import LeftOutScores, TaskTransfer, choose_informative, transfer_report
+from gleangp.models.defaults import SUGGEST
+from gleangp.models.local.answers import TaskTransfer, choose_informative, transfer_report
+from gleangp.models.local.data import known_of_rows
+from gleangp.models.local.model import LocalModel
 from gleangp.numerics.parallel import threads_for
 
 
 @documented()
-class AnswersMixin(ABC):
-    """For an estimator that knows how uncertain rows are together, and scores targets that it leaves out."""
+class AnswersMixin:
+    """For an estimator with a fitted model of every function that it has."""
 
     _resolve: Any
+    _fitted_models: Any
     tasks_: Any
-
-    @abstractmethod
-    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Covariance of rows (k, m, m) and noise of their targets (k, m), of each of k functions."""
-
-    @abstractmethod
-    def _left_out_scores(self) -> list[LeftOutScores]:
-        """Of every function; raises `ValueError` if the model has none."""
 
     @reading
     def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
@@ -79,9 +75,9 @@ class AnswersMixin(ABC):
     def transfer_report(self) -> list[TaskTransfer]:
         """What every task gains from the others: left-out log scores with and without them.
 
-        All scores are in closed form, under the parameters of the fit; for classes, given the sites of the
-        expectation propagation. With more than two classes the scores of all classes add up. Names come from
-        up to 3000 rows, evenly chosen; a task of which none is chosen has no names.
+        All scores are in closed form, under the parameters of the fit; where the noise is not Gaussian, given
+        the sites of the expectation propagation. With more than two classes the scores of all classes add
+        up. Names come from up to 3000 rows, evenly chosen; a task of which none is chosen has no names.
 
         Returns
         -------
@@ -103,20 +99,49 @@ class AnswersMixin(ABC):
         (10, True)
         """
         check_is_fitted(self)
-        scores = self._left_out_scores()
         if self.tasks_ is None:
             raise TaskError("transfer_report is about several tasks, and the model was fitted without tasks.")
-        return transfer_report(scores, self.tasks_.tolist())
+        models = [m for m in self._fitted_models if isinstance(m, LocalModel) and (m.gaussian or m.targets)]
+        if not models:
+            raise ValueError(
+                "transfer_report is for posterior='local' and labelled rows. The file of a model that an "
+                "earlier version fitted to classes, categories or counts has no targets. Fit again."
+            )
+        units = getattr(self, "_units", None)
+        log_units = None if units is None else np.log(units.scale)
+        return transfer_report(models, self.tasks_.tolist(), log_units)
+
+    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the latent functions at rows (k, m, m) and noise of their labels (k, m)."""
+        covs, noises = [], []
+        for model in self._fitted_models:
+            mean, cov = model.predict_cov(X, codes)
+            covs.append(cov)
+            noises.append(noise_of_labels(model.noise, mean, cov))
+        return np.array(covs), np.array(noises)
 
 
 def noise_of_labels(noise: Any, mean: FloatArray, cov: FloatArray) -> FloatArray:
-    """Noise (m,) of a label on the scale of the latent function.
+    """Noise (m,) of a label, category or count on the scale of the latent function.
 
-    A label that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
+    A target that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
     predictive probabilities: that of a measurement with the noise variance 1 / nu - v.
     """
+    noise = replace(noise, **dict.fromkeys(known_of_rows(noise), 1.0))
     var = np.diagonal(cov)
-    _, probability = (np.exp(log_p) for log_p in noise.class_log_prob(mean, var))
-    nu_minus, nu_plus = (noise.log_partition(y, mean, var)[2] for y in (-1.0, 1.0))
-    nu = (1.0 - probability) * nu_minus + probability * nu_plus
+    nu = np.zeros(len(mean))
+    for y, probability in _outcomes(noise, mean, var):
+        nu += probability * noise.precision(y, mean, var)
     return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
+
+
+def _outcomes(noise: Any, mean: FloatArray, var: FloatArray) -> list[tuple[Any, FloatArray]]:
+    """Targets of rows, with their predictive probabilities; of numbers and counts, middles of equal parts."""
+    if hasattr(noise, "class_log_prob"):
+        log_minus, log_plus = noise.class_log_prob(mean, var)
+        return [(-1.0, np.exp(log_minus)), (1.0, np.exp(log_plus))]
+    if hasattr(noise, "n_categories"):
+        return [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in range(noise.n_categories)]
+    n = SUGGEST.n_outcomes
+    levels = (np.arange(n) + 0.5) / n
+    return [(noise.predict_quantile(mean, var, level), np.full(len(mean), 1.0 / n)) for level in levels]

@@ -12,18 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import lookup_classes
 from gleangp.estimators._active import ActiveProblem
-from gleangp.estimators._answers import AnswersMixin, noise_of_labels
+from gleangp.estimators._answers import AnswersMixin
 from gleangp.estimators._defaults import class_priors, null_category_kernel, variance_priors
 from gleangp.estimators._local import LocalProblem
 from gleangp.estimators._parameters import ClassParameters
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._sparse import FittedModel, SparseGPMixin, local_models
+from gleangp.estimators._sparse import FittedModel, SparseGPMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.estimators._unlabelled import UnlabelledRows
 from gleangp.exceptions import LabelError
 from gleangp.models.defaults import LINKED_PRIORS
 from gleangp.models.likelihood import PropagatedNoise
-from gleangp.models.local.answers import LeftOutScores
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
@@ -141,20 +140,6 @@ class ClassificationMixin(ClassParameters, SparseGPMixin, AnswersMixin):
         X, _, codes = self._resolve(X, tasks, reset=False)
         with threads_for(np.bincount(codes)):
             return [(model, *model.predict(X, codes)) for model in self._models]
-
-    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the latent functions at rows (k, m, m) and noise of their labels (k, m)."""
-        means, covs = zip(*(model.predict_cov(X, codes) for model in self._models), strict=True)
-        triples = zip(self._models, means, covs, strict=True)
-        return np.array(covs), np.array([noise_of_labels(m.noise, mean, cov) for m, mean, cov in triples])
-
-    def _left_out_scores(self) -> list[LeftOutScores]:
-        models = [m for m in local_models(self._models) if not isinstance(m.noise, NullCategory)]
-        if not models:
-            raise ValueError(
-                "transfer_report is for posterior='local' and labelled rows. Fit again with these."
-            )
-        return [LeftOutScores(model.best.posterior, model.noise) for model in models]
 
     def _log_probabilities(self, X: Any, tasks: Any) -> tuple[FloatArray, FloatArray]:
         """log p and log (1 - p) of every binary problem, (n, number of problems)."""

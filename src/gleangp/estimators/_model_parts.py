@@ -6,7 +6,7 @@ from gleangp.inference.filtering import Sites
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.posterior import TaskPosterior
 from gleangp.inference.prior import Term
-from gleangp.inference.row_ep import RowSites
+from gleangp.inference.propagate import RowSites
 from gleangp.io.classes import register
 from gleangp.models import priors
 from gleangp.models.active.model import SparseModel

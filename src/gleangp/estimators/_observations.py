@@ -15,7 +15,7 @@ from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import reading
 from gleangp.estimators._random import generator_from
 from gleangp.estimators._regression import RegressionMixin
-from gleangp.models.local.answers import LeftOutScores, leave_one_out
+from gleangp.models.local.answers import leave_one_out
 from gleangp.models.local.model import LocalModel
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
@@ -268,11 +268,10 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
             return mean.reshape(n_outputs, -1).T, std.reshape(n_outputs, -1).T
         return mean, std
 
-    def _left_out_scores(self) -> list[LeftOutScores]:
-        return [LeftOutScores(self._local_gaussian("transfer_report").best.posterior)]
-
     def _uncertainty(self, X: FloatArray, codes: np.ndarray) -> tuple[FloatArray, FloatArray]:
         """Covariance of rows (1, m, m) and variance of their noise (1, m), in standard units."""
+        if not self._has_normal_noise:
+            return super()._uncertainty(X, codes)
         model = self._local_gaussian("suggest")
         noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
         return model.predict_cov(X, codes)[1][None], noise[None]

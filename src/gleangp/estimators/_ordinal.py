@@ -14,6 +14,7 @@ from gleangp._compat import fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
 from gleangp.estimators._active import ActiveProblem
+from gleangp.estimators._answers import AnswersMixin
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._docs import SPARSE, documented
 from gleangp.estimators._local import LocalProblem
@@ -35,7 +36,7 @@ _NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the defa
 
 @documented(SPARSE)
 @parameters
-class SparseGPOrdinal(ClassParameters, SparseGPMixin, TaskClassifierMixin, BaseEstimator):
+class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifierMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories, for one task or many related ones.
 
     A latent function plus Gaussian noise falls between two of C - 1 ordered cut-points; which two is

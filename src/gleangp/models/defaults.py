@@ -164,6 +164,16 @@ TRANSFER = Transfer()
 
 
 @dataclass(frozen=True)
+class Suggest:
+    """How rows to label next are chosen."""
+
+    n_outcomes: int = 9  # values of a count or number over which the information of a target is averaged
+
+
+SUGGEST = Suggest()
+
+
+@dataclass(frozen=True)
 class Unlabelled:
     """How rows without a label enter a classifier."""
 

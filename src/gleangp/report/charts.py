@@ -11,8 +11,10 @@ from html import escape
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.data.tables import ColumnEncoding
 
 _W, _H, _LEFT, _BOTTOM, _TOP, _RIGHT = 420, 260, 64, 44, 14, 16
+_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600)  # between two ticks of dates
 _LINE = 26  # height of a line of `dot_rows`
 Range = tuple[float, float]
 
@@ -23,6 +25,15 @@ def number(value: float) -> str:
         return f"{value:.2e}"
     text = f"{value:.3g}"
     return f"{value:.0f}" if "e" in text else text
+
+
+def shown(value: float, encoding: ColumnEncoding | None) -> str:
+    """A number of an input as the user wrote it: of a date, the day; of a boolean, yes or no."""
+    if encoding is not None and encoding.kind == "date":
+        return encoding.cell(value)
+    if encoding is not None and encoding.kind == "boolean" and value in (0.0, 1.0):
+        return "yes" if value else "no"
+    return number(value)
 
 
 def span(*values: FloatArray, margin: float = 0.05) -> Range:
@@ -40,6 +51,33 @@ def _ticks(low: float, high: float) -> FloatArray:
     step *= max(m for m in (1.0, 2.0, 2.5, 5.0) if m * step <= (high - low) / 4)
     ticks = np.arange(np.ceil(low / step) * step, high + 1e-9 * step, step)
     return np.where(np.abs(ticks) < 1e-9 * step, 0.0, ticks)
+
+
+def date_ticks(first: str, low: float, high: float) -> list[tuple[float, str]]:
+    """Two to four beginnings of months, or days, in days since the first, each with its text; else the ends.
+
+    Examples
+    --------
+    >>> from gleangp.report.charts import date_ticks
+    >>> date_ticks("2019-03-01", 0.0, 400.0)
+    [(122.0, '2019-07'), (306.0, '2020-01')]
+    >>> date_ticks("2019-03-01T12:00", 0.0, 0.25)
+    [(0.0, '03-01 12:00'), (0.25, '03-01 18:00')]
+    """
+    origin, day = np.datetime64(first, "m"), np.timedelta64(1, "D")
+    start = origin.astype("M8[D]")
+    shift = (origin - start) / day
+    days = start + np.arange(np.ceil(low + shift), np.floor(high + shift) + 1).astype("m8[D]")
+    begins = days[days == days.astype("M8[M]").astype("M8[D]")]
+    for every, unit, steps in ((begins, "M", _MONTHS), (days, "D", (1, 2, 3, 7, 14))):
+        named = every.astype(f"M8[{unit}]")
+        chosen = [named.astype(int) % step == 0 for step in steps]  # counted from 1970
+        for at in chosen:
+            if 2 <= at.sum() <= 4:
+                places = (every[at] - start) / day - shift
+                return list(zip(places.tolist(), map(str, named[at]), strict=True))
+    ends = [(end, origin + np.timedelta64(round(1440 * end), "m")) for end in (low, high)]
+    return [(end, str(time)[5:].replace("T", " ")) for end, time in ends]
 
 
 def _tip(text: str) -> str:
@@ -70,14 +108,19 @@ class Chart:
         Names of the axes.
     title : str
         What a screen reader reads out.
+    first : str, default=None
+        The date of which x counts the days; None: x are numbers.
     """
 
-    def __init__(self, x: Range, y: Range, *, x_label: str, y_label: str, title: str) -> None:
+    def __init__(
+        self, x: Range, y: Range, *, x_label: str, y_label: str, title: str, first: str | None = None
+    ) -> None:
         self._x, self._y, self._title = x, y, title
         self._parts: list[str] = []
-        for t in _ticks(*x):
+        ticks = [(t, number(t)) for t in _ticks(*x)] if first is None else date_ticks(first, *x)
+        for t, text in ticks:
             u, v = self._place(t, y[0])
-            self._parts.append(_text(u, v + 17, number(t), "middle"))
+            self._parts.append(_text(u, v + 17, text, "middle"))
         for t in _ticks(*y):
             u, v = self._place(x[0], t)
             self._parts.append(

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray
+from gleangp.data.tables import ColumnEncoding
 from gleangp.report.held_out import HeldOutRows, at_rows, increase, log_losses, losses, measure_of
 
 _GRID = 25  # values of an input at which its effect is measured
@@ -68,6 +69,7 @@ def effects(
     response: Response,
     columns: Mapping[str, Sequence[int]],
     feature_names: Sequence[str],
+    encodings: Mapping[str, ColumnEncoding],
 ) -> list[InputEffect]:
     """Of every column, the most important first."""
     importance = _importances(X, y, tasks, held, columns)
@@ -75,7 +77,7 @@ def effects(
     some = np.sort(rng.permutation(len(X))[:_AVERAGED])
     found = []
     for name, at in columns.items():
-        settings, levels = _settings(X, list(at), name, feature_names)
+        settings, levels = _settings(X, list(at), name, feature_names, encodings.get(name))
         rows = np.tile(X[some], (len(settings), 1))
         rows[:, list(at)[: settings.shape[1]]] = np.repeat(settings, len(some), axis=0)
         given = at_rows(tasks, np.tile(some, len(settings)))
@@ -97,7 +99,7 @@ def levels_of(X: FloatArray, at: Sequence[int], name: str, feature_names: Sequen
 
 
 def _settings(
-    X: FloatArray, at: list[int], name: str, feature_names: Sequence[str]
+    X: FloatArray, at: list[int], name: str, feature_names: Sequence[str], encoding: ColumnEncoding | None
 ) -> tuple[FloatArray, list[str] | None]:
     """Values (g, k) to which the features of a column are set, and their names if they are categories."""
     part = X[:, at]
@@ -108,7 +110,7 @@ def _settings(
     if len(unique) > _MOST_LEVELS:
         low, high = np.quantile(part[:, 0], [0.02, 0.98])
         unique = np.linspace(low, high, _GRID)
-    return unique[:, None], None
+    return unique[:, None] if encoding is None else encoding.features(unique), None
 
 
 def _importances(

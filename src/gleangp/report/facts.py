@@ -13,6 +13,7 @@ from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import split_unlabeled
+from gleangp.data.tables import ColumnEncoding
 from gleangp.report.effects import InputEffect, Response, effects, levels_of, response_of
 from gleangp.report.held_out import (
     HeldOutRows,
@@ -68,6 +69,7 @@ class ColumnFacts:
 
     name: str
     categories: list[str] | None  # None of a number
+    encoding: ColumnEncoding | None  # of a column of a table that is no category
     low: float
     median: float
     high: float
@@ -105,6 +107,8 @@ class Facts:
     distances: Distances | None
     odd: list[OddRow]
     transfer: list[dict[str, Any]] | None
+    encodings: dict[str, ColumnEncoding]
+    row_numbers: Sequence[int]  # of the rows in the file
 
     @property
     def rows(self) -> int:
@@ -130,6 +134,8 @@ def gather(
     source: str | None = None,
     dropped: Mapping[str, str] | None = None,
     simpler: Mapping[str, np.ndarray] | None = None,
+    encodings: Sequence[ColumnEncoding] = (),
+    row_numbers: Sequence[int] | None = None,
 ) -> Facts:
     """Measure everything; `report.write` describes the arguments."""
     features = list(feature_names) if feature_names else [f"x{i}" for i in range(X.shape[1])]
@@ -144,10 +150,11 @@ def gather(
     scores = None if classify else normal_scores(held, X, y, tasks)
     others, alone = rivals(model, X, y, tasks, labeled, held, simpler or {})
     response = response_of(model, target_name, y[labeled])
-    found = effects(model, X, y, tasks, held, response, columns, features)
+    known = {c.name: c for c in encodings if c.kind != "category"}
+    found = effects(model, X, y, tasks, held, response, columns, features, known)
     along = next((e.name for e in found if e.levels is None), found[0].name)
     active = _active_by_task(model, codes, len(unique))
-    drawn = curves(model, X, y, names, codes, labeled, response, along, columns, features)
+    drawn = curves(model, X, y, names, codes, labeled, response, along, columns, features, known)
     return Facts(
         estimator=type(model).__name__,
         classify=classify,
@@ -157,7 +164,7 @@ def gather(
         y=y,
         task_of_row=codes,
         n_unlabeled=int((~labeled).sum()),
-        columns=_columns(X, columns, features),
+        columns=_columns(X, columns, features, known),
         dropped=dict(dropped or {}),
         kernel="; ".join(map(str, getattr(model.kernel_, "kernels", [model.kernel_]))),
         kernel_words=words_of(model, model.kernel_, features),
@@ -176,6 +183,8 @@ def gather(
         distances=distances(model, X, names, response),
         odd=odd_rows(model, y, held, scores),
         transfer=_transfer(model),
+        encodings=known,
+        row_numbers=range(1, len(X) + 1) if row_numbers is None else row_numbers,
     )
 
 
@@ -237,7 +246,10 @@ def _active_by_task(model: Any, codes: IntArray, n_tasks: int) -> IntArray:
 
 
 def _columns(
-    X: FloatArray, columns: Mapping[str, Sequence[int]], features: Sequence[str]
+    X: FloatArray,
+    columns: Mapping[str, Sequence[int]],
+    features: Sequence[str],
+    encodings: Mapping[str, ColumnEncoding],
 ) -> list[ColumnFacts]:
     out = []
     for name, at in columns.items():
@@ -245,7 +257,7 @@ def _columns(
         low, middle, high = (float(v) for v in np.quantile(values, [0.0, 0.5, 1.0]))
         levels = levels_of(X, at, name, features)
         unique = len(np.unique(values)) if levels is None else len(levels)
-        out.append(ColumnFacts(name, levels, low, middle, high, unique))
+        out.append(ColumnFacts(name, levels, encodings.get(name), low, middle, high, unique))
     return out
 
 

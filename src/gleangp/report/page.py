@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gleangp._version import __version__
+from gleangp.data.tables import ColumnEncoding
 from gleangp.io import replacing
 from gleangp.report import quality, sections
 from gleangp.report.facts import Facts, gather
@@ -32,6 +33,8 @@ def write(
     source: str | None = None,
     dropped: Mapping[str, str] | None = None,
     simpler: Mapping[str, np.ndarray] | None = None,
+    encodings: Sequence[ColumnEncoding] = (),
+    row_numbers: Sequence[int] | None = None,
 ) -> None:
     """Write a report of a fitted model.
 
@@ -63,6 +66,10 @@ def write(
         What was left out of the table -> why.
     simpler : dict, default=None
         Name of another simple model -> its predictions of the rows of `held_out`.
+    encodings : sequence of ColumnEncoding, default=()
+        What the columns of a table became, such as `columns_` of an estimator. Dates are shown as dates.
+    row_numbers : sequence of int, default=None
+        Number of every row in the file. None: rows are counted from 1.
 
     Notes
     -----
@@ -95,6 +102,8 @@ def write(
         source=source,
         dropped=dropped,
         simpler=simpler,
+        encodings=encodings,
+        row_numbers=row_numbers,
     )
     with replacing(path) as temporary:
         temporary.write_text(render(facts), encoding="utf-8")

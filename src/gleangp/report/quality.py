@@ -125,7 +125,7 @@ def _scatters(facts: Facts) -> list[str]:
 
 def _row_name(facts: Facts, row: int) -> str:
     task = f" of {facts.tasks[facts.task_of_row[row]].name}" if facts.many_tasks else ""
-    return f"row {row + 1}{task}"
+    return f"row {facts.row_numbers[row]}{task}"
 
 
 def _confusion(facts: Facts) -> str:

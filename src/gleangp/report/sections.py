@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp.report.charts import Chart, dot_rows, number, span
+from gleangp.report.charts import Chart, dot_rows, number, shown, span
 from gleangp.report.effects import InputEffect
 from gleangp.report.facts import ColumnFacts, Facts
 from gleangp.report.pieces import error_text, figure, figures, table
@@ -76,6 +76,7 @@ def _curve(facts: Facts, curve: Curve) -> str:
         x_label=facts.curve_input,
         y_label=facts.response.label,
         title=title,
+        first=_first(facts, facts.curve_input),
     )
     if curve.band is not None:
         chart.band(curve.x, low, high)
@@ -154,13 +155,28 @@ def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
             effect.name, dot_rows(effect.mean[some], effect.levels[some], title=title, texts=texts), more
         )
     x = effect.values
-    chart = Chart(span(x, margin=0.02), y, x_label=effect.name, y_label=facts.response.label, title=title)
+    chart = Chart(
+        span(x, margin=0.02),
+        y,
+        x_label=effect.name,
+        y_label=facts.response.label,
+        title=title,
+        first=_first(facts, effect.name),
+    )
     if len(x) > 1:
         chart.band(x, effect.low, effect.high).line(x, effect.mean)
     if len(x) <= 12:
-        tips = [f"{effect.name} {number(a)}: {number(b)}" for a, b in zip(x, effect.mean, strict=True)]
+        encoding = facts.encodings.get(effect.name)
+        tips = [
+            f"{effect.name} {shown(a, encoding)}: {number(b)}" for a, b in zip(x, effect.mean, strict=True)
+        ]
         chart.dots(x, effect.mean, tips)
     return figure(effect.name, chart.svg(), "band: the middle 80 % of rows")
+
+
+def _first(facts: Facts, name: str) -> str | None:
+    """The date of which an input counts the days; None of a number."""
+    return facts.encodings[name].first if name in facts.encodings else None
 
 
 def transfer(facts: Facts) -> str:
@@ -228,7 +244,7 @@ def _odd_rows(facts: Facts) -> str:
     many = facts.many_tasks
     lines = (
         [
-            o.row + 1,
+            facts.row_numbers[o.row],
             *([facts.tasks[facts.task_of_row[o.row]].name] if many else []),
             str(o.measured) if c else float(o.measured),
             str(o.predicted) if c else float(o.predicted),
@@ -237,7 +253,7 @@ def _odd_rows(facts: Facts) -> str:
         for o in facts.odd[:MOST_ODD]
     )
     heads = ["row", *(["task"] if many else []), "measured", "predicted", head]
-    caption = "Rows are counted from 1; the worst first, at most 20"
+    caption = "Rows of the table are counted from 1; the worst first, at most 20"
     return f"<h3>Rows that do not fit</h3><p>{text}</p>{table('rows-that-do-not-fit', caption, heads, lines)}"
 
 
@@ -263,7 +279,7 @@ def data(facts: Facts) -> str:
     where = f" from {escape(facts.source)}" if facts.source else ""
     without = f" {facts.n_unlabeled} of them have no target." if facts.n_unlabeled else ""
     lines = (
-        [k.name, _kind(k), k.unique, k.low, k.median, k.high]
+        [k.name, _kind(k), k.unique, *((v, shown(v, k.encoding)) for v in (k.low, k.median, k.high))]
         if k.categories is None
         else [k.name, _kind(k), k.unique, *[float("nan")] * 3]
         for k in facts.columns
@@ -284,5 +300,6 @@ def data(facts: Facts) -> str:
 def _kind(column: ColumnFacts) -> str:
     names = column.categories
     if names is None:
-        return "number" if column.unique > 1 else "constant"
+        kind = "number" if column.encoding is None else column.encoding.kind
+        return kind if column.unique > 1 else "constant"
     return f"categories: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -11,6 +11,8 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tables import ColumnEncoding
+from gleangp.report.charts import shown
 from gleangp.report.effects import Response, levels_of
 from gleangp.report.held_out import HeldOutRows, spread_of
 
@@ -63,12 +65,13 @@ def curves(
     along: str,
     columns: Mapping[str, Sequence[int]],
     feature_names: Sequence[str],
+    encodings: Mapping[str, ColumnEncoding],
 ) -> list[Curve]:
     """Mean and band of every task along one column, the others at the medians of the task.
 
     A category is at the most frequent one.
     """
-    feature = columns[along][0]
+    feature, whole_column = columns[along][0], list(columns[along])
     levels = {name: levels_of(X, at, name, feature_names) for name, at in columns.items()}
     categories = [list(columns[name]) for name, found in levels.items() if found is not None]
     n_tasks = min(int(codes.max()) + 1, MOST_CURVES)
@@ -83,15 +86,21 @@ def curves(
         middle = np.median(X[rows], axis=0)
         for at in categories:
             middle[at] = np.eye(len(at))[X[rows][:, at].sum(axis=0).argmax()]
+        for name, encoding in encodings.items():
+            at = list(columns[name])
+            middle[at] = encoding.features(middle[at[:1]])[0]
         low, high = X[rows, feature].min(), X[rows, feature].max()
         if high <= low:
             low, high = whole
         grid = np.tile(middle, (n_grid, 1))
-        grid[:, feature] = np.linspace(low, high, n_grid)
+        places = np.linspace(low, high, n_grid)
+        grid[:, feature] = places
+        if along in encodings:
+            grid[:, whole_column] = encodings[along].features(places)
         rows = rows[labeled[rows]]
         rows = np.sort(rng.permutation(rows)[:_MOST_POINTS])
         moved = np.tile(middle, (len(rows), 1))
-        moved[:, feature] = X[rows, feature]
+        moved[:, whole_column] = X[rows][:, whole_column]
         picked.append(rows)
         grids.append(grid)
         flat.append(moved)
@@ -106,7 +115,7 @@ def curves(
     return [
         Curve(
             code,
-            _other_values(grids[code][0], along, columns, levels),
+            _other_values(grids[code][0], along, columns, levels, encodings),
             grids[code][:, feature],
             mean[code],
             None if band is None else band[code],
@@ -152,17 +161,21 @@ def _other_values(
     along: str,
     columns: Mapping[str, Sequence[int]],
     levels: Mapping[str, list[str] | None],
+    encodings: Mapping[str, ColumnEncoding],
     most: int = 4,
 ) -> str:
     """For a caption: which values the other columns have."""
     others = []
     for name, at in columns.items():
         words = levels[name]
-        value = f"{row[at[0]]:.3g}" if words is None else words[int(row[list(at)].argmax())]
+        if words is not None:
+            value = words[int(row[list(at)].argmax())]
+        else:
+            value = shown(row[at[0]], encodings.get(name))
         if name != along:
             others.append(f"{name} = {value}")
-    shown = ", ".join(others[:most])
-    return shown + (f" and {len(others) - most} more" if len(others) > most else "")
+    text = ", ".join(others[:most])
+    return text + (f" and {len(others) - most} more" if len(others) > most else "")
 
 
 def distances(model: Any, X: FloatArray, names: np.ndarray | None, response: Response) -> Distances | None:

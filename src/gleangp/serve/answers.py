@@ -77,7 +77,7 @@ class Answers:
         out: dict[str, Any] = {"name": column.name, "kind": column.kind}
         if column.kind == "category":
             return {**out, "categories": list(column.categories)}
-        known = [_shown(column, value) for value in self._range_of(column)]
+        known = [column.cell(value) for value in self._range_of(column)]
         return {**out, **dict(zip(("low", "middle", "high"), known, strict=True))}
 
     def _range_of(self, column: ColumnEncoding) -> list[float]:
@@ -150,12 +150,11 @@ class Answers:
         low, _, high = self._range_of(column)
         low, high = min(low, value), max(high, value)
         x = [0.0, 1.0] if column.kind == "boolean" else np.linspace(low, high, _GRID).tolist()
-        shown = [_shown(column, v) for v in x]
+        shown = [column.cell(v) for v in x]
         many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: shown})
         found = self._columns(self._predict(many, _COVERAGE), here)
         ticks = np.zeros(0) if kept is None else kept[:, self._positions[along][0]]
-        label = f"{along} (days since {column.first})" if column.kind == "date" else along
-        return {**out, "x": shown, **found, "svg": self._draw(label, x, found, value, ticks)}
+        return {**out, "x": shown, **found, "svg": self._draw(column, x, found, value, ticks)}
 
     def _code(self, row: dict[str, Any]) -> int:
         task = self.model.encoding.task
@@ -182,13 +181,21 @@ class Answers:
         return f"{target}{unit}: {here[target]:.4g} (95 % of new values: {low:.4g} to {high:.4g})"
 
     def _draw(
-        self, along: str, x: list[float], found: dict[str, Any], value: float, ticks: FloatArray
+        self, along: ColumnEncoding, x: list[float], found: dict[str, Any], value: float, ticks: FloatArray
     ) -> str:
         grid = {name: np.array(found[name]) for name in ("mean", "low", "high") if name in found}
         y = span(*grid.values()) if "low" in grid else (-0.05, 1.05)
         at = float(np.interp(value, x, grid["mean"]))
-        title = f"{found['label']} along {along}: {at:.4g} at {value:.4g}"
-        chart = Chart(span(np.array(x), margin=0.01), y, x_label=along, y_label=found["label"], title=title)
+        here = along.cell(value) if along.kind == "date" else f"{value:.4g}"
+        title = f"{found['label']} along {along.name}: {at:.4g} at {here}"
+        chart = Chart(
+            span(np.array(x), margin=0.01),
+            y,
+            x_label=along.name,
+            y_label=found["label"],
+            title=title,
+            first=along.first,
+        )
         if "low" in grid:
             chart.band(np.array(x), grid["low"], grid["high"])
         inside = ticks[(ticks >= x[0]) & (ticks <= x[-1])]
@@ -212,20 +219,15 @@ class Answers:
     def _decoded(self, column: ColumnEncoding, row: FloatArray) -> Any:
         values = row[self._positions[column.name]]
         if column.kind == "category":
-            return column.categories[int(values.argmax())]
+            return column.categories[int(values.argmax())] if values.max() > 0.5 else ""
+        if column.n_missing and values[-1] > 0.5:
+            return ""
         if column.kind == "boolean":
             return bool(round(values[0]))
         if column.kind == "date":
-            return _shown(column, float(values[0]))
+            return column.cell(float(values[0]))
         digits = 9 - int(np.floor(np.log10(self._spread[self._positions[column.name][0]])))
         return round(float(values[0]), digits)
-
-
-def _shown(column: ColumnEncoding, value: float) -> Any:
-    """A number as the column has it: of a date, the day."""
-    if column.kind != "date":
-        return value
-    return str(np.datetime64(column.first, "D") + round(value))
 
 
 def _largest(values: FloatArray, axis: int) -> FloatArray:

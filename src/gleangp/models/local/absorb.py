@@ -11,7 +11,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.evidence import condition, gaussian_evidence
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, lay_out
-from gleangp.models.local.data import Data, blocks_of_tasks
+from gleangp.models.local.data import Data, blocks_of_tasks, targets_of
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.local.new_task import log_normal, propagate_dense, with_rows
 
@@ -23,13 +23,22 @@ def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noi
     """
     draws = tuple(_absorbed(draw, model.inputs(X, draw.warp), y, codes, noise) for draw in model.draws)
     best = _absorbed(model.best, model.inputs(X, model.best.warp), y, codes, noise, with_evidence=True)
-    return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y))
+    targets = model.targets
+    if targets is not None:
+        new, learnt = targets_of(y, noise), _learnt(model.best.posterior, codes)
+        targets = {name: np.append(values, new[name][learnt]) for name, values in targets.items()}
+    return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y), targets=targets)
+
+
+def _learnt(posterior: LocalPosterior, codes: IntArray) -> np.ndarray:
+    """(n,) whether rows of these tasks inform the basis variables: tasks added later do not."""
+    return np.array([posterior._informed(int(task)) for task in codes], dtype=bool)
 
 
 def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) -> Draw:
     """The draw after new rows; the evidence is that of the best one alone."""
     posterior, gaussian = draw.posterior, draw.noise.size > 0
-    learnt = np.array([posterior._informed(int(task)) for task in codes], dtype=bool)
+    learnt = _learnt(posterior, codes)
     if gaussian:
         precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0
         dense = np.full(len(y), posterior.together) | ~learnt
@@ -59,8 +68,7 @@ def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) ->
 def _reordered(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
     """The posterior with the new rows of tasks that were learnt before those of tasks added later."""
     after = with_rows(posterior, W, codes, precision, site_mean, evidence)
-    informed = np.array([posterior._informed(int(t)) for t in np.unique(after.codes)])
-    first = informed[np.searchsorted(np.unique(after.codes), after.codes)]
+    first = _learnt(posterior, np.arange(len(posterior.terms[0].own)))[after.codes]
     order = np.argsort(~first, kind="stable")
     return replace(
         after,

@@ -16,6 +16,7 @@ from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.models.defaults import HELD_OUT, TRANSFER
 from gleangp.models.local.data import Data, blocks_of_tasks
+from gleangp.models.local.model import LocalModel
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 
 
@@ -87,22 +88,22 @@ def site_precision(posterior: LocalPosterior) -> FloatArray:
 class LeftOutScores:
     """Log scores of targets that are left out, from the residual of their sites and its precision.
 
-    A measured target is its site. The label of a row of two classes is the sign of the residual of its site,
-    because the site moves the row towards its label. With v the variance of the left-out site, the latent
-    value has the variance v - 1 / precision of the site.
+    With Gaussian noise the site is the target. With any other, v being the variance of the left-out site, the
+    latent value has the variance v - 1 / precision of the site, and the score is the log partition function.
     """
 
     posterior: LocalPosterior
-    noise: Any = None  # of labels; None: Gaussian, as in the sites
+    noise: Any = None  # None: Gaussian
+    targets: dict[str, FloatArray] | None = None  # as in `LocalModel`
 
     def __call__(self, rows: IntArray, residual: FloatArray, precision: FloatArray) -> FloatArray:
         """Of rows of the posterior."""
-        if self.noise is None:
+        if self.targets is None:
             return _log_normal(residual, precision)
         var = np.maximum(1.0 / precision - 1.0 / site_precision(self.posterior)[rows], 1e-12)
-        residuals = self.posterior.site_mean[rows] - self.left_out[0][rows]
-        signs = np.where(residuals > 0.0, 1.0, -1.0)
-        return self.noise.log_partition(signs, self.posterior.site_mean[rows] - residual, var)[0]
+        known = {name: values[rows] for name, values in self.targets.items()}
+        y, mean = known.pop("y"), self.posterior.site_mean[rows] - residual
+        return replace(self.noise, **known).log_partition(y, mean, var)[0]
 
     @cached_property
     def left_out(self) -> tuple[FloatArray, FloatArray]:
@@ -110,8 +111,14 @@ class LeftOutScores:
         return leave_one_out(self.posterior)
 
 
-def transfer_report(scores: Sequence[LeftOutScores], names: list[object]) -> list[TaskTransfer]:
-    """What every task with rows gains from the others, by left-out log scores; those of several add up."""
+def transfer_report(
+    models: Sequence[LocalModel], names: list[object], log_units: FloatArray | None = None
+) -> list[TaskTransfer]:
+    """What every task with rows gains from the others, by left-out log scores; those of models add up.
+
+    `log_units` (M,) is the logarithm of the unit of the targets of each task; None: there is none.
+    """
+    scores = [LeftOutScores(m.best.posterior, m.noise, m.targets) for m in models]
     first = scores[0].posterior
     codes = first.codes[: first.n_learnt]
     some, every = _some_rows(codes), np.arange(len(codes))
@@ -132,7 +139,8 @@ def transfer_report(scores: Sequence[LeftOutScores], names: list[object]) -> lis
             shift = moved[at].mean(axis=0)
             leans = [s for s in np.argsort(-shift, kind="stable")[: TRANSFER.n_named] if shift[s] > 0.0]
         harmed = [s for s in leans if _clearly_negative(gained[at, s])]
-        both = float(together[rows].mean()), float(alone[rows].mean())
+        unit = 0.0 if log_units is None else log_units[task]
+        both = float(together[rows].mean() - unit), float(alone[rows].mean() - unit)
         named = (tuple(names[siblings[s]] for s in tasks) for tasks in (leans, harmed))
         report.append(TaskTransfer(names[task], int(rows.sum()), *both, both[0] - both[1], *named))
     return report

@@ -38,6 +38,17 @@ class Data:
         return self.noise[rows] if isinstance(self.noise, np.ndarray) else self.noise.at(rows)
 
 
+def targets_of(y: FloatArray, noise: Any) -> dict[str, FloatArray]:
+    """Targets and what else is known of every row, such as "exposure"; each (n,)."""
+    values = {"y": y, **{name: getattr(noise, name) for name in known_of_rows(noise)}}
+    return {name: np.array(np.broadcast_to(value, len(y)), np.float64) for name, value in values.items()}
+
+
+def known_of_rows(noise: Any) -> list[str]:
+    """Fields of a noise model that are not learnt but known for every row."""
+    return [name for name in noise.row_fields if name not in noise.transforms]
+
+
 def canonical_order(X: FloatArray, y: FloatArray, codes: IntArray) -> IntArray:
     """An order of the rows that depends on their content alone, so that results do not depend on theirs."""
     return np.lexsort((y, *X.T[::-1], codes))

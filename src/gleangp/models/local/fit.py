@@ -16,7 +16,7 @@ from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.likelihood import GaussianNoise, Settled
-from gleangp.models.local.data import Data, blocks_of_tasks, some_of
+from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
 from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabilities
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
 from gleangp.models.local.model import Draw, LocalModel
@@ -86,6 +86,7 @@ def fit_local(
         _has_converged(best, search.learning),
         best.optimum.last_change,
         n_silent,
+        targets=None if at_best.noise.size else targets_of(data.y, data.noise),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from gleangp.kernels import signal_diag, white_diag
 from gleangp.models.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.inputs import InputMap
-from gleangp.models.local.data import some_of
+from gleangp.models.local.data import known_of_rows, some_of
 from gleangp.models.local.plan import sum_of_terms
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
@@ -56,6 +57,9 @@ class LocalModel:
     last_change: float
     n_silent: int = 0
     choice: Choice | None = None  # what tasks share
+    # Of the rows learnt from, by name (`targets_of`). None: Gaussian noise, whose sites are the targets; rows
+    # without a label; files of older versions.
+    targets: dict[str, FloatArray] | None = None
 
     n_rounds: ClassVar[int] = 1
     selection_objective: ClassVar[None] = None
@@ -105,6 +109,11 @@ class LocalModel:
         check_noise("LocalModel.noise", self.noise)
         if not all(isinstance(decision, Decision) for decision in self.decisions):
             raise ValueError("LocalModel has decisions that are none.")
+        if self.targets is not None:
+            if set(self.targets) != {"y", *known_of_rows(self.noise)}:
+                raise ValueError(f"LocalModel has the targets {sorted(self.targets)}.")
+            n = {"n": self.best.posterior.n_learnt}
+            check_arrays(SimpleNamespace(**self.targets), n, **dict.fromkeys(self.targets, "n"))
 
     def variance_shares(self, rng: np.random.Generator) -> dict[str, float]:
         """Shares of the variance of the training targets: common function, task, noise.

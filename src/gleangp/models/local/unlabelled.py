@@ -108,6 +108,7 @@ class ClassPrior(PriorOfRows):
             site_precision=posterior.precision[active],
             n_rows=len(self.data),
             n_silent=sites.n_silent,
+            targets=None,
         )
 
 
