@@ -1,6 +1,5 @@
 """The classes of which the fitted state of sparse estimators consists, registered for model files."""
 
-from gleangp.estimators._targets import TargetUnits
 from gleangp.inference.evidence import GroupKnowledge, Knowledge
 from gleangp.inference.filtering import Sites
 from gleangp.inference.local import LocalPosterior
@@ -17,7 +16,7 @@ from gleangp.models.local import upgrade
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.parameters import Parameters
 
-register(Choice, Decision, Parameters, TargetUnits)
+register(Choice, Decision, Parameters)
 register(priors.Exponential, priors.Gamma, priors.HalfCauchy, priors.HalfNormal)
 register(priors.LogNormal, priors.Normal, priors.Pareto, priors.Tied)
 # posterior="local" and "active"

@@ -16,6 +16,7 @@ from scipy.special import polygamma
 
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
+from gleangp.io.classes import register
 from gleangp.models.active import learn as active_learn
 from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.linalg import deviation
@@ -57,6 +58,9 @@ class TargetUnits:
             mean = np.mean(y) if len(y) else np.median(self.mean)
             scale = _spread(y, otherwise=float(np.median(self.scale)))  # one row has no spread
         return TargetUnits(np.append(self.mean, mean), np.append(self.scale, scale), self.shared)
+
+
+register(TargetUnits)
 
 
 def natural_units(n_tasks: int) -> TargetUnits:

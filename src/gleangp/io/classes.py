@@ -26,7 +26,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import Kernel
 
-import gleangp
 from gleangp._compat import CALLBACKS
 from gleangp.exceptions import ModelFileError
 
@@ -60,9 +59,10 @@ def register(*classes: type, **renamed: type) -> None:
 
 def import_homes(names: Iterable[str]) -> None:
     """Import the public classes among these names, whose modules register the classes of their state."""
+    package = _package()
     for name in sorted(set(names)):
-        if name in gleangp.__all__ or name in gleangp.STORED:
-            getattr(gleangp, name)
+        if name in package.__all__ or name in package.STORED:
+            getattr(package, name)
 
 
 def find_class(name: str) -> type:
@@ -70,8 +70,8 @@ def find_class(name: str) -> type:
     cls = _CLASSES.get(name)
     if cls is None and name in _HOMES:
         cls = getattr(import_module(_HOMES[name]), name)
-    elif cls is None and name in gleangp.__all__:
-        cls = getattr(gleangp, name)
+    elif cls is None and name in _package().__all__:
+        cls = getattr(_package(), name)
     if not isinstance(cls, type) or not (
         issubclass(cls, Kernel | BaseEstimator) or dataclasses.is_dataclass(cls)
     ):
@@ -79,10 +79,15 @@ def find_class(name: str) -> type:
     return cls
 
 
+def _package() -> Any:
+    """gleangp itself, which imports its public names from the layers above when they are first used."""
+    return import_module("gleangp")
+
+
 def is_known(value: Any) -> bool:
     """Whether the class of a value may be named in a file."""
     cls, name = type(value), _name(value)
-    return cls in _NAMES or ((name in _HOMES or name in gleangp.__all__) and cls is find_class(name))
+    return cls in _NAMES or ((name in _HOMES or name in _package().__all__) and cls is find_class(name))
 
 
 def _name(value: Any) -> str:
