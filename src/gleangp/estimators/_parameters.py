@@ -107,7 +107,7 @@ PARTS_CONSTRAINTS = {
 SPARSE_CONSTRAINTS = {
     **PARTS_CONSTRAINTS,
     "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])],
-    "posterior": [StrOptions({"local", "active"})],
+    "posterior": [StrOptions({"local", "active", "projected"})],  # the last of version 0.1
     "n_restarts": [Interval(Integral, 0, None, closed="left")],
     "priors": [dict, None],
     "invariances": [callable, "array-like", None],

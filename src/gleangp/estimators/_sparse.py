@@ -116,6 +116,14 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
         self, problems: list[LocalProblem], given: Given, then: Callable[[list], Sequence[FittedModel]] = list
     ) -> None:
         """Fit models of blocks and a basis; `then` makes the final models from them."""
+        if self.posterior == "projected":
+            warnings.warn(
+                "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
+                "version will not accept it. Use posterior='local', or 'active' for predictions from active "
+                "points alone.",
+                FutureWarning,
+                stacklevel=5,
+            )
         most = LEARNING.most_reports
         progress = self._begin_progress(*given, most if len(problems) == 1 else len(problems))
         with threads_for(problems[0].rows.sizes):
