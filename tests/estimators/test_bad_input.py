@@ -337,7 +337,7 @@ def test_targets_of_any_scale(scale, settings):
     assert_allclose(scaled_std / scale, std, rtol=1e-2)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize("scale", [1e-12, pytest.param(1e12, marks=pytest.mark.slow)])
 def test_inputs_of_any_scale(scale):
     """The default kernel starts at the spread of the inputs, so their units do not matter."""
     for Model in MODELS:

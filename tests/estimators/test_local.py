@@ -132,7 +132,7 @@ def test_exposure_multiplies_the_count(noise):
     assert_allclose(longer.predict(X), model.predict(X) / 2.0, rtol=0.02)
 
 
-@pytest.mark.parametrize("n_tasks", [1, 3])
+@pytest.mark.parametrize("n_tasks", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier, SparseGPOrdinal])
 def test_the_order_of_rows_does_not_matter(Model, n_tasks):
     """Rows in another order give the same predictions."""

@@ -298,7 +298,7 @@ def test_bad_regression_input(regression):
         assert same(before, model)
 
 
-@pytest.mark.parametrize("label_noise", ["gaussian", "probit"])
+@pytest.mark.parametrize("label_noise", ["gaussian", pytest.param("probit", marks=pytest.mark.slow)])
 def test_sparse_fit_with_all_rows_is_the_dense_fit(tasks, label_noise):
     """n_active at or beyond the number of rows changes nothing."""
     X, y, names = tasks
@@ -309,7 +309,7 @@ def test_sparse_fit_with_all_rows_is_the_dense_fit(tasks, label_noise):
     assert_array_equal(sparse.basis_, np.arange(50))
 
 
-@pytest.mark.parametrize("label_noise", ["gaussian", "probit"])
+@pytest.mark.parametrize("label_noise", ["gaussian", pytest.param("probit", marks=pytest.mark.slow)])
 def test_sparse_fit_learns_from_all_rows(tasks, label_noise):
     """A basis of 20 of 100 rows gives nearly the dense model's accuracy."""
     X, y, names = tasks
@@ -322,7 +322,7 @@ def test_sparse_fit_learns_from_all_rows(tasks, label_noise):
     assert model.score(X_new[30:], y_new[30:], np.repeat("north-east", 100)) > 0.7
 
 
-@pytest.mark.parametrize("label_noise", ["gaussian", "probit"])
+@pytest.mark.parametrize("label_noise", ["gaussian", pytest.param("probit", marks=pytest.mark.slow)])
 def test_multi_class_tasks(label_noise):
     """Tasks of three classes and of two: zero probability for classes that a task does not have."""
     rng = np.random.default_rng(1)

@@ -318,6 +318,7 @@ def test_content_security_policy(data, tmp_path):
     assert page.index("Content-Security-Policy") < page.index("<style>") < page.index("<script>")
 
 
+@pytest.mark.slow
 def test_terminal_and_report_agree(data, tmp_path):
     """The error on the page is the one that `gleangp fit` prints, of the same rows."""
     pd = pytest.importorskip("pandas")

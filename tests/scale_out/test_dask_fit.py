@@ -72,7 +72,9 @@ def test_same_as_in_memory(client, frame, parts, estimator, target):
     assert_array_equal(*same)
 
 
-@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
+@pytest.mark.parametrize(
+    "estimator", [SparseGPRegressor, pytest.param(SparseGPClassifier, marks=pytest.mark.slow)]
+)
 def test_one_large_task_and_small_ones(client, parts, estimator):
     """A task of several blocks, with a basis of its own, among others: workers have many parts of it."""
     rng = np.random.default_rng(1)

@@ -35,6 +35,7 @@ def fit(folder, frame, *options):
     return json.loads(run("fit", table, "-o", model, "--json", "--folds", 2, *options)), model
 
 
+@pytest.mark.slow
 def test_unlabelled_rows_teach_the_hierarchy(pupils, tmp_path):
     """Rows whose target is the named value, or missing, stay as unlabelled rows and are not held out."""
     frame = pupils.drop(columns=["grade", "pupil"]).copy()

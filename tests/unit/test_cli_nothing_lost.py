@@ -123,6 +123,7 @@ def test_files_of_others_need_force(monkeypatch, capsys, table, model):
     assert notes.read_text().startswith("t,y,")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_rivals")
 def test_own_files_are_replaced(table):
     """A second fit replaces the model and the report of the first without a question."""

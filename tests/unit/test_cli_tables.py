@@ -161,7 +161,7 @@ def test_new_tasks(fitted, frame, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_rivals")
-@pytest.mark.parametrize("name", ["hierarchical", "latent"])
+@pytest.mark.parametrize("name", ["hierarchical", pytest.param("latent", marks=pytest.mark.slow)])
 def test_other_models(frame, tmp_path, name):
     """The other models learn, are kept with their encoding, and predict with a deviation."""
     table, model = tmp_path / "t.csv", tmp_path / "m.glean"
