@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
-from gleangp.inference import posterior as posterior_module
 from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites, filter_in_order
@@ -16,10 +15,10 @@ from gleangp.inference.posterior import (
     predict_latent_cov,
     predict_mean,
     prior_only,
-    remove_points,
 )
 from gleangp.inference.projected import fit_projection
 from gleangp.noise import Gaussian, Probit
+from gleangp.numerics import memory
 from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block, site_log_evidence
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
@@ -49,7 +48,7 @@ def test_prediction(kernel, monkeypatch):
     assert_allclose(predict_latent_cov(kernel, posterior, X_NEW)[0], mean, rtol=1e-9, atol=1e-12)
     assert_allclose(predict_latent_cov(kernel, posterior, X_NEW)[1], cov, rtol=1e-9, atol=1e-12)
     for chunk in (4_000_000, 18):
-        monkeypatch.setattr(posterior_module, "_CHUNK_ENTRIES", chunk)
+        monkeypatch.setattr(memory, "CHUNK_ENTRIES", chunk)
         ours = predict_latent(kernel, posterior, X_NEW)
         assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
         assert_allclose(ours[1], np.diagonal(cov), rtol=1e-9, atol=1e-12)
@@ -77,21 +76,6 @@ def test_prior():
     assert_allclose(var, kernel.diag(X_NEW))
     assert_allclose(predict_latent_cov(kernel, prior_only(2), X_NEW)[1], kernel(X_NEW))
     assert len(posterior_from_sites(kernel, np.zeros((0, 2)), Sites(np.zeros(0), np.zeros(0)))) == 0
-
-
-@pytest.mark.parametrize("positions", [[0], [8], [3, 4], [7, 0, 5], list(range(9))])
-def test_removal_is_never_having_been_there(positions):
-    """Without some points the posterior is the one made from the others' sites."""
-    kernel, sites = KERNELS["ard"], some_sites(9)
-    X = make_block(Gaussian(1.0), 9).X
-    smaller, left = remove_points(posterior_from_sites(kernel, X, sites), sites, positions)
-    keep = np.setdiff1d(np.arange(9), positions)
-    expected = posterior_from_sites(kernel, X[keep], Sites(sites.mean[keep], sites.precision[keep]))
-    assert_array_equal(left.mean, sites.mean[keep])
-    for ours, theirs in zip(
-        predict_latent(kernel, smaller, X_NEW), predict_latent(kernel, expected, X_NEW), strict=True
-    ):
-        assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

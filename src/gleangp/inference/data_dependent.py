@@ -32,8 +32,7 @@ from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.noise import Gaussian
 from gleangp.numerics.linalg import solve_general
-
-_CHUNK_ENTRIES = 4_000_000
+from gleangp.numerics.memory import row_chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,9 +83,7 @@ def predict_task(kernel, posterior: AnyPosterior, X: FloatArray) -> tuple[FloatA
     if isinstance(posterior, TaskPosterior):
         return predict_latent(kernel, posterior, X)
     mean, var = np.empty(len(X)), np.array(kernel.diag(X), dtype=np.float64)
-    step = max(1, _CHUNK_ENTRIES // max(1, len(posterior.X)))
-    for start in range(0, len(X), step):
-        part = slice(start, start + step)
+    for part in row_chunks(len(X), len(posterior.X)):
         K_star = kernel_columns(kernel, posterior.X, X[part])
         mean[part] = posterior.weights @ K_star
         var[part] -= np.einsum("dn,dn->n", K_star, posterior.reduction @ K_star)

@@ -144,7 +144,7 @@ class Filter:
             return Inclusion(n, float(self.mean[n]), float(self.var[n]), *known, not sound)
         one = slice(n, n + 1)
         mean, var = self.mean[one], self.var[one]
-        g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
+        _, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
         return Inclusion(n, float(mean[0]), float(var[0]), float(g[0]), float(nu[0]), bool(silent[0]))
 
     def include(self, n: int, prior_column: FloatArray) -> None:
@@ -190,13 +190,13 @@ class Filter:
 
 def include_moments(
     noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray
-) -> tuple[FloatArray, FloatArray, np.ndarray]:
-    """g and nu with which rows would be absorbed, and which of them are silent (see above)."""
+) -> tuple[FloatArray, FloatArray, FloatArray, np.ndarray]:
+    """log_z, g and nu with which rows would be absorbed, and which of them are silent (see above)."""
     log_z, g, nu = noise.log_partition(y, mean, var)
     if noise.log_concave:
-        return g, np.maximum(nu, PRECISION_FLOOR), np.zeros(len(nu), dtype=bool)
+        return log_z, g, np.maximum(nu, PRECISION_FLOOR), np.zeros(len(nu), dtype=bool)
     silent = ~speaks(log_z, g, nu, var)
-    return np.where(silent, 0.0, g), np.where(silent, PRECISION_FLOOR, nu), silent
+    return log_z, np.where(silent, 0.0, g), np.where(silent, PRECISION_FLOOR, nu), silent
 
 
 def site_moments(

@@ -11,7 +11,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import PRECISION_FLOOR, Sites
+from gleangp.inference.filtering import Sites, include_moments, site_moments
 from gleangp.inference.posterior import TaskPosterior
 from gleangp.kernels import kernel_columns
 from gleangp.numerics.linalg import grow_cholesky, solve_cholesky, solve_lower
@@ -21,50 +21,29 @@ class Absorbed(NamedTuple):
     """A task after new rows."""
 
     posterior: TaskPosterior
-    sites: Sites  # of the rows that became active
-    active: list[int]  # rows of the new block that became active
+    sites: Sites  # of the new rows, all of which became active
     gain: FloatArray  # what each of them told, nats
     log_evidence: float  # what all new rows add to the log evidence
-
-
-class _Site(NamedTuple):
-    mean: float
-    precision: float
-    gain: float  # fall of the entropy, -1/2 log(1 - nu var), white noise in var
-    log_z: float
-    silent: bool
 
 
 def absorb_active(kernel, posterior: TaskPosterior, sites: Sites, block: Block) -> Absorbed:
     """Every row of `block` becomes one more active point of a posterior made from `sites`."""
     chol, X, means = posterior.chol, posterior.X, sites.mean
     prior_var = kernel.diag(block.X)
-    new = []
+    new = np.zeros((len(block), 5))  # mean and precision of the site, gain, log_z, whether it is silent
     for i in range(len(block)):
-        k = kernel_columns(kernel, X, block.X[i : i + 1])[:, 0] if len(X) else np.zeros(0)
+        one = slice(i, i + 1)
+        k = kernel_columns(kernel, X, block.X[one])[:, 0] if len(X) else np.zeros(0)
         v = solve_lower(chol, k)
-        site = _site(block, i, float(v @ solve_lower(chol, means)), prior_var[i] - v @ v)
-        chol = grow_cholesky(chol, k, prior_var[i] + 1.0 / site.precision)
+        mean, var = np.array([v @ solve_lower(chol, means)]), np.array([prior_var[i] - v @ v])
+        log_z, g, nu, silent = include_moments(block.noise.at(one), block.y[one], mean, var)
+        site_mean, precision = site_moments(mean, var, g, nu)
+        gain = -0.5 * np.log1p(-np.minimum(nu * var, 1.0 - 2.0**-53))  # fall of the entropy
+        new[i] = np.concatenate([site_mean, precision, gain, log_z, silent])
+        chol = grow_cholesky(chol, k, prior_var[i] + 1.0 / precision[0])
         X = np.vstack([X, block.X[i]])
-        means = np.append(means, site.mean)
-        new.append(site)
+        means = np.append(means, site_mean)
     posterior = TaskPosterior(X, solve_cholesky(chol, means), chol, None, posterior.jitter)
-    return _absorbed(posterior, new, list(range(len(block))), sum(s.log_z for s in new))
-
-
-def _absorbed(posterior, new: list[_Site], active: list[int], log_evidence: float) -> Absorbed:
-    mean, precision, gain = np.array([s[:3] for s in new], dtype=np.float64).reshape(-1, 3).T
-    sites = Sites(mean, precision, sum(s.silent for s in new))
-    return Absorbed(posterior, sites, active, gain, float(log_evidence))
-
-
-def _site(block: Block, i: int, mean: float, var: float) -> _Site:
-    """Site of a value N(mean, var) seen through noise."""
-    one = np.array([i])
-    moments = block.noise.at(one).log_partition(block.y[one], np.array([mean]), np.array([var]))
-    log_z, g, nu = (float(m[0]) for m in moments)
-    silent = nu < PRECISION_FLOOR and not block.noise.log_concave  # the policy of `inference.filtering`
-    if nu < PRECISION_FLOOR:
-        g, nu = (0.0 if silent else g), PRECISION_FLOOR
-    gain = -0.5 * np.log1p(-min(nu * var, 1.0 - 2.0**-53))
-    return _Site(mean + g / nu, nu / (1.0 - nu * var), float(gain), log_z, silent)
+    site_means, precisions, gains, log_zs, silent = new.T
+    added = Sites(site_means, precisions, int(silent.sum()))
+    return Absorbed(posterior, added, gains, float(log_zs.sum()))

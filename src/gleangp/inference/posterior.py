@@ -23,12 +23,10 @@ from gleangp.numerics.linalg import (
     cholesky,
     inverse_from_cholesky,
     log_determinant,
-    shrink_cholesky,
     solve_cholesky,
     solve_lower,
 )
-
-_CHUNK_ENTRIES = 4_000_000  # of the cross-covariance at a time: 32 MB
+from gleangp.numerics.memory import row_chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,18 +63,22 @@ def predict_latent(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple[Flo
     var = np.array(kernel.diag(X), dtype=np.float64)
     if len(posterior) == 0:
         return mean, var
-    step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
-    for start in range(0, len(X), step):
-        part = slice(start, start + step)
+    for part in row_chunks(len(X), len(posterior)):
         K_star = kernel_columns(kernel, posterior.X, X[part])
         mean[part] = posterior.weights @ K_star
-        v = solve_lower(posterior.chol, K_star)
-        var[part] -= np.einsum("dn,dn->n", v, v)
-        if posterior.inner is not None:
-            w = solve_lower(posterior.inner, v)
-            var[part] += np.einsum("dn,dn->n", w, w)
+        var[part] -= variance_taken(K_star, posterior.chol, posterior.inner)
     # Rounding can leave a point that is known exactly with a variance of -1e-17.
     return mean, np.maximum(var, 0.0)
+
+
+def variance_taken(K: FloatArray, chol: FloatArray, inner: FloatArray | None = None) -> FloatArray:
+    """What the data take off the prior variance (n,), from covariances K (d, n) to the kept points."""
+    v = solve_lower(chol, K)
+    taken = np.einsum("dn,dn->n", v, v)
+    if inner is not None:
+        w = solve_lower(inner, v)
+        taken -= np.einsum("dn,dn->n", w, w)
+    return taken
 
 
 def predict_mean(kernel, posterior: TaskPosterior, X: FloatArray) -> FloatArray:
@@ -84,9 +86,7 @@ def predict_mean(kernel, posterior: TaskPosterior, X: FloatArray) -> FloatArray:
     mean = np.zeros(len(X))
     if len(posterior) == 0:
         return mean
-    step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
-    for start in range(0, len(X), step):
-        part = slice(start, start + step)
+    for part in row_chunks(len(X), len(posterior)):
         mean[part] = posterior.weights @ kernel_columns(kernel, posterior.X, X[part])
     return mean
 
@@ -138,23 +138,14 @@ def training_marginals(
     """
     white = white_diag(kernel, posterior.X) if has_white(kernel) else None
     mean, var = np.empty(len(X)), np.empty(len(X))
-    step = max(1, _CHUNK_ENTRIES // max(1, len(posterior)))
-    for start in range(0, len(X), step):
-        part = slice(start, start + step)
+    for part in row_chunks(len(X), len(posterior)):
         K_dn = kernel_columns(kernel, posterior.X, X[part])
         if white is not None:
-            inside = (active >= start) & (active < start + step)
-            K_dn[inside, active[inside] - start] += white[inside]
-        mean[part], var[part] = _marginals(posterior, K_dn, kernel.diag(X[part]))
-    return mean, var
-
-
-def _marginals(
-    posterior: TaskPosterior, K_dn: FloatArray, prior_var: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    v = solve_lower(posterior.chol, K_dn)
-    var = prior_var - np.einsum("dn,dn->n", v, v)
-    return posterior.weights @ K_dn, np.maximum(var, 0.0)
+            inside = (active >= part.start) & (active < part.stop)
+            K_dn[inside, active[inside] - part.start] += white[inside]
+        mean[part] = posterior.weights @ K_dn
+        var[part] = kernel.diag(X[part]) - variance_taken(K_dn, posterior.chol)
+    return mean, np.maximum(var, 0.0)
 
 
 def without_own_site(
@@ -183,19 +174,3 @@ def without_own_site(
     mean[active] -= cavity_var * posterior.weights
     var[active] = cavity_var
     return mean, var
-
-
-def remove_points(
-    posterior: TaskPosterior, sites: Sites, positions: list[int]
-) -> tuple[TaskPosterior, Sites]:
-    """The posterior without some of its active points, sites of the others held (LPJ05 section 3.5).
-
-    `positions` count in the order of inclusion. O(d^2) for each point removed.
-    """
-    chol = posterior.chol
-    for position in sorted(positions, reverse=True):
-        chol = shrink_cholesky(chol, position)
-    keep = np.setdiff1d(np.arange(len(sites)), positions)
-    sites = Sites(sites.mean[keep], sites.precision[keep], sites.n_silent)
-    X = posterior.X[keep]
-    return TaskPosterior(X, solve_cholesky(chol, sites.mean), chol, None, posterior.jitter), sites

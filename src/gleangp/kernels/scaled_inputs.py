@@ -199,11 +199,6 @@ class ScaledInputs(Kernel):
         """Return whether the inner kernel is stationary."""
         return self.kernel.is_stationary()
 
-    @property
-    def requires_vector_input(self):
-        """True: only vectors can be scaled."""
-        return True
-
     def __repr__(self):
         text = f"{type(self).__name__}({self.kernel}, scales={_short(self.scales)}"
         return text + (f", center={_short(self.center)})" if np.any(self.center) else ")")

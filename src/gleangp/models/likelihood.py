@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.special import logit, softmax
+from scipy.special import softmax
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
@@ -27,6 +27,7 @@ from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
+from gleangp.numerics.special import unconstrain
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
@@ -251,9 +252,8 @@ class PropagatedNoise:
             value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
             if transform == "logit":
                 value = start.wrong * value
-            scales: dict[str, Any] = {"identity": np.asarray, "log": np.log, "logit": logit}
             low, high = _BOUNDS[transform]
-            values = scales[transform](value)
+            values = unconstrain(transform, value)
             prior = (self.priors or {}).get(name)
             slots.append(Slot(f"noise__{name}", values, low, high, prior, transform))
         return slots

@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels.parameters import KernelParameters, MovingKernel
 from gleangp.models.priors import LogNormal, Prior
+from gleangp.numerics.special import constrain, constrain_slope, unconstrain
 
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 
@@ -45,7 +45,7 @@ class Parameters:
     def start(self) -> FloatArray:
         """The present values."""
         return np.concatenate(
-            [self._of_kernel.theta, *(self._to_free(n, self.noise.parameters[n]) for n in self.learn_noise)]
+            [self._of_kernel.theta, *(self._free(n, self.noise.parameters[n]) for n in self.learn_noise)]
         )
 
     def bounds(self) -> FloatArray:
@@ -65,7 +65,7 @@ class Parameters:
         values, at = {}, self.n_kernel
         for name in self.learn_noise:
             size = np.size(self.noise.parameters[name])
-            part = self._from_free(name, z[at : at + size])
+            part = constrain(self.noise.transforms[name], z[at : at + size])
             values[name] = float(part[0]) if np.ndim(self.noise.parameters[name]) == 0 else part
             at += size
         return values
@@ -75,7 +75,7 @@ class Parameters:
         parts, values = [], self.noise_values(z)
         for name in self.learn_noise:
             grad = np.atleast_1d(np.sum(natural[name], axis=0))
-            parts.append(grad * self._slope(self.noise.transforms[name], np.atleast_1d(values[name])))
+            parts.append(grad * constrain_slope(self.noise.transforms[name], np.atleast_1d(values[name])))
         return np.concatenate(parts) if parts else np.empty(0)
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
@@ -133,7 +133,7 @@ class Parameters:
         transform = self.noise.transforms[name]
         if name in self.noise_bounds:
             low, high = self.noise_bounds[name]
-            return float(self._to_free(name, low)[0]), float(self._to_free(name, high)[0])
+            return float(unconstrain(transform, low)), float(unconstrain(transform, high))
         return _NOISE_BOUNDS[transform]
 
     def _natural(self, name: str, z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -141,19 +141,9 @@ class Parameters:
         if not name.startswith("noise__"):
             return np.exp(z), np.exp(z)  # kernel parameters are all on the log scale
         name = name.removeprefix("noise__")
-        x = self._from_free(name, z)
-        return x, self._slope(self.noise.transforms[name], x)
+        x = constrain(self.noise.transforms[name], z)
+        return x, constrain_slope(self.noise.transforms[name], x)
 
-    @staticmethod
-    def _slope(transform: str, x: FloatArray) -> FloatArray:
-        """dx/dz where z is x on its free scale."""
-        return {"identity": np.ones_like(x), "log": x, "logit": x * (1.0 - x)}[transform]
-
-    def _to_free(self, name, value):
-        value = np.atleast_1d(np.asarray(value, dtype=np.float64))
-        transform = self.noise.transforms[name]
-        return {"identity": lambda v: v, "log": np.log, "logit": logit}[transform](value)
-
-    def _from_free(self, name, z):
-        transform = self.noise.transforms[name]
-        return {"identity": lambda v: v, "log": np.exp, "logit": expit}[transform](z)
+    def _free(self, name: str, value: FloatArray | float) -> FloatArray:
+        """A noise parameter (k,) on its free scale."""
+        return np.atleast_1d(unconstrain(self.noise.transforms[name], value))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from gleangp._typing import FloatArray
+from gleangp.numerics.special import constrain, constrain_slope
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +33,11 @@ class Slot:
 
     def natural(self, z: FloatArray) -> FloatArray:
         """The values in natural units."""
-        return {"log": np.exp, "logit": expit, "identity": np.asarray}[self.transform](z)
+        return constrain(self.transform, z)
 
     def slope(self, z: FloatArray) -> FloatArray:
         """Derivative of the natural values in the free ones."""
-        x = self.natural(z)
-        return {"log": x, "logit": x * (1.0 - x), "identity": np.ones_like(z)}[self.transform]
+        return constrain_slope(self.transform, self.natural(z))
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Log density, and its gradient on the free scale."""

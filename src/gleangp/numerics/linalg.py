@@ -213,29 +213,3 @@ def grow_cholesky(chol: FloatArray, column: FloatArray, corner: float) -> FloatA
     grown[n, :n] = row
     grown[n, n] = np.sqrt(pivot)
     return grown
-
-
-def shrink_cholesky(chol: FloatArray, position: int) -> FloatArray:
-    """Factor of the matrix without row and column `position`. O(n^2).
-
-    The rows below `position` keep their left part; their right part absorbs the column that is
-    taken out by a rank-one update.
-    """
-    keep = np.delete(np.arange(len(chol)), position)
-    shrunk = chol[np.ix_(keep, keep)]
-    shrunk[position:, position:] = rank_one_update(
-        chol[position + 1 :, position + 1 :], chol[position + 1 :, position]
-    )
-    return shrunk
-
-
-def rank_one_update(chol: FloatArray, vector: FloatArray) -> FloatArray:
-    """Factor of `chol chol^T + vector vector^T` by Givens rotations, a column at a time."""
-    chol, vector = np.array(chol), np.array(vector)
-    for k in range(len(vector)):
-        r = np.hypot(chol[k, k], vector[k])
-        c, s = chol[k, k] / r, vector[k] / r
-        column = chol[k:, k].copy()
-        chol[k:, k] = c * column + s * vector[k:]
-        vector[k:] = c * vector[k:] - s * column
-    return chol

@@ -1,4 +1,6 @@
-"""Memory that is freed is used again: evaluations of one objective follow each other in the same pages.
+"""How much memory is used at a time, and that what is freed is used again.
+
+Matrices between many rows are worked on in parts (`row_chunks`).
 
 glibc hands large arrays back to the system, which clears their pages before it hands them out again: a kernel
 matrix of some hundreds of rows then costs as much to fetch as to fill. It keeps arrays up to the size of the
@@ -28,8 +30,17 @@ import numpy as np
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _FIRST_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = 128 * 1024, 32 * 1024**2
 
+CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
+
 _count = Lock()  # held while the number of calls that reuse memory changes
 _n_reusing = 0
+
+
+def row_chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Parts of the rows of a matrix that is too large to be held at once."""
+    step = max(1, CHUNK_ENTRIES // max(1, n_columns))
+    for start in range(0, n_rows, step):
+        yield slice(start, start + step)
 
 
 def keep_freed_memory() -> None:

@@ -173,28 +173,6 @@ def log_diff_ndtr(u: ArrayLike, v: ArrayLike) -> FloatArray:
     return log_diff_ndtr_derivatives(u, v)[0]
 
 
-def pdf_over_diff_ndtr(u: ArrayLike, v: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """N(u) and N(v), each divided by Phi(u) - Phi(v), for u > v.
-
-    Parameters
-    ----------
-    u, v : array-like
-        Upper and lower end of the interval.
-
-    Returns
-    -------
-    at_u, at_v : ndarray
-        The density at either end of the normal distribution truncated to [v, u].
-
-    Examples
-    --------
-    >>> [float(a.round(3)) for a in pdf_over_diff_ndtr(-60.0, -60.1)]
-    [60.165, 0.148]
-    """
-    _, at_u, at_v, _, _ = log_diff_ndtr_derivatives(u, v)
-    return at_u, at_v
-
-
 def log_diff_ndtr_derivatives(
     u: ArrayLike, v: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:

@@ -105,7 +105,9 @@ class ScoredRun(Protocol):
     choice included. `selector.start_runs(kernel, blocks, rng, n_jobs)` gives one run per block.
     """
 
-    picks: list[int]
+    @property
+    def picks(self) -> list[int]:
+        """Rows in order of inclusion."""
 
     def scores(self) -> FloatArray:
         """What every row is worth now, (n,), not negative; -inf for rows that were taken."""

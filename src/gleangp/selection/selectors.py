@@ -6,6 +6,7 @@ A selector chooses; it does not learn. Given the kernel and the blocks of all ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.base import BaseEstimator
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
-from gleangp.selection.base import Selection, Selector, TaskChoice, draw_row, join_choices
+from gleangp.selection.base import ScoredRun, Selection, Selector, TaskChoice, draw_row, join_choices
 from gleangp.selection.criteria import EntropyReduction, InformationGain
 from gleangp.selection.graph import GraphSelector
 from gleangp.selection.greedy import GreedyRun
@@ -64,7 +65,7 @@ class EntropySelector(BaseEstimator):
         """None: the best head wins."""
         return None
 
-    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
         """One run per block, nothing taken yet."""
         if self.n_swaps:
             raise ValueError(
@@ -97,7 +98,7 @@ class InformationGainSelector(BaseEstimator):
         """None: the best head wins."""
         return None
 
-    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
         """One run per block, nothing taken yet."""
         return _greedy_runs(InformationGain(), kernel, blocks)
 
@@ -133,7 +134,7 @@ class ResidualSelector(BaseEstimator):
         """Tasks are drawn in proportion to what is on offer in them."""
         return rng.random(n_active)
 
-    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
         """One run per block, nothing drawn yet."""
         streams = rng.spawn(len(blocks))
         if not self._by_gain(blocks):
@@ -165,7 +166,7 @@ class RandomSelector(BaseEstimator):
         choices = [uniform_choice(kernel, block, rows) for block, rows in zip(blocks, active, strict=True)]
         return join_choices(order, choices)
 
-    def start_runs(self, kernel, blocks, rng, n_jobs=None):
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
         """One run per block, nothing drawn yet."""
         streams = rng.spawn(len(blocks))
         return [UniformRun(len(b), stream) for b, stream in zip(blocks, streams, strict=True)]

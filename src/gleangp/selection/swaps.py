@@ -15,7 +15,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites
+from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites, site_moments
 from gleangp.kernels import kernel_columns, signal_diag, white_diag
 from gleangp.numerics.linalg import cholesky, solve_lower
 from gleangp.selection.base import Selection, best_row
@@ -33,7 +33,7 @@ def swap_points(
     looked at, least missed first, and O(d^3).
     """
     states = [
-        _State(criterion, kernel, block, active, sites)
+        ActiveState(criterion, kernel, block, active, sites)
         for block, active, sites in zip(blocks, selection.active, selection.sites or (), strict=True)
     ]
     order, gain = selection.order.tolist(), selection.gain.tolist()
@@ -55,7 +55,7 @@ def swap_points(
     )
 
 
-def _find_swap(states: list[_State], order: list[int]) -> tuple[int, int, int, int, float] | None:
+def _find_swap(states: list[ActiveState], order: list[int]) -> tuple[int, int, int, int, float] | None:
     """Place and position of the point to take out; task, row and gain of the one to put in.
 
     Active points are tried from the least missed on, of equal ones the earliest first.
@@ -82,7 +82,7 @@ def _best(gains: FloatArray) -> tuple[float, int]:
     return float(gains[row]), row
 
 
-class _State:
+class ActiveState:
     """The posterior of one block under the sites of its active points, open to change.
 
     `chol` (d, d) is the lower factor of K_dd + 1 / site_precision, the filter's rows are
@@ -175,8 +175,9 @@ class _State:
         self.chol = np.vstack([np.pad(self.chol, ((0, 0), (0, 1))), border])
         self.steps = np.append(self.steps, now.g / np.sqrt(now.nu))
         self.active.append(row)
-        self.site_mean.append(now.mean + now.g / now.nu)  # LPJ05 eqs. 17 and 18
-        self.site_precision.append(now.nu / (1.0 - now.nu * now.var))
+        site_mean, precision = site_moments(*np.array(now[1:5]))
+        self.site_mean.append(site_mean)
+        self.site_precision.append(precision)
         self._left_out = None
 
     def _prior_columns(self, rows: list[int]) -> FloatArray:

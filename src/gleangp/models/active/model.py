@@ -1,13 +1,12 @@
 """A fitted sparse Gaussian process over all tasks: what every sparse estimator holds.
 
-`fit_sparse_model` learns; `predict_tasks` predicts; `add_task` and `absorb_rows` give a new model that
-has learnt more and share everything else with the old one.
+`fit_sparse_model` learns. `add_task` and `absorb` give a new model that has learnt more and shares everything
+else with the old one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -107,19 +106,74 @@ class SparseModel:
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
     ) -> tuple[FloatArray, FloatArray]:
         """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
-        return predict_tasks(self, X, codes, with_var=with_var)
+        mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
+        for task, rows in filled_blocks(codes):
+            if with_var:
+                mean[rows], var[rows] = predict_latent(self.kernel, self.posteriors[task], X[rows])
+            else:
+                mean[rows] = predict_mean(self.kernel, self.posteriors[task], X[rows])
+        return mean, var
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
-        return predict_tasks_cov(self, X, codes)
+        mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
+        for task, rows in filled_blocks(codes):
+            mean[rows], cov[np.ix_(rows, rows)] = predict_latent_cov(
+                self.kernel, self.posteriors[task], X[rows]
+            )
+        return mean, cov
 
     def add_task(self, block: Block, settings: Settings, seed: int) -> SparseModel:
         """The model with one more task, under the kernel and noise that the others taught."""
-        return add_task(self, block, settings, seed)
+        if len(block):
+            settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
+            selection = choose_points(self.kernel, [block], settings, seed)
+            posteriors, sites, log_evidence = fit_blocks(self.kernel, [block], selection, settings)
+            posterior, site = posteriors[0], sites[0]
+            active, gain = selection.active[0], selection.gain
+        else:
+            posterior, site = prior_only(block.X.shape[1]), Sites(np.zeros(0), np.zeros(0))
+            active, gain, log_evidence = np.zeros(0, dtype=np.intp), np.zeros(0), 0.0
+        task = len(self.posteriors)
+        return replace(
+            self,
+            posteriors=(*self.posteriors, posterior),
+            sites=(*self.sites, site),
+            active=np.concatenate([self.active, self.n_rows + active]),
+            active_task=np.concatenate([self.active_task, np.full(len(active), task)]),
+            gain=np.concatenate([self.gain, gain]),
+            n_rows=self.n_rows + len(block),
+            log_evidence=self.log_evidence + log_evidence,
+        )
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
         """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
-        return absorb_rows(self, blocks, block_rows, n_rows)
+        posteriors, all_sites = list(self.posteriors), list(self.sites)
+        active, active_task, gain = [self.active], [self.active_task], [self.gain]
+        log_evidence = self.log_evidence
+        for task, block in blocks.items():
+            if posteriors[task].inner is not None:
+                raise ModelFileError(
+                    "The model was fitted by an earlier version with posterior='projected': it predicts, but "
+                    "learns no more rows. Fit it again."
+                )
+            new = absorb_active(self.kernel, posteriors[task], all_sites[task], block)
+            posteriors[task] = new.posterior
+            all_sites[task] = all_sites[task].followed_by(new.sites)
+            active.append(self.n_rows + block_rows[task])
+            active_task.append(np.full(len(block), task, dtype=np.intp))
+            gain.append(new.gain)
+            log_evidence += new.log_evidence
+        return replace(
+            self,
+            posteriors=tuple(posteriors),
+            sites=tuple(all_sites),
+            active=np.concatenate(active),
+            active_task=np.concatenate(active_task),
+            gain=np.concatenate(gain),
+            n_rows=self.n_rows + n_rows,
+            log_evidence=log_evidence,
+        )
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -175,89 +229,8 @@ def fit_sparse_model(
     )
 
 
-@singledispatch
-def predict_tasks(
-    model: Any, X: FloatArray, codes: IntArray, *, with_var: bool = True
-) -> tuple[FloatArray, FloatArray]:
-    """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
-    mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
-    for task, rows in filled_blocks(codes):
-        if with_var:
-            mean[rows], var[rows] = predict_latent(model.kernel, model.posteriors[task], X[rows])
-        else:
-            mean[rows] = predict_mean(model.kernel, model.posteriors[task], X[rows])
-    return mean, var
-
-
-@singledispatch
-def predict_tasks_cov(model: Any, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
-    mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
-    for task, rows in filled_blocks(codes):
-        mean[rows], cov[np.ix_(rows, rows)] = predict_latent_cov(
-            model.kernel, model.posteriors[task], X[rows]
-        )
-    return mean, cov
-
-
 def filled_blocks(codes: IntArray):
     """Task and rows of every task that has any."""
     for task, rows in enumerate(blocks_of_rows(codes, int(codes.max(initial=-1)) + 1)):
         if len(rows):
             yield task, rows
-
-
-@singledispatch
-def add_task(model: Any, block: Block, settings: Settings, seed: int) -> Any:
-    """The model with one more task, under the kernel and noise that the others taught."""
-    if len(block):
-        settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
-        selection = choose_points(model.kernel, [block], settings, seed)
-        posteriors, sites, log_evidence = fit_blocks(model.kernel, [block], selection, settings)
-        posterior, site = posteriors[0], sites[0]
-        active, gain = selection.active[0], selection.gain
-    else:
-        posterior, site = prior_only(block.X.shape[1]), Sites(np.zeros(0), np.zeros(0))
-        active, gain, log_evidence = np.zeros(0, dtype=np.intp), np.zeros(0), 0.0
-    task = len(model.posteriors)
-    return replace(
-        model,
-        posteriors=(*model.posteriors, posterior),
-        sites=(*model.sites, site),
-        active=np.concatenate([model.active, model.n_rows + active]),
-        active_task=np.concatenate([model.active_task, np.full(len(active), task)]),
-        gain=np.concatenate([model.gain, gain]),
-        n_rows=model.n_rows + len(block),
-        log_evidence=model.log_evidence + log_evidence,
-    )
-
-
-@singledispatch
-def absorb_rows(model: Any, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> Any:
-    """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
-    posteriors, all_sites = list(model.posteriors), list(model.sites)
-    active, active_task, gain = [model.active], [model.active_task], [model.gain]
-    log_evidence = model.log_evidence
-    for task, block in blocks.items():
-        if posteriors[task].inner is not None:
-            raise ModelFileError(
-                "The model was fitted by an earlier version with posterior='projected': it predicts, but "
-                "learns no more rows. Fit it again."
-            )
-        new = absorb_active(model.kernel, posteriors[task], all_sites[task], block)
-        posteriors[task] = new.posterior
-        all_sites[task] = all_sites[task].followed_by(new.sites)
-        active.append(model.n_rows + block_rows[task][new.active])
-        active_task.append(np.full(len(new.active), task, dtype=np.intp))
-        gain.append(new.gain)
-        log_evidence += new.log_evidence
-    return replace(
-        model,
-        posteriors=tuple(posteriors),
-        sites=tuple(all_sites),
-        active=np.concatenate(active),
-        active_task=np.concatenate(active_task),
-        gain=np.concatenate(gain),
-        n_rows=model.n_rows + n_rows,
-        log_evidence=log_evidence,
-    )

@@ -15,8 +15,8 @@ from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.models.latent.space import PULL
 from gleangp.models.latent.terms import Mapping
 from gleangp.numerics.linalg import solve_cholesky, solve_lower
+from gleangp.numerics.memory import row_chunks
 
-_CHUNK_ENTRIES = 4_000_000
 _NEAREST = 3  # training rows whose positions are tried as starts
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
 _HALVINGS = 12
@@ -33,11 +33,9 @@ def search_positions(
 ) -> FloatArray:
     """Positions (m, q) of rows with the given scores (m, k), from training rows with known positions."""
     out = np.empty((len(scores), known_positions.shape[1]))
-    step = max(1, _CHUNK_ENTRIES // len(known_scores))
-    for begin in range(0, len(scores), step):
-        part = scores[begin : begin + step]
-        start = _best_start(mapping, part, known_scores, known_positions)
-        out[begin : begin + step] = _descend(mapping, part, start, max_iter, tol)
+    for rows in row_chunks(len(scores), len(known_scores)):
+        start = _best_start(mapping, scores[rows], known_scores, known_positions)
+        out[rows] = _descend(mapping, scores[rows], start, max_iter, tol)
     return out
 
 

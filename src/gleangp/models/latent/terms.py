@@ -22,7 +22,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import inverse_factors
 from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import posterior_from_sites
+from gleangp.inference.posterior import posterior_from_sites, variance_taken
 from gleangp.inference.propagate import Marginals, RowSites, Swept, sweep_rows
 from gleangp.kernels import kernel_columns
 from gleangp.kernels.evaluate import evaluate
@@ -35,11 +35,10 @@ from gleangp.numerics.linalg import (
     log_determinant,
     mirror_upper,
     solve_cholesky,
-    solve_lower,
 )
+from gleangp.numerics.memory import row_chunks
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
-_CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
 _TOLERANCE = 1e-10  # of the evidence of labels, relative: the search follows its gradient
 _FAINT = 1e-6  # precision times prior variance of a site whose effect is lost in rounding
 _LEAST_PRECISION = 1e-16  # of a site that says nothing, whose row of the factor would be infinite
@@ -79,21 +78,17 @@ class Mapping:
         prior = self.kernel.diag(X)
         if len(self.points) == 0:  # a task without rows
             return np.full_like(mean, self.offset), np.repeat(prior[:, None], mean.shape[1], axis=1)
-        step = max(1, _CHUNK_ENTRIES // len(self.points))
-        for start in range(0, len(X), step):
-            part = slice(start, start + step)
+        for part in row_chunks(len(X), len(self.points)):
             K = kernel_columns(self.kernel, self.points, X[part])
             mean[part] = self.offset + K.T @ self.weights
-            reductions = [_reduction(K, *factor) for factor in self.factors]
+            reductions = [variance_taken(K, *factor) for factor in self.factors]
             var[part] = prior[part, None] - np.column_stack(reductions)
         return mean, np.maximum(var, 0.0)
 
     def predict_mean(self, X: FloatArray) -> FloatArray:
         """Mean (n, S) alone."""
         mean = np.empty((len(X), self.weights.shape[1]))
-        step = max(1, _CHUNK_ENTRIES // len(self.points))
-        for start in range(0, len(X), step):
-            part = slice(start, start + step)
+        for part in row_chunks(len(X), len(self.points)):
             mean[part] = self.offset + kernel_columns(self.kernel, X[part], self.points) @ self.weights
         return mean
 
@@ -202,13 +197,3 @@ def _marginals_under(K: FloatArray) -> Callable[[RowSites], Marginals]:
         return Marginals(K @ alpha, var, log_det, (scaled, alpha))
 
     return marginals
-
-
-def _reduction(K: FloatArray, chol: FloatArray, inner: FloatArray | None) -> FloatArray:
-    """What the data take off the prior variance (n,), from the covariances K (d, n)."""
-    v = solve_lower(chol, K)
-    reduction = np.einsum("dn,dn->n", v, v)
-    if inner is not None:
-        w = solve_lower(inner, v)
-        reduction -= np.einsum("dn,dn->n", w, w)
-    return reduction
