@@ -393,6 +393,11 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
                     raise ValueError(f"{name}= is given with noise='gaussian'. It is for counts: set noise=.")
             return None
         model: Any = noise_from_name(self.noise) if isinstance(self.noise, str) else self.noise
+        if getattr(model, "support", "label") == "label":
+            raise ValueError(
+                f"noise is a {type(model).__name__} object, which is not for numbers. For labels use "
+                "SparseGPClassifier or SparseGPOrdinal; your own model inherits from gleangp.noise.Noise."
+            )
         if self.noise_variance is not None:
             raise ValueError(f"noise_variance= is given with noise={self.noise!r}. It is for 'gaussian'.")
         wrong = [name for name in fields if not hasattr(model, name)]
@@ -516,6 +521,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
         units = self._units.with_task(y[labeled])
         codes = np.full(len(labeled), len(names) - 1)
         noise = self._noise_of_new_rows(len(y), labeled, exposure, trials) if len(labeled) else self.noise_
+        noise.check_target(y[labeled])
         block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
         settings = self._settings_for_new_task(len(labeled))
         seed = int(generator_from(self.random_state).integers(2**31))
@@ -570,6 +576,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationMixin, TaskRegressorMixin, Bas
             raise ValueError("sample_weight= needs posterior='local' and noise='gaussian'.")
         weight = weights.get("sample_weight", np.ones(len(X)))
         labeled &= weight > 0.0
+        if not self._has_normal_noise:
+            self._noise_of_new_rows(len(X), labeled, exposure, trials).check_target(y[labeled])
         standard = self._units.to_standard(y, codes)
         rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._model.n_tasks)]
         filled = {t: r for t, r in enumerate(rows) if len(r)}
