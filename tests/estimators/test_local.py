@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, load, save
 from gleangp.exceptions import LabelError
+from gleangp.noise import NullCategory, Ordered, Probit, RobustProbit
 
 KERNEL = ConstantKernel(1.5) * RBF([1.0, 2.0])
 NOISES = ["gaussian", "outliers", "poisson", "negative_binomial", "binomial", "gamma"]
@@ -130,6 +131,38 @@ def test_exposure_multiplies_the_count(noise):
     assert (low < high).all()
     longer = SparseGPRegressor(noise=noise, random_state=0).fit(X, y, exposure=np.full(len(X), 2.0))
     assert_allclose(longer.predict(X), model.predict(X) / 2.0, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("noise", "wrong", "said"),
+    [
+        ("poisson", -1.0, "y is -1 in row 1. Poisson noise needs counts"),
+        ("negative_binomial", 1.5, "y is 1.5 in row 1. Negative-binomial noise needs counts"),
+        ("binomial", 5.0, "y is 5 in row 1. It cannot be above its 1 trials"),
+        ("gamma", 0.0, "y is 0 in row 1. Gamma noise needs positive targets"),
+    ],
+)
+def test_targets_that_do_not_fit_the_noise(noise, wrong, said):
+    """One error each, wherever targets come in: nothing is learnt from them, and no density is made up."""
+    X, y = counts(noise, 30)
+    model = SparseGPRegressor(noise=noise, random_state=0).fit(X, y, tasks=np.arange(30) % 2)
+    new = [1.0, wrong]
+    for call in (
+        lambda: SparseGPRegressor(noise=noise).fit(X[:2], new),
+        lambda: model.add_task(X[:2], new, task=2),
+        lambda: model.partial_fit(X[:2], new, tasks=[0, 1]),
+        lambda: model.log_density(X[:2], new, tasks=[0, 1]),
+    ):
+        with pytest.raises(LabelError, match=said):
+            call()
+
+
+@pytest.mark.parametrize("noise", [Probit(), RobustProbit(), NullCategory(), Ordered(widths=[1.0])])
+def test_noise_of_labels_is_not_for_numbers(noise):
+    """One error that names the estimators for labels."""
+    X, y = waves(10)
+    with pytest.raises(ValueError, match=rf"{type(noise).__name__} object.* SparseGPClassifier"):
+        SparseGPRegressor(noise=noise).fit(X, y)
 
 
 @pytest.mark.parametrize("n_tasks", [1, pytest.param(3, marks=pytest.mark.slow)])

@@ -16,6 +16,7 @@ from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
 from gleangp.models.local.data import Data
 from gleangp.models.local.fit import CONDITIONING, _Finish
 from gleangp.models.local.learn import Form, Learnt
+from gleangp.models.local.new_task import propagate_dense
 from gleangp.models.local.plan import plan_search
 from gleangp.models.objective import Rows
 from gleangp.noise import (
@@ -202,6 +203,29 @@ def test_gradient(name):
         moved = np.eye(len(z))[i] * step
         by_differences[i] = (objective(z + moved)[0] - objective(z - moved)[0]) / (2 * step)
     assert_allclose(gradient, by_differences, rtol=2e-4, atol=2e-5)
+
+
+WRONG = np.where(np.isin(np.arange(9), [2, 6]), -1.0, 1.0) * np.where(np.arange(9) < 5, -1.0, 1.0)
+WILD = np.sin(np.linspace(-2, 2, 9)) + np.where(np.arange(9) == 3, 1.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "y"),
+    [(RobustProbit(0.1), WRONG), (ContaminatedNormal(0.3, 0.1, 10.0), WILD)],
+    ids=["labels", "measurements"],
+)
+def test_wrong_rows_against_draws_of_the_prior(noise, y):
+    """Evidence and posterior means where some rows would widen the posterior: they still move the mean."""
+    x = np.linspace(-2, 2, 9)
+    K = 4.0 * np.exp(-0.5 * (x[:, None] - x) ** 2) + 1e-8 * np.eye(9)
+    sites, evidence = propagate_dense(np.zeros(9), K, y, noise)
+    mean = np.linalg.solve(np.linalg.inv(K) + np.diag(sites.precision), sites.shift)
+    f = np.random.default_rng(0).multivariate_normal(np.zeros(9), K, 200_000, method="cholesky")
+    weights = np.exp(noise.log_prob(y, f).sum(axis=1))
+    truth = weights @ f / weights.sum()
+    assert sites.n_silent > 0
+    assert_allclose(evidence, np.log(weights.mean()), atol=0.2)
+    assert_allclose(mean, truth, atol=0.06)
 
 
 def test_predictions():

@@ -174,6 +174,7 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
             error = (y - self._observed_mean(latent)) / std
             values = -0.5 * (np.log(2.0 * np.pi) + error**2) - np.log(std)
         else:
+            latent.noise.at(labeled).check_target(y[labeled])
             standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), latent.codes)
             values = latent.noise.log_density(standard, latent.mean, latent.var)
             values = values - np.log(self._units.scale[latent.codes])

@@ -105,6 +105,11 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
                     raise ValueError(f"{name}= is given with noise='gaussian'. It is for counts: set noise=.")
             return None
         model: Any = noise_from_name(self.noise) if isinstance(self.noise, str) else self.noise
+        if getattr(model, "support", "label") == "label":
+            raise ValueError(
+                f"noise is a {type(model).__name__} object, which is not for numbers. For labels use "
+                "SparseGPClassifier or SparseGPOrdinal; your own model inherits from gleangp.noise.Noise."
+            )
         if self.noise_variance is not None:
             raise ValueError(f"noise_variance= is given with noise={self.noise!r}. It is for 'gaussian'.")
         wrong = [name for name in fields if not hasattr(model, name)]

@@ -275,6 +275,7 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         units = self._units.with_task(y[labeled])
         codes = np.full(len(labeled), len(names) - 1)
         noise = self._noise_of_new_rows(len(y), labeled, exposure, trials) if len(labeled) else self.noise_
+        noise.check_target(y[labeled])
         block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
         models = self._add_blocks([block])
         self.tasks_, self._units = names, units
@@ -320,6 +321,8 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
             raise ValueError("sample_weight= needs posterior='local' and noise='gaussian'.")
         weight = weights.get("sample_weight", np.ones(len(X)))
         labeled &= weight > 0.0
+        if not self._has_normal_noise:
+            self._noise_of_new_rows(len(X), labeled, exposure, trials).check_target(y[labeled])
         standard = self._units.to_standard(y, codes)
         self._absorb(
             X,

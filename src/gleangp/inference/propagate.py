@@ -3,10 +3,11 @@
 Minka 2001; the parallel schedule costs one factorisation a sweep. Sites are kept in natural form,
 exp(shift g - precision g^2 / 2), where a row that says nothing is simply zero.
 
-Noise that is not log-concave: a row whose moments would widen the posterior (nu <= 0) is silent, its site
-zero, until others have moved it to one side (Lawrence, Platt & Jordan 2005, section 4.3: "set a
-negative variance to zero"). Such a model has several fixed points, and which one is found depends on the
-start; sites that do not settle give no evidence at all (NaN) rather than a wrong one.
+Noise that is not log-concave: the moments of a row may widen the posterior (nu <= 0), which no site can do
+here. A row with a label then has next to no precision, and a shift that gives the row its mean. A row without
+one is silent, its site zero, until others have moved it to one side (Lawrence, Platt & Jordan 2005,
+section 4.3: "set a negative variance to zero"). Such a model has several fixed points, and which one is found
+depends on the start; sites that do not settle give no evidence at all (NaN) rather than a wrong one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
 _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
 _LEAST_LEFT = 1e-12  # share of a variance with or without a site: never nothing, whatever rounding says
 _UNSETTLED = 1e-3  # change of the evidence, relative, from which it is not one
+_NO_VARIANCE = 1e-10  # of a function that is known
+_LEAST_SAID = 1e-4  # share of its variance that a row with a label explains, if its moments would widen it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +39,7 @@ class RowSites:
 
     precision: FloatArray  # (n,)
     shift: FloatArray  # (n,) precision * site mean
-    n_silent: int = 0  # rows that say nothing because the noise model would widen the posterior
+    n_silent: int = 0  # rows that have no precision because the noise model would widen the posterior
 
     def at(self, rows) -> RowSites:
         """The sites of some rows."""
@@ -98,13 +101,14 @@ def sweep_rows(
     n = len(block)
     sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
     course, last_move = Course(block.noise.log_concave, tol, nats), np.zeros(n)
+    least = 0.0 if block.noise.log_concave or hasattr(block.noise, "is_labeled") else _LEAST_SAID
     for _ in range(max_sweeps):
         now = marginals(sites)
         cavities = leave_out(sites, now.mean, now.var)
         log_z, g, nu = block.noise.log_partition(block.y, cavities.mean, cavities.var + spread)
         if course.settles(cavities.log_evidence(log_z) + 0.5 * float(sites.shift @ now.mean - now.log_det)):
             break
-        move = cavities.wanted_sites(g, nu) - sites
+        move = cavities.wanted_sites(g, nu, least) - sites
         step = course.step(float(move.precision @ last_move), float(last_move @ last_move))
         sites, last_move = sites.moved(move, step), move.precision
         if not (np.isfinite(sites.precision).all() and np.isfinite(sites.shift).all()):
@@ -178,8 +182,13 @@ class Cavities:
         exponent = sites.shift**2 * self.var + 2.0 * sites.shift * self.mean - sites.precision * self.mean**2
         return float(np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown))
 
-    def wanted_sites(self, g: FloatArray, nu: FloatArray) -> RowSites:
-        """Those that match the moments; a row that would widen the posterior says nothing."""
+    def wanted_sites(self, g: FloatArray, nu: FloatArray, least: float = 0.0) -> RowSites:
+        """Those that match the moments; where less than `least` of a variance is explained, the mean alone.
+
+        With `least` zero, a row that would widen the posterior says nothing.
+        """
+        if least:
+            nu = np.maximum(nu, least / np.maximum(self.var, _NO_VARIANCE))
         left = np.maximum(1.0 - nu * self.var, _LEAST_LEFT)
         speaks = nu > 0.0
         precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
