@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPRegressor, plots
 from gleangp.exceptions import TaskError
-from gleangp.plots._base import shortened
+from gleangp.plots._base import shortened, values_of
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -117,6 +117,27 @@ def test_frames_with_categories(task):
     )
     assert display.proba.shape == (4, 4, 2)
     assert "sex = f" in display.ax_.get_xlabel()
+
+
+def test_dates_and_the_rows_of_the_task():
+    """Along a date the axis has dates; of a frame with all tasks the rows of the one shown are drawn."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"shop": np.resize(["a", "b"], 60), "size": rng.uniform(0, 1, 60)})
+    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60), unit="D")
+    y = np.sin(np.arange(60) / 9.0) + 5.0 * (frame["shop"] == "b")
+    model = SparseGPRegressor(task="shop", random_state=0).fit(frame, y)
+    display = plots.PredictionDisplay.from_estimator(model, frame, y, task="b", feature="day", margin=0.0)
+    assert display.X.tolist() == frame["day"][frame["shop"] == "b"].to_numpy("M8[ns]").tolist()
+    assert (display.y > 3.0).all()
+    assert str(display.x[0].astype("M8[D]")) == "2024-01-02"
+    mean = np.interp(display.X.astype(float), display.x.astype(float), display.mean)
+    assert np.abs(mean - display.y).max() < 0.5
+    assert (
+        plots.PredictionDisplay.from_estimator(model, frame, y, task="a", feature="size").x.dtype.kind == "f"
+    )
+    with pytest.raises(ValueError, match="'day' is not a number"):
+        values_of(frame[["day"]], 0, ["day"])
 
 
 def test_budget_and_gain(tasks_model):

@@ -302,7 +302,7 @@ def test_dates():
     found = answers.curve({"day": "2024-02-08", "x": 0.5}, "day")
     assert (found["x"][0], found["x"][-1]) == ("2024-01-30", "2024-03-30")
     assert found["nearest"][0]["day"] in frame["day"].to_numpy()
-    assert "days since 2024-01-30" in found["svg"]
+    assert ">2024-03</text>" in found["svg"]
     assert found["prediction"]["y"] == pytest.approx(1.0, abs=0.2)  # the ninth day
     assert 'type="date"' in render(facts, "m.glean")
 

@@ -112,7 +112,7 @@ TABLES = {
     ),
     "three rows": Foreign(base(3, 2), options=("--folds", "5")),
     "id column": Foreign(base().assign(rownames=range(1, 25)), said="left out 'rownames'"),
-    "constant": Foreign(base().assign(c=7.0)),
+    "constant": Foreign(base().assign(c=7.0), said="left out 'c': a column that is the same in every row"),
     "constant target": Foreign(base().assign(y=7.0)),
     "booleans": Foreign(base().assign(b=np.resize(["yes", "no"], 24), c=np.resize([True, False, False], 24))),
     "huge integers": Foreign(base().assign(big=2**60 + 2**40 * np.resize([3, 1, 2, 7], 24))),

@@ -248,6 +248,23 @@ def test_inspect_says_what_people_ask(files):
     assert score["baseline"]["behind"] == pytest.approx(score["baseline"]["error"] - score["rmse"])
 
 
+@pytest.mark.parametrize("task", [None, "t"])
+def test_inspect_reads_models_of_frames(tmp_path, task):
+    """Rows and noise are known of a model that was fitted in Python to categories and dates."""
+    frame = make_frame().assign(day=pd.Timestamp("2024-01-30"), kind="a")
+    frame["day"] += pd.to_timedelta(np.arange(len(frame)), unit="D")
+    frame.loc[::2, "kind"] = "b"
+    model = SparseGPRegressor(random_state=0, task=task)
+    if task is None:
+        model.fit(frame[["x", "day", "kind"]], frame["y"], tasks=frame["t"])
+    else:
+        model.fit(frame[["t", "x", "day", "kind"]], frame["y"])
+    save(model, tmp_path / "m.glean")
+    facts = json.loads(call("inspect", tmp_path / "m.glean", "--json")[0])
+    assert facts["summary"]["rows"] == len(frame)
+    assert 0.3 < facts["noise_std"][1] < 2.0
+
+
 @pytest.mark.parametrize("task", [None, "t"], ids=["argument", "column"])
 @pytest.mark.parametrize("kind", [SparseGPRegressor, SparseGPClassifier, HierarchicalGPRegressor])
 def test_inspect_reads_models_from_python(tmp_path, kind, task):
@@ -316,7 +333,7 @@ def test_suggest_writes_the_rows_to_label_next(files, tmp_path, kind):
     assert found["key"].astype(int).tolist() == (found["row"] - 1).tolist()
     assert "labels are needed most in" in said
     assert "rows are of" not in said
-    pool.assign(school="elsewhere").to_csv(tmp_path / "new.csv", index=False)
-    _, said = call("suggest", path, tmp_path / "new.csv", "-n", 1, "-o", tmp_path / "out.csv")
+    pool.assign(t="elsewhere").to_csv(tmp_path / "new.csv", index=False)
+    _, said = call("suggest", path, tmp_path / "new.csv", "-n", 1, "-o", tmp_path / "one.csv")
     assert "40 of 40 rows are of one task that the model does not know: 'elsewhere'" in said
     assert "add_task" not in said  # the remedy is one of the command line

@@ -42,6 +42,9 @@ def describe(model: Any) -> dict[str, Any]:
         task = getattr(inner, "task", None)
         out.update(target=None, task=task, inputs=[c for c in found if c not in (task, f"column {task}")])
         out["summary"] = {"kind": "classification" if is_classifier(inner) else "regression"}
+        fitted = getattr(inner, "_model", None) or getattr(inner, "_models", [None])[0]
+        if hasattr(fitted, "n_rows"):
+            out["summary"]["rows"] = int(fitted.n_rows)
     if len(tasks) > 1:
         out["shared"] = out["summary"].get("shared") or what_is_shared(inner)
     shares = getattr(inner, "variance_shares_", None)
@@ -96,10 +99,15 @@ def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
     X: Any = np.zeros((1 if tasks is None else len(tasks), estimator.n_features_in_))
     names, column = getattr(estimator, "feature_names_in_", None), getattr(estimator, "task", None)
     where: dict[str, Any] = {"X": X} if tasks is None or column is not None else {"X": X, "tasks": tasks}
-    if column is not None and names is not None:
+    columns = getattr(estimator, "columns_", None) or ()
+    if names is not None and (column is not None or columns):
         import pandas as pd
 
-        where["X"] = pd.DataFrame(X, columns=names).assign(**{column: tasks})
+        # Cells as those of the fit: the noise is the same in all rows of a task.
+        known = {c.name: c.categories[0] if c.kind == "category" else c.cell(c.fill) for c in columns}
+        where["X"] = pd.DataFrame(X, columns=names).assign(**known)
+        if column is not None:
+            where["X"][column] = tasks
     elif column is not None:
         where["X"] = X.astype(object)
         where["X"][:, column] = tasks

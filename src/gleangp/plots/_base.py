@@ -67,12 +67,30 @@ def values_of(X: Any, feature: int, names: Sequence[str]) -> FloatArray:
     """One input, which must be a number."""
     cells = X[:, feature] if isinstance(X, np.ndarray) else X.iloc[:, feature]
     try:
+        if is_date(X, feature):
+            raise ValueError
         return np.asarray(cells, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
             f"the input {names[feature]!r} is not a number, and a picture needs numbers along its axes. "
             "Choose another input."
         ) from None
+
+
+def is_date(X: Any, feature: int) -> bool:
+    """Whether an input is a column of dates of a frame."""
+    return not isinstance(X, np.ndarray) and X.dtypes.iloc[feature].kind == "M"
+
+
+def rows_of_task(model: Any, X: Any, y: Any, code: int) -> tuple[Any, Any]:
+    """The rows of one task, where X is a frame with the task column and has some; else all."""
+    if model.tasks_ is None or not hasattr(X, "columns") or model.task not in list(X.columns):
+        return X, y
+    own = np.asarray(X[model.task]) == model.tasks_[code]
+    if not own.any():
+        return X, y
+    rows = X.to_pandas() if hasattr(X, "to_pandas") else X
+    return rows[own], None if y is None else np.asarray(y)[own]
 
 
 def held_rows(X: Any, shown: dict[int, FloatArray]) -> Any:

@@ -17,7 +17,9 @@ from gleangp.plots._base import (
     held_values,
     input_names,
     inputs_of,
+    is_date,
     position_of,
+    rows_of_task,
     target_name,
     task_code,
     values_of,
@@ -109,7 +111,8 @@ class PredictionDisplay(Display):
             A fitted regressor.
         X : frame or array-like of shape (n, p)
             Inputs of the task that is shown: they give the range, and the medians (or most frequent
-            categories) at which the other inputs are held. A task column is left out.
+            categories) at which the other inputs are held. Of a frame with the task column, the rows of other
+            tasks are left out.
         y : array-like of shape (n,), default=None
             Their targets, to be shown.
         task : default=None
@@ -134,12 +137,13 @@ class PredictionDisplay(Display):
         names = input_names(model, X, feature_names)
         feature = position_of(feature, names)
         y_label = target_name(y, target)
-        X = inputs_of(model, X)
         code = task_code(model, task)
-        values = values_of(X, feature, names)
+        X, y = rows_of_task(model, X, y, code)
+        X = inputs_of(model, X)
+        dates = is_date(X, feature)
+        values = X.iloc[:, feature].to_numpy("M8[ns]") if dates else values_of(X, feature, names)
         low, high = np.nanmin(values), np.nanmax(values)
-        pad = margin * (high - low)
-        x = np.linspace(low - pad, high + pad, n_points)
+        x = low + (high - low) * np.linspace(-margin, 1.0 + margin, n_points)
         grid = held_rows(X, {feature: x})
         where = at_task(model, grid, code)
         mean, std = model.predict(**where, return_std=True)
@@ -147,7 +151,7 @@ class PredictionDisplay(Display):
             std_with_noise = model.predict(**where, return_std=True, include_noise=True)[1]
         except (TypeError, ValueError):  # no such option, or noise known per training row only
             std_with_noise = None
-        active = active_points(model, code, [feature])
+        active = None if dates else active_points(model, code, [feature])
         display = cls(
             x,
             mean,
