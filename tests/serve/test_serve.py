@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 from threading import Thread
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -319,3 +320,19 @@ def test_missing_cells_of_the_nearest_rows_are_empty():
     nearest = Answers(TableModel(model, encoding, {})).curve(row, "hours")["nearest"]
     assert (nearest[0]["hours"], nearest[0]["kind"]) == ("", "")
     assert any(isinstance(other["hours"], float) for other in nearest)
+
+
+def test_an_uploaded_table_is_predicted_as_by_the_command(served):
+    """A new task, a new category and a gap do not fail the file; the page says what became of them."""
+    port = served[1]
+    frame = make_frame().drop(columns="score").head(4)
+    frame.loc[0, "school"], frame.loc[1, "kind"], frame.loc[2, "hours"] = "ünknown", "dusk", np.nan
+    status, headers, body = ask(
+        port, "POST", "/api/table", frame.to_csv(index=False).encode(), Content_Type="text/csv"
+    )
+    assert status == 200
+    assert len(pd.read_csv(io.BytesIO(body))) == 4
+    note = unquote(headers["X-Note"])
+    assert "1 of 4 rows are of one task that the model does not know: 'ünknown'" in note
+    assert "'dusk'" in note
+    assert "'hours' has 1 missing values" in note

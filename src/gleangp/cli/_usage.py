@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
@@ -109,3 +110,13 @@ def _is_ours(path: Path) -> bool:
     with open(path, "rb") as file:
         head = file.read(1000)
     return any(mark in head for mark in _OURS)
+
+
+def about_unknown(tasks: Counter[str], n_rows: int, remedy: str = "") -> str:
+    """What is said of rows whose tasks a model does not know; `tasks` counts the rows of each."""
+    names = sorted(tasks)
+    what = "one task" if len(names) == 1 else f"{len(names)} tasks"
+    return (
+        f"{tasks.total()} of {n_rows} rows are of {what} that the model does not know: {first_names(names)}. "
+        f"They are predicted from what the known tasks share. Teach the model with `gleangp update`{remedy}."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from gleangp.cli._encoding import target_of
 from gleangp.cli._problem import with_target
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._tables import columns_of, no_rows, read_chunks, read_table, table_writer
-from gleangp.cli._usage import UsageError, first_names, note, printable
+from gleangp.cli._usage import UsageError, about_unknown, note, printable
 from gleangp.exceptions import NewTaskWarning, TaskError
 
 _MOST_IN_POOL = 3000  # rows whose joint covariance is looked at
@@ -48,8 +49,8 @@ def predict_table(model_path: Path, table: str, output: str, options: PredictOpt
     if options.interval is not None and is_classifier(model.estimator):
         raise UsageError("--interval is for numbers; this model predicts classes and their probabilities.")
     text = _text_columns(model, table, options)
-    n_rows = n_unknown = 0
-    unknown: set[str] = set()
+    n_rows = 0
+    unknown: Counter[str] = Counter()
     said: dict[str, None] = {}  # an ordered set
     with table_writer(output) as write:
         for chunk in read_chunks(table, text=text, encoding=options.encoding):
@@ -63,24 +64,14 @@ def predict_table(model_path: Path, table: str, output: str, options: PredictOpt
             if options.strict and about:
                 raise ValueError(about[0])
             said.update(dict.fromkeys(about))
-            new = model.unknown_tasks(chunk)
-            n_unknown += len(new)
-            unknown.update(new)
+            unknown.update(model.unknown_tasks(chunk))
             write(_with_kept(predicted, chunk, options.keep, model))
         if n_rows == 0:
             raise no_rows(table)
     for message in said:
         note(message)
     if unknown:
-        _say_unknown(unknown, f"{n_unknown} of {n_rows}", ", or refuse such rows with --strict")
-
-
-def _say_unknown(tasks: set[str], rows: str, remedy: str = "") -> None:
-    what = "one task" if len(tasks) == 1 else f"{len(tasks)} tasks"
-    note(
-        f"{rows} rows are of {what} that the model does not know: {first_names(sorted(tasks))}. They are "
-        f"predicted from what the known tasks share. Teach the model with `gleangp update`{remedy}."
-    )
+        note(about_unknown(unknown, n_rows, ", or refuse such rows with --strict"))
 
 
 def _is_about_rows(category: type[Warning]) -> bool:
@@ -132,8 +123,8 @@ def suggest_rows(model_path: Path, table: str, output: str, n: int, encoding: st
         chosen = estimator.suggest(X, n, **({} if tasks is None else {"tasks": tasks}))
     for message in dict.fromkeys(str(w.message) for w in caught if _is_about_rows(w.category)):
         note(message)
-    if unknown := model.unknown_tasks(frame):
-        _say_unknown(set(unknown), f"{len(unknown)} of {len(frame)}")
+    if unknown := Counter(model.unknown_tasks(frame)):
+        note(about_unknown(unknown, len(frame)))
     rows = frame.iloc[chosen]
     with table_writer(output) as write:
         write(rows.assign(row=rows.index + 1)[["row", *rows.columns.drop("row", errors="ignore")]])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import tempfile
+import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from sklearn.base import is_classifier
 from gleangp._typing import FloatArray
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._tables import CsvWriter, read_chunks
+from gleangp.cli._usage import about_unknown
 from gleangp.data.tables import ColumnEncoding
+from gleangp.exceptions import InputWarning
 from gleangp.plots._base import kept_points
 from gleangp.report.charts import Chart, span
 
@@ -100,15 +104,22 @@ class Answers:
             )
         return self._predict(pd.DataFrame(rows)).to_dict("records")
 
-    def _predict(self, frame: Any, interval: float | None = None) -> Any:
+    def _predict(self, frame: Any, interval: float | None = None, *, strict: bool = True) -> Any:
         """Predictions of a frame, for an exposure of 1 where it has none."""
         missing = [c for c in self.model.encoding.fields.values() if c not in frame.columns]
         interval = None if is_classifier(self.model.estimator) else interval
-        return self.model.predict(frame.assign(**dict.fromkeys(missing, 1.0)), strict=True, interval=interval)
+        return self.model.predict(
+            frame.assign(**dict.fromkeys(missing, 1.0)), strict=strict, interval=interval
+        )
 
-    def table(self, text: bytes) -> bytes:
-        """A CSV table -> its rows with their predictions, as CSV."""
+    def table(self, text: bytes) -> tuple[bytes, str]:
+        """A CSV table -> its rows with their predictions, as CSV; and what is to be said of them.
+
+        As `gleangp predict` does, gaps, categories and tasks that were not seen are predicted.
+        """
         task = self.model.encoding.task
+        said: dict[str, None] = {}
+        unknown: Counter[str] = Counter()
         out = io.StringIO()
         write = CsvWriter(out, ",")
         with tempfile.TemporaryDirectory() as folder:
@@ -118,13 +129,18 @@ class Answers:
             for chunk in read_chunks(str(path), text=() if task is None else (task,)):
                 n_rows += len(chunk)
                 if len(chunk):
-                    found = self._predict(chunk).rename(
-                        columns=lambda c: c if c == task else f"predicted {c}"
-                    )
+                    with warnings.catch_warnings(record=True) as caught:
+                        warnings.simplefilter("always")
+                        found = self._predict(chunk, strict=False)
+                    said |= {str(w.message): None for w in caught if w.category is InputWarning}
+                    unknown.update(self.model.unknown_tasks(chunk))
+                    found = found.rename(columns=lambda c: c if c == task else f"predicted {c}")
                     write(chunk.join(found.drop(columns=[] if task is None else [task])))
         if n_rows == 0:
             raise ValueError("the table has no rows, but at least one is needed.")
-        return out.getvalue().encode()
+        if unknown:
+            said[about_unknown(unknown, n_rows)] = None
+        return out.getvalue().encode(), " ".join(said)
 
     def curve(self, row: dict[str, Any], along: str) -> dict[str, Any]:
         """Prediction of one row, the curve along one of its inputs as numbers and SVG, the nearest rows."""

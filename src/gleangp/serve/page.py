@@ -62,9 +62,10 @@ document.getElementById('file').addEventListener('change', async event => {
   try {
     const most = Number(event.target.dataset.most);
     if (file.size > most) throw new Error('More than ' + most / 1e6 + ' MB; use gleangp predict.');
-    const text = await (await post('/api/table', file, 'text/csv')).text();
+    const answer = await post('/api/table', file, 'text/csv'), text = await answer.text();
+    const note = decodeURIComponent(answer.headers.get('X-Note') || '');
     save(text, file.name.replace(/\\.[^.]*$/, '') + '-predicted.csv');
-    status.textContent = 'Saved ' + (text.trim().split('\\n').length - 1) + ' rows with predictions.';
+    status.textContent = 'Saved ' + (text.trim().split('\\n').length - 1) + ' rows with predictions. ' + note;
   } catch (error) {
     status.textContent = error.message;
   }

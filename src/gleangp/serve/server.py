@@ -9,6 +9,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 from typing import Any
+from urllib.parse import quote
 
 from gleangp.cli._table_model import TableModel
 from gleangp.serve.answers import Answers
@@ -92,6 +93,8 @@ def _is_loopback(host: str) -> bool:
 class _Handler(BaseHTTPRequestHandler):
     timeout = 30  # seconds that a client may be silent
 
+    note = ""  # of the answer, for the page
+
     def respond(self) -> tuple[str, bytes]:
         raise NotImplementedError
 
@@ -105,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        status = 200
+        status, self.note = 200, ""
         try:
             self._check_origin()
             kind, body = self.respond()
@@ -116,6 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Note", quote(self.note))
         for header, value in (
             ("Content-Security-Policy", POLICY),
             ("X-Content-Type-Options", "nosniff"),
@@ -171,7 +175,8 @@ def _respond(request: _Handler, answers: Answers, content: bytes, lock: Lock) ->
     if what == ("POST", "/api/table"):
         text = request.body("text/csv")
         with lock:
-            return "text/csv; charset=utf-8", answers.table(text)
+            table, request.note = answers.table(text)
+            return "text/csv; charset=utf-8", table
     raise _Refused(404, f"there is nothing at {' '.join(what)!r}.")
 
 
