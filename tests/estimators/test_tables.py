@@ -255,3 +255,20 @@ def test_dates_that_cannot_repeat_stay_days():
     for rows, values in ((frame[:40], y[:40]), (frame[::15], y[::15]), (frame, np.zeros(150))):
         assert learn_columns(rows, values)[0].periods == ()
     assert learn_columns(frame)[0].periods == ()
+
+
+@pytest.mark.parametrize("tasks", [None, "school"])
+def test_a_category_has_one_length_scale(tasks):
+    """The indicators of a category share it; every other feature has its own."""
+    frame = X.drop(columns=[] if tasks else ["school"]).assign(soil=np.resize(["clay", "sand", "loam"], N))
+    model = SparseGPRegressor(task=tasks, random_state=0).fit(frame, Y)
+    names = [name for column in model.columns_ for name in column.feature_names]
+    params = model.kernel_.get_params()
+    lengths = [v for name, v in params.items() if name.endswith("length_scale") and np.size(v) == len(names)]
+    assert len(lengths) == (2 if tasks else 1)  # of the common function, and of those of tasks
+    for values in lengths:
+        by_column = {}
+        for name, value in zip(names, values, strict=True):
+            by_column.setdefault(name if "missing" in name else name.split("=")[0], set()).add(value)
+        assert all(len(same) == 1 for same in by_column.values())
+        assert len(set().union(*by_column.values())) == len(by_column)

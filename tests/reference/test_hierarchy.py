@@ -280,3 +280,29 @@ def test_tasks_of_two_rows_do_not_make_noise_levels_up():
         function = model.predict(place, tasks=each, return_std=True)[1]
         noise = np.sqrt(whole**2 - function**2)
         assert noise.max() < 1.5 * noise.min()
+
+
+def test_features_with_one_length_scale():
+    """The log posterior of equal length scales, with one prior for each group; gradients add up."""
+    likelihood, y, noise = gaussian()
+    groups = np.array([0, 1, 1])
+    _, free, _ = problem(likelihood, y, noise)
+    search = plan_search(X, TASKS, likelihood, groups=groups)
+    tied = search.objective(LEARNING.starts[0], Form(2.5), None)
+    tied.rows = free.rows
+    z = tied.slots.start + 0.3 * np.random.default_rng(5).normal(size=tied.slots.size)
+    z = np.clip(z, *tied.slots.bounds.T)
+    parts = {name: z[part] for name, part in tied.slots.where.items()}
+    repeated = {n: p[groups] if n.endswith("length_scale") else p for n, p in parts.items()}
+    same = np.concatenate([repeated[name] for name in free.slots.where])
+    (value, gradient), (of_free, by_free) = tied(z), free(same)
+    evidence, of_free = (
+        -v - o.slots.log_prior(at)[0] for v, o, at in ((value, tied, z), (of_free, free, same))
+    )
+    assert_allclose(evidence, of_free, rtol=1e-12)
+    by_free, own_prior = by_free + free.slots.log_prior(same)[1], tied.slots.log_prior(z)[1]
+    for name, part in tied.slots.where.items():
+        expected = by_free[free.slots.where[name]]
+        if name.endswith("length_scale"):
+            expected = np.bincount(groups, expected)
+        assert_allclose(gradient[part] + own_prior[part], expected, rtol=1e-9, atol=1e-12)

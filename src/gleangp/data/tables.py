@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
 from gleangp.exceptions import InputError, InputWarning
 from gleangp.io.classes import register
@@ -137,6 +137,22 @@ def check_headings(X: Any) -> None:
         for heading, count in Counter(X.columns).items():
             if count > 1:
                 raise InputError(f"X has {count} columns with the heading {heading!r}. Rename one.")
+
+
+def feature_groups(columns: Sequence[ColumnEncoding] | None) -> IntArray | None:
+    """(p,) number of the length scale of every feature; None if each has its own.
+
+    The indicators of a category share one: which of its cells are alike is not known.
+    """
+    if not any(column.kind == "category" for column in columns or ()):
+        return None
+    numbers: dict[tuple[int, str], int] = {}
+    of_feature = [
+        (place, "" if column.kind == "category" else name)
+        for place, column in enumerate(columns or ())
+        for name in column.feature_names
+    ]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in of_feature])
 
 
 def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference.block import Block
@@ -69,6 +70,7 @@ def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) 
             n_restarts=estimator.n_restarts,
             progress=progress,
             widths=problem.widths,
+            groups=feature_groups(getattr(estimator, "columns_", None)),
         )
         return Candidate(_name(coupling), search, penalty)
 

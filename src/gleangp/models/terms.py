@@ -42,6 +42,7 @@ class TermSpec:
     loadings: FloatArray  # (M, R)
     own: FloatArray  # (M,)
     mixture: bool = False  # whether loadings and own weights are learnt
+    groups: IntArray | None = None  # (p,) features of one number have one length scale; None: each its own
 
     def slots(self, prefix: str) -> list[Slot]:
         """One slot for each free hyperparameter of the kernel, then those of the tasks' weights."""
@@ -50,8 +51,11 @@ class TermSpec:
         for name, size in of_kernel.layout:
             part = slice(at, at + size)
             at += size
-            low, high = bounds[part].T
-            slots.append(Slot(prefix + name, theta[part], low, high, self.priors.get(name)))
+            start, (low, high) = theta[part], bounds[part].T
+            if self.groups is not None and name.endswith("length_scale") and size == len(self.groups):
+                first = np.unique(self.groups, return_index=True)[1]
+                start, low, high = start[first], low[first], high[first]
+            slots.append(Slot(prefix + name, start, low, high, self.priors.get(name)))
         if self.mixture:
             alike = np.broadcast_to(np.eye(1, self.loadings.shape[1])[0], self.loadings.shape).ravel()
             prior = Normal(alike, _LOADING_SPREAD)
@@ -69,9 +73,12 @@ class MovingTerm:
 
     def __init__(self, spec: TermSpec, prefix: str, slots: Slots):
         self._kernel, self._spec, self._slots, self._prefix = MovingKernel(spec.kernel), spec, slots, prefix
-        names = [prefix + name for name, _ in KernelParameters(spec.kernel).layout]
-        parts = [slots.where[name] for name in names]
-        self._theta = slice(parts[0].start, parts[-1].stop) if parts else slice(0, 0)
+        numbers = [np.zeros(0, dtype=np.intp)]
+        for name, size in KernelParameters(spec.kernel).layout:
+            part = slots.where[prefix + name]
+            of_slot = np.arange(part.start, part.stop)
+            numbers.append(of_slot if len(of_slot) == size else of_slot[spec.groups])
+        self._theta = np.concatenate(numbers)  # of the vector, for every hyperparameter of the kernel
 
     def at(self, z: FloatArray) -> Term:
         """The term at z; use it before it is moved again."""
@@ -88,7 +95,7 @@ class MovingTerm:
 
     def add_gradient(self, gradient, theta, loadings, own, z) -> None:
         """Add the gradient of the evidence in the term to that of the vector."""
-        gradient[self._theta] += theta
+        np.add.at(gradient, self._theta, theta)
         if self._spec.mixture:
             gradient[self._slots.where[self._prefix + "loadings"]] += loadings.ravel()
             gradient[self._slots.where[self._prefix + "own"]] += own * np.exp(

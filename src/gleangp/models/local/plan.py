@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel, Sum
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.models.couplings import FunctionCoupling
 from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Start
 from gleangp.models.inputs import identity_map, map_inputs
@@ -39,6 +39,7 @@ def plan_search(
     progress: Any = None,
     learning: Learning = LEARNING,
     widths: PriorWidths = PRIORS,
+    groups: IntArray | None = None,
 ) -> Search:
     """What to learn, for inputs X (n, p) of all rows.
 
@@ -56,6 +57,8 @@ def plan_search(
         What tasks share; an object has `terms(kernel, priors, n_tasks)`.
     priors : mapping, default=None
         Priors by the names of `sum_of_terms`; they replace those of the default model.
+    groups : ndarray of shape (p,), default=None
+        Features of one number have one length scale in the default model. None: each has its own.
     """
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
@@ -74,6 +77,7 @@ def plan_search(
             terms = hierarchical_terms(X.shape[1], several, start, nu, widths)
             if several == 1 and n_tasks > 1:
                 terms = coupled_terms(coupling, terms[0].kernel, terms[0].priors, n_tasks)
+            terms = [replace(term, groups=groups) for term in terms]
         else:
             terms = coupled_terms(coupling, clone(kernel), {}, n_tasks)
         return with_priors(terms, priors or {})
