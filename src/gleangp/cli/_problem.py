@@ -180,7 +180,8 @@ def _constant_columns(frame: Any, others: set[str | None]) -> list[str]:
     """Columns without a difference between rows, said aloud; none if there would be no other input."""
     inputs = [c for c in frame.columns if c not in others]
     found = [c for c in inputs if len(frame) > 1 and frame[c].nunique(dropna=False) == 1]
-    found = [c for c in found if frame[c].notna().all()]
+    # Missing and infinite cells are refused, with what to do about them.
+    found = [c for c in found if frame[c].notna().all() and frame[c].iloc[0] not in (np.inf, -np.inf)]
     if not found or len(found) == len(inputs):
         return []
     what = "a column that is" if len(found) == 1 else "columns that are"
