@@ -21,7 +21,7 @@ from gleangp.noise import (
     Probit,
     RobustProbit,
 )
-from gleangp.numerics.special import constrain, unconstrain
+from gleangp.numerics.transforms import constrain, unconstrain
 
 SOFT_NULL = NullCategory(bias=0.2, gamma_minus=0.7, gamma_plus=0.4, width=1.2, variance=0.3)
 # Model -> targets to try it with.

@@ -6,16 +6,14 @@ from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, logsumexp, softmax
 
 from gleangp.numerics.special import (
-    constrain,
-    constrain_slope,
     hazard,
     log_diff_ndtr,
     log_diff_ndtr_derivatives,
     log_ndtr_curvature,
     log_ndtr_derivatives,
     log_weighted_sum_ndtr,
-    unconstrain,
 )
+from gleangp.numerics.transforms import constrain, constrain_slope, unconstrain
 
 # N(z) / Phi(z) and h (h + z), computed with 60 digits.
 HAZARD = {

@@ -27,7 +27,7 @@ from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
-from gleangp.numerics.special import unconstrain
+from gleangp.numerics.transforms import unconstrain
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals

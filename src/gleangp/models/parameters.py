@@ -15,7 +15,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels.parameters import KernelParameters, MovingKernel
 from gleangp.models.priors import LogNormal, Prior
-from gleangp.numerics.special import constrain, constrain_slope, unconstrain
+from gleangp.numerics.transforms import constrain, constrain_slope, unconstrain
 
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.numerics.special import constrain, constrain_slope
+from gleangp.numerics.transforms import constrain, constrain_slope
 
 
 @dataclass(frozen=True, eq=False)
