@@ -6,15 +6,13 @@ from numpy.testing import assert_allclose
 from scipy.special import log_ndtr
 
 from gleangp.numerics.special import (
-    constrain,
-    constrain_slope,
     hazard,
     log_diff_ndtr,
     log_diff_ndtr_derivatives,
     log_ndtr_derivatives,
     log_weighted_sum_ndtr,
-    unconstrain,
 )
+from gleangp.numerics.transforms import constrain, constrain_slope, unconstrain
 from tests.reference.reference_data import load
 
 FILE = "special_functions.json"
