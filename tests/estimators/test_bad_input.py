@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel, Kernel, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.exceptions import KernelError, LabelError, NotPositiveDefiniteError, TaskError
+from gleangp.exceptions import KernelError, LabelError, NewTaskWarning, NotPositiveDefiniteError, TaskError
 
 MODELS = [SparseGPRegressor, SparseGPClassifier]
 both = pytest.mark.parametrize("Model", MODELS)
@@ -461,3 +461,22 @@ def test_failed_first_fit_leaves_nothing(Model):
     with pytest.raises(RuntimeError, match="the selector failed"):
         model.fit(X, y)
     assert vars(model) == before
+
+
+@both
+def test_warnings_name_the_line_of_the_user(Model):
+    """However deep in the library a warning arises."""
+    X, y = problem(Model)
+    fixed = {"kernel": RBF(), "optimizer": None}
+    model = Model(**fixed).fit(X, y, tasks=halves(y))
+    calls = [
+        (NewTaskWarning, lambda: model.predict(X[:2], tasks=["w", "w"])),
+        (NewTaskWarning, lambda: model.score(X[:2], y[:2], tasks=["w", "w"])),
+        (FutureWarning, lambda: Model(posterior="projected", **fixed).fit(X, y)),
+        (UserWarning, lambda: Model(n_active=100, **fixed).fit(X, y)),
+        (UserWarning, lambda: Model(n_active=100, posterior="active", **fixed).fit(X, y)),
+    ]
+    for category, call in calls:
+        with pytest.warns(category) as caught:
+            call()
+        assert caught[0].filename == __file__

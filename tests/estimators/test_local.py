@@ -136,22 +136,22 @@ def test_exposure_multiplies_the_count(noise):
 @pytest.mark.parametrize(
     ("noise", "wrong", "said"),
     [
-        ("poisson", -1.0, "y is -1 in row 1. Poisson noise needs counts"),
-        ("negative_binomial", 1.5, "y is 1.5 in row 1. Negative-binomial noise needs counts"),
-        ("binomial", 5.0, "y is 5 in row 1. It cannot be above its 1 trials"),
-        ("gamma", 0.0, "y is 0 in row 1. Gamma noise needs positive targets"),
+        ("poisson", -1.0, "y is -1 in row 2. Poisson noise needs counts"),
+        ("negative_binomial", 1.5, "y is 1.5 in row 2. Negative-binomial noise needs counts"),
+        ("binomial", 5.0, "y is 5 in row 2. It cannot be above its 1 trials"),
+        ("gamma", 0.0, "y is 0 in row 2. Gamma noise needs positive targets"),
     ],
 )
 def test_targets_that_do_not_fit_the_noise(noise, wrong, said):
-    """One error each, wherever targets come in: nothing is learnt from them, and no density is made up."""
+    """One error each that names the row, wherever targets come in; rows without a target count."""
     X, y = counts(noise, 30)
     model = SparseGPRegressor(noise=noise, random_state=0).fit(X, y, tasks=np.arange(30) % 2)
-    new = [1.0, wrong]
+    new = [np.nan, 1.0, wrong]
     for call in (
-        lambda: SparseGPRegressor(noise=noise).fit(X[:2], new),
-        lambda: model.add_task(X[:2], new, task=2),
-        lambda: model.partial_fit(X[:2], new, tasks=[0, 1]),
-        lambda: model.log_density(X[:2], new, tasks=[0, 1]),
+        lambda: SparseGPRegressor(noise=noise).fit(X[:3], new),
+        lambda: model.add_task(X[:3], new, task=2),
+        lambda: model.partial_fit(X[:3], new, tasks=[0, 1, 0]),
+        lambda: model.log_density(X[:3], new, tasks=[0, 1, 0]),
     ):
         with pytest.raises(LabelError, match=said):
             call()
@@ -391,3 +391,25 @@ def test_an_input_that_needs_warping_is_warped():
     decided = {d.what: d for d in SparseGPRegressor(random_state=0).fit(x[:, None], y).decisions_}
     assert decided["warping"].chosen == "warped"
     assert decided["warping"].numbers["warped"] > 0.99
+
+
+@pytest.mark.parametrize("noise", ["poisson", "negative_binomial", "binomial", "gamma"])
+def test_probabilities_beside_the_support(noise):
+    """P(Y <= y) is zero below zero, and that of the whole number below between two counts."""
+    X, y = counts(noise, 30)
+    given = {"trials": np.full(30, 20.0)} if noise == "binomial" else {}
+    model = SparseGPRegressor(ConstantKernel() * RBF(), noise=noise, optimizer=None).fit(X, y, **given)
+    some = {name: values[:6] for name, values in given.items()}
+    p = model.predict_cdf(X[[3] * 6], [-2.0, -0.5, 1.0, 1.5, 2.0, np.nan], **some)
+    assert_array_equal(p[:2], 0.0)
+    assert np.isnan(p[5])
+    assert (p[3] > p[2]) if noise == "gamma" else (p[3] == p[2])
+    assert 0.0 < p[2] <= p[3] < p[4] < 1.0
+
+
+def test_rows_with_a_wrong_label_are_not_silent():
+    """They move the mean, so `n_silent_` does not count them."""
+    X = np.linspace(0.0, 6.0, 60)[:, None]
+    y = np.sin(X[:, 0]) > 0.0
+    y[[5, 20, 40]] ^= True
+    assert SparseGPClassifier(noise="robust", random_state=0).fit(X, y).n_silent_ == 0

@@ -24,6 +24,7 @@ from gleangp import (
 )
 from gleangp.data.tables import learn_columns
 from gleangp.exceptions import InputError, InputWarning
+from gleangp.models.priors import LogNormal
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -272,3 +273,13 @@ def test_a_category_has_one_length_scale(tasks):
             by_column.setdefault(name if "missing" in name else name.split("=")[0], set()).add(value)
         assert all(len(same) == 1 for same in by_column.values())
         assert len(set().union(*by_column.values())) == len(by_column)
+
+
+def test_a_prior_with_a_number_for_each_feature():
+    """Length scales are then those of features, also of the indicators of a category."""
+    frame = X[["hours", "kind"]].assign(soil=np.resize(["clay", "sand", "loam"], N)).dropna()
+    prior = LogNormal(np.ones(6), 0.5)
+    priors = {"k2__k2__length_scale": prior}
+    model = SparseGPRegressor(priors=priors, random_state=0).fit(frame, Y[frame.index])
+    lengths = model.kernel_.get_params()["k2__k2__length_scale"]
+    assert len(set(lengths[3:])) > 1

@@ -163,10 +163,11 @@ def _take(frame: Any, columns: list[Any]) -> Any:
 
 def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:
     """The task column of the estimator, if it can be fitted here."""
-    known = set(signature(estimator.fit).parameters)
+    can_fit = callable(getattr(estimator, "fit", None)) and not isinstance(estimator, type)
+    known = set(signature(estimator.fit).parameters) if can_fit else set()
     if "tasks" not in known:
         raise TypeError(
-            f"gleangp.dask.fit was given {type(estimator).__name__}, and expects an estimator of gleangp's. "
+            f"gleangp.dask.fit was given {estimator!r}, and expects an estimator of gleangp's. "
             "Other estimators fit on data in memory."
         )
     known -= {"X", "y", "tasks"}

@@ -72,6 +72,7 @@ class AnswersMixin:
             return np.column_stack([chosen % n_rows, chosen // n_rows])
         return chosen
 
+    @reading
     def transfer_report(self) -> list[TaskTransfer]:
         """What every task gains from the others: left-out log scores with and without them.
 

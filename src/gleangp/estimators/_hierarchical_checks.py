@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.estimators._warnings import level_of_caller
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import HELD_OUT
@@ -35,7 +36,7 @@ def decisions_on(model: HierarchicalModel, blocks: list[TaskRows], name: str = "
                 f"({numbers['constraints']:.3g} nats each) than without ({numbers['none']:.3g}). They may be "
                 "wrong: check them, or leave them out.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=level_of_caller(),
             )
     return made
 

@@ -17,7 +17,7 @@ from gleangp.estimators._random import generator_from
 from gleangp.estimators._sparse import ChosenPartsMixin
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.estimators._targets import TargetUnits
-from gleangp.estimators._warnings import warn_about_fit
+from gleangp.estimators._warnings import level_of_caller, warn_about_fit
 from gleangp.exceptions import KernelError
 from gleangp.inference.data_dependent import DataDependentPosterior
 from gleangp.inference.task_rows import TaskRows
@@ -126,7 +126,7 @@ class HierarchyMixin(ChosenPartsMixin):
                 f"task {first!r}{rest} has no labelled row and no constraint; it is predicted from the "
                 "prior that the other tasks taught.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=level_of_caller(),
             )
         warn_about_fit(
             type(self).__name__,

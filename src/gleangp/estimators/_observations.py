@@ -14,7 +14,7 @@ from gleangp.estimators._answers import AnswersMixin
 from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import reading
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._regression import RegressionMixin
+from gleangp.estimators._regression import RegressionMixin, check_rows
 from gleangp.models.local.answers import leave_one_out
 from gleangp.models.local.model import LocalModel
 from gleangp.noise import Gaussian
@@ -136,8 +136,13 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         if self._has_normal_noise:
             std = self._observed_std(latent, include_noise=True)
             return self._by_row(ndtr((y - self._observed_mean(latent)) / std), tasks)
-        standard = self._units.to_standard(y, latent.codes)
-        return self._by_row(latent.noise.regular.predict_cdf(standard, latent.mean, latent.var), tasks)
+        noise, standard = latent.noise.regular, self._units.to_standard(y, latent.codes)
+        if noise.support == "real":
+            return self._by_row(noise.predict_cdf(standard, latent.mean, latent.var), tasks)
+        # Counts take whole numbers alone; below zero is nothing.
+        at = np.floor(standard) if noise.support == "count" else standard
+        cdf = noise.predict_cdf(np.maximum(at, 0.0), latent.mean, latent.var)
+        return self._by_row(np.where(np.isnan(at), np.nan, np.where(at < 0.0, 0.0, cdf)), tasks)
 
     @reading
     def log_density(
@@ -174,7 +179,7 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
             error = (y - self._observed_mean(latent)) / std
             values = -0.5 * (np.log(2.0 * np.pi) + error**2) - np.log(std)
         else:
-            latent.noise.at(labeled).check_target(y[labeled])
+            check_rows(latent.noise, y, labeled)
             standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), latent.codes)
             values = latent.noise.log_density(standard, latent.mean, latent.var)
             values = values - np.log(self._units.scale[latent.codes])
@@ -231,6 +236,7 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         drawn = drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
         return self._by_row(drawn, tasks)
 
+    @reading
     def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
         """Predictions of the training targets, each from all other rows, in closed form.
 
@@ -273,7 +279,9 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         """Covariance of rows (1, m, m) and variance of their noise (1, m), in standard units."""
         if not self._has_normal_noise:
             return super()._uncertainty(X, codes)
-        model = self._local_gaussian("suggest")
+        model = self._model
+        if not isinstance(model, LocalModel):
+            raise ValueError("suggest is for posterior='local'. Fit again with it.")
         noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
         return model.predict_cov(X, codes)[1][None], noise[None]
 

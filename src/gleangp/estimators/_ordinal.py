@@ -23,6 +23,7 @@ from gleangp.estimators._random import generator_from
 from gleangp.estimators._sparse import FittedModel, SparseGPMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.estimators._training_rows import LocalRows, Ranks
+from gleangp.estimators._warnings import level_of_caller
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.models.defaults import ORDERED_PRIORS
@@ -271,7 +272,7 @@ class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifi
                     f"y has two categories, {found.tolist()}; with nothing between them the model is a "
                     "probit classifier. Name all of them in categories=, or use SparseGPClassifier.",
                     UserWarning,
-                    stacklevel=5,
+                    stacklevel=level_of_caller(),
                 )
             return found, codes
         order = np.asarray(self.categories)

@@ -68,7 +68,7 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
         real = model is None or model.support == "real"
         kept = slice(None) if rows.keep is None else rows.keep
         if model is not None:
-            model.at(kept).check_target(rows.y[kept])
+            check_rows(model, rows.y, np.ones(len(rows.y), bool) if rows.keep is None else rows.keep)
         scaled = self.normalize_y and real
         if scaled and self._n_outputs:  # each in its own units
             self._units = own_units([rows.y[r] for r in rows.block_rows])
@@ -190,3 +190,16 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
         """Variance of Gaussian noise of new rows, in standard units."""
         shared = self._noise_at_new_rows()
         return self._model.noise_variance(codes) if isinstance(self._model, LocalModel) else shared
+
+
+def check_rows(noise: Any, y: FloatArray, labeled: np.ndarray) -> None:
+    """Raise `LabelError` if a target does not fit the noise, with its number among all rows."""
+    try:
+        noise.at(labeled).check_target(y[labeled])
+    except LabelError:
+        for row in np.flatnonzero(labeled):
+            try:
+                noise.at(np.array([row])).check_target(y[[row]])
+            except LabelError as error:
+                raise LabelError(str(error).replace("in row 0", f"in row {row}")) from None
+        raise

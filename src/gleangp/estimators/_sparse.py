@@ -23,7 +23,7 @@ from gleangp.estimators._parameters import PartsParameters, SparseParameters, Ta
 from gleangp.estimators._progress import FitProgress, Given, ProgressMixin
 from gleangp.estimators._random import generator_from
 from gleangp.estimators._training_rows import LocalRows
-from gleangp.estimators._warnings import warn_about_fit
+from gleangp.estimators._warnings import level_of_caller, warn_about_fit
 from gleangp.exceptions import KernelError
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -122,7 +122,7 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
                 "version will not accept it. Use posterior='local', or 'active' for predictions from active "
                 "points alone.",
                 FutureWarning,
-                stacklevel=5,
+                stacklevel=level_of_caller(),
             )
         most = LEARNING.most_reports
         progress = self._begin_progress(*given, most if len(problems) == 1 else len(problems))
@@ -253,7 +253,7 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
                 warnings.warn(
                     f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=level_of_caller(),
                 )
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))

@@ -19,6 +19,7 @@ from gleangp.estimators._observations import ObservationMixin
 from gleangp.estimators._outputs import count_outputs, every_output, names_of_outputs
 from gleangp.estimators._parameters import SPARSE_CONSTRAINTS, parameters
 from gleangp.estimators._random import generator_from
+from gleangp.estimators._regression import check_rows
 from gleangp.estimators._sparse import FittedModel
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import LocalRows
@@ -275,7 +276,8 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         units = self._units.with_task(y[labeled])
         codes = np.full(len(labeled), len(names) - 1)
         noise = self._noise_of_new_rows(len(y), labeled, exposure, trials) if len(labeled) else self.noise_
-        noise.check_target(y[labeled])
+        if len(labeled) and not self._has_normal_noise:
+            check_rows(self._noise_of_new_rows(len(y), slice(None), exposure, trials), y, ~np.isnan(y))
         block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
         models = self._add_blocks([block])
         self.tasks_, self._units = names, units
@@ -322,7 +324,7 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         weight = weights.get("sample_weight", np.ones(len(X)))
         labeled &= weight > 0.0
         if not self._has_normal_noise:
-            self._noise_of_new_rows(len(X), labeled, exposure, trials).check_target(y[labeled])
+            check_rows(self._noise_of_new_rows(len(X), slice(None), exposure, trials), y, labeled)
         standard = self._units.to_standard(y, codes)
         self._absorb(
             X,

@@ -52,6 +52,7 @@ from gleangp.data.tasks import (
 from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import changing, reading
 from gleangp.estimators._outputs import every_output
+from gleangp.estimators._warnings import level_of_caller
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
 from gleangp.models.active import learn as active_learn
 
@@ -183,7 +184,7 @@ class TaskMixin:
             if not is_table(X):
                 given = None if isinstance(X, np.ndarray) else object  # a list keeps numbers beside text
                 X = check_array(X, dtype=given, ensure_all_finite=False, **least)
-            X = encode_columns(columns, X, stacklevel=7)
+            X = encode_columns(columns, X, stacklevel=1 + level_of_caller())
         return check_array(X, dtype=np.float64, **least)
 
     def _count_inputs(self) -> int:
@@ -237,7 +238,7 @@ class TaskMixin:
             "predicted from what the known tasks share. Learn new tasks with add_task, or set "
             "new_tasks='error' to refuse them.",
             NewTaskWarning,
-            stacklevel=5,
+            stacklevel=level_of_caller(),
         )
 
     def _check_same_kind(self, tasks: Any) -> None:

@@ -39,7 +39,7 @@ class RowSites:
 
     precision: FloatArray  # (n,)
     shift: FloatArray  # (n,) precision * site mean
-    n_silent: int = 0  # rows that have no precision because the noise model would widen the posterior
+    n_silent: int = 0  # rows that say nothing because the noise model would widen the posterior
 
     def at(self, rows) -> RowSites:
         """The sites of some rows."""
@@ -116,7 +116,7 @@ def sweep_rows(
                 f"expectation propagation does not end at finite numbers: a row has the variance "
                 f"{np.max(now.var):.3g}. Use inputs in other units, or a kernel of smaller variance."
             )
-    if not block.noise.log_concave:
+    if least == 0.0 and not block.noise.log_concave:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
     return Swept(sites, now, course.outcome, cavities.mean, cavities.var + spread, g, nu)
 

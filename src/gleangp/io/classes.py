@@ -52,8 +52,10 @@ _FIELD_TYPES: dict[str, Any] = {"bool": bool, "float": (float, int), "int": int,
 def register(*classes: type, **renamed: type) -> None:
     """Let model files contain objects of these classes, under their own names or under other ones."""
     for name, cls in [*((cls.__name__, cls) for cls in classes), *renamed.items()]:
-        if _CLASSES.setdefault(name, cls) is not cls:
+        known = _CLASSES.setdefault(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"two classes for model files have the name {name!r}: give one another name.")
+        _CLASSES[name] = cls  # the newer one, if a module is loaded again
         _NAMES[cls] = name
 
 

@@ -52,8 +52,8 @@ class TermSpec:
             part = slice(at, at + size)
             at += size
             start, (low, high) = theta[part], bounds[part].T
-            if self.groups is not None and name.endswith("length_scale") and size == len(self.groups):
-                first = np.unique(self.groups, return_index=True)[1]
+            if self._shares(name, size):
+                first = np.unique(np.asarray(self.groups), return_index=True)[1]
                 start, low, high = start[first], low[first], high[first]
             slots.append(Slot(prefix + name, start, low, high, self.priors.get(name)))
         if self.mixture:
@@ -62,6 +62,12 @@ class TermSpec:
             slots.append(Slot(prefix + "loadings", self.loadings.ravel(), -30.0, 30.0, prior, "identity"))
             slots.append(Slot(prefix + "own", np.log(self.own), np.log(1e-6), np.log(1e3), _OWN_WEIGHT))
         return slots
+
+    def _shares(self, name: str, size: int) -> bool:
+        """Whether features of one group share this hyperparameter; not if a prior has a number for each."""
+        if self.groups is None or size != len(self.groups) or not name.endswith("length_scale"):
+            return False
+        return not any(np.ndim(v) for v in getattr(self.priors.get(name), "__dict__", {}).values())
 
     def of_tasks(self, tasks: IntArray) -> TermSpec:
         """The term of some of the tasks."""

@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ _NEAREST = 5
 _MOST_CURVES = 30  # inputs that are ordered by their effect
 _COVERAGE = 0.95
 _ROUNDING = 1e-9  # of the largest value: what is left of a constant after inputs were transformed and back
+
+_LONGEST_NOTE = 2000  # characters, in a header; chunks of a long table repeat themselves
 
 
 class Answers:
@@ -140,7 +143,7 @@ class Answers:
             raise ValueError("the table has no rows, but at least one is needed.")
         if unknown:
             said[about_unknown(unknown, n_rows)] = None
-        return out.getvalue().encode(), " ".join(said)
+        return out.getvalue().encode(), shorten(" ".join(said), _LONGEST_NOTE, placeholder=" ...")
 
     def curve(self, row: dict[str, Any], along: str) -> dict[str, Any]:
         """Prediction of one row, the curve along one of its inputs as numbers and SVG, the nearest rows."""
