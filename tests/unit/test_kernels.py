@@ -293,7 +293,9 @@ def test_columns_belong_to_the_caller(data):
     """They can be written into, also those of a constant."""
     X, Z, _ = data
     for kernel in (RBF(), 2.0 * RBF() + WhiteKernel(), ConstantKernel(), Cauchy()):
-        kernel_columns(kernel, X, Z)[0, 0] = 1.0
+        columns = kernel_columns(kernel, X, Z)
+        columns[0, 0] = -3.0
+        assert kernel_columns(kernel, X, Z)[0, 0] != -3.0
 
 
 def test_sums_leave_their_parts_right(data):

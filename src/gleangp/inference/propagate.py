@@ -30,7 +30,9 @@ _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns
 _LEAST_LEFT = 1e-12  # share of a variance with or without a site: never nothing, whatever rounding says
 _UNSETTLED = 1e-3  # change of the evidence, relative, from which it is not one
 _NO_VARIANCE = 1e-10  # of a function that is known
-_LEAST_SAID = 1e-4  # share of its variance that a row with a label explains, if its moments would widen it
+_LEAST_EXPLAINED = (
+    1e-4  # share of its variance that a row with a label explains, if its moments would widen it
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +41,7 @@ class RowSites:
 
     precision: FloatArray  # (n,)
     shift: FloatArray  # (n,) precision * site mean
-    n_silent: int = 0  # rows that say nothing because the noise model would widen the posterior
+    n_silent: int = 0  # rows without effect because the noise model would widen the posterior
 
     def at(self, rows) -> RowSites:
         """The sites of some rows."""
@@ -101,7 +103,7 @@ def sweep_rows(
     n = len(block)
     sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
     course, last_move = Course(block.noise.log_concave, tol, nats), np.zeros(n)
-    least = 0.0 if block.noise.log_concave or hasattr(block.noise, "is_labeled") else _LEAST_SAID
+    least = 0.0 if block.noise.log_concave or hasattr(block.noise, "is_labeled") else _LEAST_EXPLAINED
     for _ in range(max_sweeps):
         now = marginals(sites)
         cavities = leave_out(sites, now.mean, now.var)
