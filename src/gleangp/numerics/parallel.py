@@ -25,18 +25,7 @@ _limiting = Lock()  # held by the one call that limits threads and will restore 
 
 
 def threads_for(sizes: Iterable[int]) -> AbstractContextManager[None]:
-    """One BLAS thread if all blocks are small, else as many as there are.
-
-    Parameters
-    ----------
-    sizes : iterable of int
-        Numbers of rows of the blocks, one per task.
-
-    Returns
-    -------
-    context manager
-        Numbers of threads are given back at its end.
-    """
+    """One BLAS thread until the end if all blocks, of these numbers of rows, are small."""
     return on_one_thread() if max(sizes, default=0) <= _SMALL else nullcontext()
 
 
@@ -69,23 +58,13 @@ def _blas() -> list:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-def one_thread(function: Callable) -> Callable:
-    """The function with one BLAS thread inside."""
-
-    @wraps(function)
-    def limited(*arguments, **options):
-        with on_one_thread():
-            return function(*arguments, **options)
-
-    return limited
-
-
 def in_worker(function: Callable) -> Callable:
     """The function as a worker process runs it: one BLAS thread, and freed memory used again."""
 
     @wraps(function)
     def working(*arguments, **options):
-        with on_one_thread(), reuse_freed_memory():
+        reuse_freed_memory()
+        with on_one_thread():
             return function(*arguments, **options)
 
     return working

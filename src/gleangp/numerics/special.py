@@ -48,17 +48,7 @@ _LOG1P: Final = tuple(1.0 / k for k in range(2, 12))
 
 
 def hazard(z: ArrayLike) -> FloatArray:
-    """N(z) / Phi(z), the first derivative of log Phi(z).
-
-    Parameters
-    ----------
-    z : array-like
-        Where to evaluate it.
-
-    Returns
-    -------
-    ndarray
-        About -z for z << 0; underflows to 0 for z > 38.
+    """N(z) / Phi(z), the first derivative of log Phi(z): about -z for z << 0, 0 by underflow for z > 38.
 
     Examples
     --------
@@ -72,19 +62,9 @@ def hazard(z: ArrayLike) -> FloatArray:
 
 
 def log_ndtr_curvature(z: ArrayLike, out: FloatArray | None = None) -> FloatArray:
-    """h (h + z) with h = N(z) / Phi(z): minus the second derivative of log Phi(z).
+    """h (h + z) with h = N(z) / Phi(z): minus the second derivative of log Phi(z), in (0, 1).
 
-    Parameters
-    ----------
-    z : array-like
-        Where to evaluate it.
-    out : ndarray, optional
-        Array for the result; may be `z` itself.
-
-    Returns
-    -------
-    ndarray
-        In (0, 1): it falls from 1 on the far left, which it reaches by rounding, to 0 on the right.
+    It falls from 1 on the far left, which it reaches by rounding, to 0 on the right. `out` may be `z` itself.
 
     Examples
     --------
@@ -96,17 +76,7 @@ def log_ndtr_curvature(z: ArrayLike, out: FloatArray | None = None) -> FloatArra
 
 
 def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """log Phi(z), its first derivative, and minus its second.
-
-    Parameters
-    ----------
-    z : array-like
-        Where to evaluate them.
-
-    Returns
-    -------
-    log_phi, h, curvature : ndarray
-        log Phi(z), `hazard(z)` and `log_ndtr_curvature(z)`.
+    """log Phi(z), its first derivative `hazard(z)`, and minus its second, `log_ndtr_curvature(z)`.
 
     Examples
     --------
@@ -129,19 +99,7 @@ def _curvature(z: FloatArray, h: FloatArray, out: FloatArray | None = None) -> F
 
 
 def log_weighted_sum_ndtr(w1: ArrayLike, u1: ArrayLike, w2: ArrayLike, u2: ArrayLike) -> FloatArray:
-    """log(w1 Phi(u1) + w2 Phi(u2)) for weights that are not negative.
-
-    Parameters
-    ----------
-    w1, w2 : array-like
-        Weights; 0 is allowed.
-    u1, u2 : array-like
-        Arguments.
-
-    Returns
-    -------
-    ndarray
-        The logarithm, finite far beyond where the sum itself underflows.
+    """log(w1 Phi(u1) + w2 Phi(u2)) for weights >= 0, finite far beyond where the sum itself underflows.
 
     Examples
     --------
@@ -154,16 +112,6 @@ def log_weighted_sum_ndtr(w1: ArrayLike, u1: ArrayLike, w2: ArrayLike, u2: Array
 
 def log_diff_ndtr(u: ArrayLike, v: ArrayLike) -> FloatArray:
     """log(Phi(u) - Phi(v)) for u > v, either of which may be infinite.
-
-    Parameters
-    ----------
-    u, v : array-like
-        Upper and lower end of the interval.
-
-    Returns
-    -------
-    ndarray
-        Log-probability of the interval.
 
     Examples
     --------
@@ -178,18 +126,12 @@ def log_diff_ndtr_derivatives(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """log(Phi(u) - Phi(v)) and its derivatives, for u > v, either of which may be infinite.
 
-    Parameters
-    ----------
-    u, v : array-like
-        Upper and lower end of the interval.
-
     Returns
     -------
     log_mass : ndarray
         log(Phi(u) - Phi(v)).
     at_u, at_v : ndarray
-        N(u) / (Phi(u) - Phi(v)), its derivative in u, and N(v) / (Phi(u) - Phi(v)), minus its
-        derivative in v.
+        N(u) and N(v) over Phi(u) - Phi(v): its derivative in u, and minus its derivative in v.
     slope, curvature : ndarray
         First and minus the second derivative when both ends are shifted together: minus the mean
         of the standard normal truncated to [v, u], and one minus its variance, in (0, 1).
@@ -261,17 +203,9 @@ def _integrated_interval(a: FloatArray, b: FloatArray) -> tuple[FloatArray, ...]
 
 
 def stirling_remainder(x: ArrayLike) -> FloatArray:
-    """log Gamma(x) - (x log x - x), without the cancellation for large x.
+    """log Gamma(x) - (x log x - x) for x > 0, without the cancellation for large x.
 
-    Parameters
-    ----------
-    x : array-like
-        Positive numbers.
-
-    Returns
-    -------
-    ndarray
-        About log(2 pi / x) / 2 for large x (Abramowitz & Stegun 1964, 6.1.41).
+    There it is about log(2 pi / x) / 2 (Abramowitz & Stegun 1964, 6.1.41).
 
     Examples
     --------
@@ -286,17 +220,9 @@ def stirling_remainder(x: ArrayLike) -> FloatArray:
 
 
 def digamma_remainder(x: ArrayLike) -> FloatArray:
-    """digamma(x) - log(x), without the cancellation for large x.
+    """digamma(x) - log(x) for x > 0, without the cancellation for large x.
 
-    Parameters
-    ----------
-    x : array-like
-        Positive numbers.
-
-    Returns
-    -------
-    ndarray
-        About -1 / (2 x) for large x (Abramowitz & Stegun 1964, 6.3.18).
+    There it is about -1 / (2 x) (Abramowitz & Stegun 1964, 6.3.18).
 
     Examples
     --------
@@ -311,17 +237,7 @@ def digamma_remainder(x: ArrayLike) -> FloatArray:
 
 
 def log1p_remainder(x: ArrayLike) -> FloatArray:
-    """log(1 + x) - x, without the cancellation for small x.
-
-    Parameters
-    ----------
-    x : array-like
-        Numbers above -1.
-
-    Returns
-    -------
-    ndarray
-        About -x**2 / 2 for small x.
+    """log(1 + x) - x for x > -1, without the cancellation for small x, where it is about -x**2 / 2.
 
     Examples
     --------
@@ -334,17 +250,7 @@ def log1p_remainder(x: ArrayLike) -> FloatArray:
 
 
 def log_expit_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """log(1 / (1 + exp(-z))), its first derivative, and minus its second.
-
-    Parameters
-    ----------
-    z : array-like
-        Where to evaluate them.
-
-    Returns
-    -------
-    log_p, slope, curvature : ndarray
-        With p = 1 / (1 + exp(-z)): log p, 1 - p and p (1 - p).
+    """With p = 1 / (1 + exp(-z)): log p, its first derivative 1 - p, and minus its second, p (1 - p).
 
     Examples
     --------

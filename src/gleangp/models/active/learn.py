@@ -20,7 +20,7 @@ from gleangp.models.active.settings import Settings
 from gleangp.models.active.task_store import LocalTasks, is_exact
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
-from gleangp.numerics.parallel import one_thread
+from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Stage, Steps, report_to
 from gleangp.selection.base import Chosen, Selection
 
@@ -261,7 +261,7 @@ def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_r
     )
 
 
-@one_thread  # of many rows, these are few
+@on_one_thread()  # of many rows, these are few
 def _learn_on_part(
     parameters, tasks: LocalTasks, n_part, settings, rng, units=None
 ) -> tuple[Parameters, FloatArray | None]:
