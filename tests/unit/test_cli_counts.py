@@ -37,22 +37,12 @@ def fitted(table, quick_rivals):
     """A model of counts with an exposure."""
     model = table.with_name("counts.glean")
     options = ["--noise", "negative_binomial", "--exposure", "days", "--folds", "2"]
-    call(
-        "fit",
-        str(table),
-        "-y",
-        "seen",
-        "-t",
-        "site",
-        "-o",
-        str(model),
-        "--report",
-        str(model) + ".html",
-        *options,
-    )
+    page = str(model) + ".html"
+    call("fit", table, "-y", "seen", "-t", "site", "-o", model, "--report", page, *options)
     return model
 
 
+@pytest.mark.usefixtures("held_kernels")
 def test_counts_are_suggested(table, tmp_path):
     """`fit` says that whole numbers from 0 may be counts, and not once the noise was chosen."""
     given = ["fit", str(table), "-y", "seen", "-t", "site", "--folds", "0", "-o"]
@@ -110,21 +100,17 @@ def test_compare_has_mixed_models_of_counts(table):
     assert "mean of the task" not in found["not_worse"]
 
 
-def test_trials():
+def test_trials(tmp_path):
     """Counts out of a number of trials."""
     rng = np.random.default_rng(0)
     trials = rng.integers(5, 30, 80)
     x = rng.uniform(-1, 1, 80)
     frame = pd.DataFrame({"x": x, "n": trials, "hits": rng.binomial(trials, 1 / (1 + np.exp(-2 * x)))})
-    import tempfile
-    from pathlib import Path
-
-    folder = Path(tempfile.mkdtemp())
-    frame.to_csv(folder / "t.csv", index=False)
-    given = ["fit", str(folder / "t.csv"), "-y", "hits", "-o", str(folder / "m.glean")]
-    call(*given, "--noise", "binomial", "--trials", "n", "--folds", "2")
-    call("predict", str(folder / "m.glean"), str(folder / "t.csv"), "-o", str(folder / "p.csv"))
-    assert np.corrcoef(pd.read_csv(folder / "p.csv")["hits"], trials / (1 + np.exp(-2 * x)))[0, 1] > 0.97
+    table, model = tmp_path / "t.csv", tmp_path / "m.glean"
+    frame.to_csv(table, index=False)
+    call("fit", table, "-y", "hits", "-o", model, "--noise", "binomial", "--trials", "n", "--folds", 2)
+    call("predict", model, table, "-o", tmp_path / "p.csv")
+    assert np.corrcoef(pd.read_csv(tmp_path / "p.csv")["hits"], trials / (1 + np.exp(-2 * x)))[0, 1] > 0.97
 
 
 def test_wrong_options_are_one_line(table, tmp_path, monkeypatch, capsys):

@@ -154,6 +154,7 @@ def test_refused(command, name, tmp_path, monkeypatch, capsys):
     assert not model.exists()
 
 
+@pytest.mark.usefixtures("held_kernels")
 def test_written_in_another_way(tmp_path):
     """What fit learns from, and what predict says of it, are those of the plain table."""
     path, model = Foreign(base()).file(tmp_path), tmp_path / "m.glean"
@@ -171,6 +172,7 @@ def test_written_in_another_way(tmp_path):
         assert call("predict", model, path)[0] == said, name
 
 
+@pytest.mark.usefixtures("held_kernels")
 @pytest.mark.parametrize("name", [name for name in CONTENT if name not in ("5000 x 3", HUGE)])
 def test_fit_and_predict(name, tmp_path):
     """A model and predictions of every row, whatever is in the table."""
@@ -189,7 +191,7 @@ def test_fit_and_predict(name, tmp_path):
 @pytest.mark.usefixtures("quick_rivals")
 @pytest.mark.parametrize("name", CONTENT)
 def test_fit_report_and_predict(name, tmp_path):
-    """The same with a held-out score and a report."""
+    """The same with kernels that are learnt, a held-out score and a report."""
     table = TABLES[name]
     path, model, page = table.file(tmp_path), tmp_path / "m.glean", tmp_path / "r.html"
     folds = ["--folds", 2] if len(table.frame) < 1000 and "--folds" not in table.options else []
@@ -206,6 +208,7 @@ def test_fit_report_and_predict(name, tmp_path):
         assert facts["summary"]["held_out"]["r2"] > 0.8
 
 
+@pytest.mark.usefixtures("held_kernels")
 def test_ranges_are_of_known_cells(tmp_path):
     """The median that the served page starts from is not that of filled cells."""
     frame = base()

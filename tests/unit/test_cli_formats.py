@@ -13,6 +13,8 @@ from gleangp.cli._problem import read_problem  # noqa: E402
 from gleangp.cli._tables import read_chunks, read_table, table_writer  # noqa: E402
 from tests.unit.test_cli_predict import call, make_frame, refused  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("held_kernels")
+
 
 @pytest.mark.parametrize("suffix", ["xlsx", "json", "jsonl", "json.gz"])
 def test_other_formats(tmp_path, suffix):

@@ -12,10 +12,9 @@ from gleangp import load, save  # noqa: E402
 from gleangp.cli import _app  # noqa: E402
 from tests.unit.test_cli_nothing_lost import call, refused  # noqa: E402
 
-NAMED = [
-    ("[/x]score", "[/x]class"),
-    pytest.param("[/x]class", "[/x]score", marks=pytest.mark.slow),
-]
+pytestmark = pytest.mark.usefixtures("held_kernels")
+
+NAMED = [("[/x]score", "[/x]class"), ("[/x]class", "[/x]score")]
 TASKS = ["s1[/bold]", "s[red]0", "s\x1b[31m2\x07", "ü\u202e"]
 
 
@@ -33,10 +32,10 @@ def table(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def written(table):
+@pytest.fixture
+def written(table, tmp_path_factory, held_kernels):
     """The bytes of a model file of the scores."""
-    path = table.with_name("scores.glean")
+    path = tmp_path_factory.mktemp("written") / "scores.glean"
     call("fit", table, "--target", "[/x]score", "--task", "t", "-o", path, "--folds", 0)
     return path.read_bytes()
 

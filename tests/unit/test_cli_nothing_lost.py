@@ -13,6 +13,8 @@ from gleangp import load  # noqa: E402
 from gleangp.cli import _app  # noqa: E402
 from gleangp.cli._usage import check_outputs  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("held_kernels")
+
 
 def call(*arguments):
     """Run a command in process; what it raised is raised here."""
@@ -45,20 +47,11 @@ def table(tmp_path):
     return tmp_path / "t.csv"
 
 
-@pytest.fixture(scope="module")
-def written():
-    """The bytes of a model file of the table, once one was fitted."""
-    return []
-
-
 @pytest.fixture
-def model(table, written):
+def model(table):
     """A model of it."""
     path = table.parent / "m.glean"
-    if not written:
-        call("fit", table, "--target", "y", "--task", "t", "-o", path, "--folds", 0)
-        written.append(path.read_bytes())
-    path.write_bytes(written[0])
+    call("fit", table, "--target", "y", "--task", "t", "-o", path, "--folds", 0)
     return path
 
 
@@ -123,7 +116,6 @@ def test_files_of_others_need_force(monkeypatch, capsys, table, model):
     assert notes.read_text().startswith("t,y,")
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("quick_rivals")
 def test_own_files_are_replaced(table):
     """A second fit replaces the model and the report of the first without a question."""
@@ -138,7 +130,7 @@ def test_own_files_are_replaced(table):
 def test_folders_of_others_need_force(monkeypatch, capsys, tmp_path):
     """`reproduce` does not write over a file that an earlier run did not write."""
     (tmp_path / "runs.csv").write_text("mine")
-    options = ("sines", "--runs", 1, "--method", "MT-IVM", "-o", tmp_path)
+    options = ("iris", "--runs", 1, "--method", "linear model", "-o", tmp_path)
     assert "'runs.csv'" in refused(monkeypatch, capsys, "reproduce", *options)
     assert os.listdir(tmp_path) == ["runs.csv"]
     call("reproduce", *options, "--force")

@@ -68,7 +68,7 @@ def test_fit_and_predict(fitted, frame, tmp_path):
     assert facts["tasks"] == ["01", "02", "03", "04", "<script>"]
     assert facts["inputs"] == ["hours", "age", "kind=day", "kind=night", "tutor"]
     assert facts["summary"]["held_out"]["rmse"] < 0.4
-    for suffix in ("csv", "tsv", "parquet", "feather", "csv.gz"):
+    for suffix in ("csv", "parquet"):  # how the others are written and read is asked below
         new, out = tmp_path / f"new.{suffix}", tmp_path / f"out.{suffix}"
         with table_writer(str(new)) as write:
             write(frame.drop(columns=["score", "grade"])[::-1])
@@ -87,14 +87,14 @@ def test_fit_and_predict(fitted, frame, tmp_path):
 
 
 def test_predict_in_chunks_is_the_same(fitted, frame, tmp_path, monkeypatch):
-    """Chunks of seven rows give what one chunk gives, up to rounding; standard input and output work."""
+    """Chunks of thirty rows give what one chunk gives, up to rounding; standard input and output work."""
     model, _ = fitted
     text = frame.to_csv(index=False)
     whole = run("predict", model, "-", stdin=text)
     from gleangp.cli import _tables, _work
 
     monkeypatch.setattr(
-        _work, "read_chunks", lambda path, text, encoding: _tables.read_chunks(path, 7, text, encoding)
+        _work, "read_chunks", lambda path, text, encoding: _tables.read_chunks(path, 30, text, encoding)
     )
     parts = run("predict", model, "-", stdin=text)
     assert parts.count("\n") == whole.count("\n") == 101
@@ -109,23 +109,8 @@ def test_classification(frame, tmp_path):
     part = frame.drop(columns="score").copy()
     part.loc[:4, "grade"] = "?"
     part.to_csv(table, index=False)
-    facts = json.loads(
-        run(
-            "fit",
-            table,
-            "-y",
-            "grade",
-            "-t",
-            "school",
-            "-o",
-            model,
-            "--unlabeled",
-            "?",
-            "--json",
-            "--folds",
-            2,
-        )
-    )
+    options = ("-t", "school", "--unlabeled", "?", "--json", "--folds", 2)
+    facts = json.loads(run("fit", table, "-y", "grade", "-o", model, *options))
     assert facts["classes"] == ["fail", "pass"]
     errors = facts["summary"]["unlabelled_rows"]
     assert set(errors) == {"learnt from", "left out"}
@@ -210,6 +195,7 @@ def test_inspect_refuses_others(tmp_path):
         run("inspect", path)
 
 
+@pytest.mark.usefixtures("held_kernels")
 def test_missing_values(frame, tmp_path):
     """Missing inputs are refused with the way out; with --impute they are filled, also when predicting."""
     table, model = tmp_path / "t.csv", tmp_path / "m.glean"
@@ -325,7 +311,7 @@ def test_a_column_that_counts_rows_is_no_input():
     assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["Unnamed: 0", "x"]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "feather"])
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet", "feather"])
 def test_tables_are_written_and_read_in_parts(tmp_path, suffix):
     """Frames that are appended one by one come back as one table, and again in parts."""
     path = str(tmp_path / f"t.{suffix}")
