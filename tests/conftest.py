@@ -38,7 +38,7 @@ def quick_rivals():
 
 @pytest.fixture
 def held_kernels(monkeypatch):
-    """The command line holds kernels and noise where they start: for tests that ask about tables and files."""
+    """The command line holds kernels and noise where they start; for tests of tables and files."""
     from gleangp.cli import _models
 
     for name, kinds in _models._ESTIMATORS.items():
