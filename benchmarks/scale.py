@@ -157,7 +157,7 @@ def report_machine():
 
     from gleangp.inference.block import Block
     from gleangp.inference.projected import projected_evidence
-    from gleangp.models.active.evidence import ActiveGaussianEvidence
+    from gleangp.models.active.tasks import ActiveEvidence
     from gleangp.noise import Gaussian
     from gleangp.selection.criteria import EntropyReduction
     from gleangp.selection.greedy import GreedyRun
@@ -190,7 +190,7 @@ def report_machine():
     limit = (2 * 2 * 20_000 * 300**2 + 2 * 20_000 * 300**2) / gemm  # a solve, a Gram matrix, a product
     row = f"evidence and gradient, 300 of 20 000 rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f}"
     print(f"| {row} |")
-    exact = ActiveGaussianEvidence([Block(X[:2000], y[:2000], Gaussian(0.01))])
+    exact = ActiveEvidence([Block(X[:2000], y[:2000], Gaussian(0.01))])
     seconds = best(lambda: exact(RBF(1.0), {}), 3)
     limit = 2000**3 / gemm  # a factorisation and an inverse: n^3 / 3 and 2 n^3 / 3
     print(f"| exact evidence and gradient, 2000 rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f} |")

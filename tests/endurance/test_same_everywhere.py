@@ -5,14 +5,11 @@ import subprocess
 import sys
 from functools import cache
 
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.models.active import task_store
-from gleangp.models.active.task_store import chunks_of_tasks
 from gleangp.numerics.parallel import in_parallel
 from tests.endurance.every_estimator import CASES, every, make_rows
 
@@ -50,12 +47,11 @@ def test_any_number_of_jobs(case):
 
 @pytest.mark.parametrize("model", [SparseGPRegressor, SparseGPClassifier])
 @quiet
-def test_posteriors_in_several_processes(monkeypatch, model):
-    """Chunks of tasks whose posteriors are formed in other processes give the same model, bit for bit."""
-    monkeypatch.setattr(task_store, "_CHUNK_ROWS", 20)
+def test_posteriors_in_several_processes(model):
+    """Tasks whose posteriors are formed in other processes give the same model, bit for bit."""
     X, y, codes, _ = make_rows(60, 0)
     y = y if model is SparseGPRegressor else y > 0
-    how = {"coupling": "kernel", "n_active": 20, "n_rounds": 1, "random_state": 0}
+    how = {"posterior": "active", "n_active": 20, "n_rounds": 1, "random_state": 0}
     one, two = (model(n_jobs=n_jobs, **how).fit(X, y, tasks=codes) for n_jobs in (None, 2))
     assert_array_equal(two.site_mean_, one.site_mean_)
     assert_array_equal(two.predict(X, tasks=codes), one.predict(X, tasks=codes))
@@ -101,13 +97,3 @@ print(max(in_parallel(blas_threads, [(k,) for k in range(4)], 2)))
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["1"]
-
-
-def test_chunks_do_not_depend_on_anything_but_sizes():
-    """What sums are taken together follows from the sizes of the tasks."""
-    assert chunks_of_tasks([5, 5]) == [(0, 2)]
-    assert chunks_of_tasks([20_000, 1, 19_999, 3]) == [(0, 1), (1, 3), (3, 4)]
-    sizes = np.random.default_rng(0).integers(1, 9000, size=50).tolist()
-    chunks = chunks_of_tasks(sizes)
-    assert [a for a, _ in chunks] == [0, *(b for _, b in chunks[:-1])]
-    assert chunks[-1][1] == 50

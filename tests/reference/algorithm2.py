@@ -12,7 +12,7 @@ import numpy as np
 from gleangp.inference.block import Block
 from gleangp.models.active.learn import learn_shared_kernel
 from gleangp.models.active.settings import Settings
-from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.active.tasks import TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.selection.selectors import EntropySelector
 
@@ -40,7 +40,7 @@ def rounds(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_restarts
         if not h.fixed:  # the toolbox has no bounds
             kernel.set_params(**{f"{h.name}_bounds": (1e-12, 1e12)})
     start = Parameters(kernel, blocks[0].noise)
-    learn_shared_kernel(start, LocalTasks(blocks), settings, np.random.default_rng(0))
+    learn_shared_kernel(start, TaskBlocks(blocks), settings, np.random.default_rng(0))
     return max(values), best
 
 

@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 
 from gleangp import ScaledInputs
 from gleangp.inference.block import Block
-from gleangp.models.active.evidence import ActiveGaussianEvidence
+from gleangp.models.active.tasks import ActiveEvidence
 from gleangp.noise import Gaussian
 from tests.unit.gp_twins import gaussian_log_evidence
 
@@ -31,7 +31,7 @@ def test_stacks_give_what_tasks_give(name, variance):
     for n in (9, 10, 7, 10, 12):
         noise = Gaussian(0.1 if variance else rng.uniform(0.05, 0.2, n))
         blocks.append(Block(rng.normal(size=(n, 2)), rng.normal(size=n), noise))
-    evidence = ActiveGaussianEvidence(blocks)
+    evidence = ActiveEvidence(blocks)
     values = {} if variance is None else {"variance": variance}
     alone = [
         gaussian_log_evidence(kernel, b.X, b.y, b.noise.variance if variance is None else variance)

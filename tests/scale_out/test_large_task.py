@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import EntropySelector, ResidualSelector, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.projected import project
-from gleangp.models.active import learn as active_learn
+from gleangp.models import defaults
 from gleangp.noise import Gaussian
 from gleangp.selection import two_rounds
 from gleangp.selection.two_rounds import needs_two_rounds, part_of_row, select_in_two_rounds
@@ -61,19 +61,6 @@ def test_two_sampling_rounds_explain_as_much(monkeypatch):
     assert two < 0.9 * unexplained(X[:40])
 
 
-def test_many_small_tasks_are_learnt_on_a_part(monkeypatch):
-    """All rows active: parameters of a part of very many rows are near those of all."""
-    X, y = make_rows(3000)
-    tasks = np.arange(3000) % 100
-    settings = {"posterior": "active", "n_active": 3000, "random_state": 0}
-    whole = SparseGPRegressor(**settings).fit(X, y, tasks=tasks)
-    monkeypatch.setattr(active_learn, "MOST_LEARNT_ON", 2000)
-    monkeypatch.setattr(active_learn, "_LARGE_PART", 1000)
-    part = SparseGPRegressor(**settings).fit(X, y, tasks=tasks)
-    assert_allclose(part.kernel_.theta[1:3], whole.kernel_.theta[1:3], atol=0.3)  # the length scales
-    assert_allclose(part.noise_.variance, whole.noise_.variance, rtol=0.3)
-
-
 @pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
 def test_float32_rows_are_stored_and_not_calculated_with(monkeypatch, tmp_path, estimator):
     """Rows stored in float32 give, bit for bit, what the same numbers in float64 give."""
@@ -81,7 +68,7 @@ def test_float32_rows_are_stored_and_not_calculated_with(monkeypatch, tmp_path, 
     target = y if estimator is SparseGPRegressor else y > 0
     np.save(tmp_path / "X.npy", exact.astype(np.float32))
     stored = np.load(tmp_path / "X.npy", mmap_mode="r")
-    monkeypatch.setattr(active_learn, "MOST_LEARNT_ON", 500)
+    monkeypatch.setattr(defaults, "MANY_ROWS", 500)
     new = exact[:50].astype(np.float32)
     kernel = ConstantKernel(1.0, "fixed") * RBF(1.0, "fixed")
 

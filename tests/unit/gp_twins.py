@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp.inference.block import Block
-from gleangp.models.active.evidence import ActiveSiteEvidence
+from gleangp.models.active.tasks import ActiveEvidence
 from gleangp.noise import Gaussian, Probit
 
 KERNELS = {
@@ -95,5 +95,5 @@ def greedy_twin(kernel, blocks: list[Block], n_active: int):
 
 def site_log_evidence(kernel, X, sites):
     """The library's evidence of one task's active points, and its gradient in theta (LPJ05 eq. 26)."""
-    value, theta_grad, _ = ActiveSiteEvidence([X], [sites])(kernel, {})
+    value, theta_grad, _ = ActiveEvidence([Block(X, sites.mean, Gaussian())], [sites])(kernel, {})
     return value, theta_grad

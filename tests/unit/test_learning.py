@@ -12,11 +12,9 @@ from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
-from gleangp.models.active.evidence import ActiveGaussianEvidence
-from gleangp.models.active.fit_blocks import fit_blocks
 from gleangp.models.active.learn import learn_shared_kernel
 from gleangp.models.active.settings import Settings
-from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.active.tasks import ActiveEvidence, TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
@@ -36,7 +34,7 @@ def learn(kernel, blocks, n_active, learn_noise=(), **settings):
 
     settings = Settings(EntropySelector(), n_active, progress=progress, **settings)
     parameters = Parameters(kernel, blocks[0].noise, learn_noise)
-    return learn_shared_kernel(parameters, LocalTasks(blocks), settings, np.random.default_rng(0)), list(
+    return learn_shared_kernel(parameters, TaskBlocks(blocks), settings, np.random.default_rng(0)), list(
         rounds.values()
     )
 
@@ -47,9 +45,8 @@ def test_learning_raises_the_evidence(noise):
     blocks = [make_block(noise, 40, seed) for seed in (0, 1)]
     fit, values = learn(KERNEL, blocks, 30)
     settings = Settings(EntropySelector(), 30)
-    start = fit_blocks(
-        KERNEL, blocks, EntropySelector().select(KERNEL, blocks, 30, rng=np.random.default_rng(0)), settings
-    )[2]
+    chosen = EntropySelector().select(KERNEL, blocks, 30, rng=np.random.default_rng(0))
+    start = TaskBlocks(blocks).fit(KERNEL, chosen, settings)[2]
     assert max(values) > start
     assert fit.n_rounds == len(values) <= 5
     again, _ = learn(fit.kernel, blocks, 30, optimize=False)
@@ -69,7 +66,7 @@ def test_the_best_round_is_the_one_that_explains_all_rows_best(noise, learn_nois
         for n_rounds in (1, 2, 3, 4):
             settings = {"n_rounds": n_rounds, "tol": 1e-9}
             fit, _ = learn(KERNEL, blocks, 20, free, **settings)
-            tasks = LocalTasks([Block(b.X, b.y, fit.parameters.noise) for b in blocks])
+            tasks = TaskBlocks([Block(b.X, b.y, fit.parameters.noise) for b in blocks])
             found.append(tasks.noise_objective(fit.kernel, fit.selection, fit.posteriors)({})[0])
         assert all(later >= earlier - 1e-6 for earlier, later in pairwise(found))
         gains.append(found[-1] - found[0])
@@ -165,7 +162,7 @@ def test_stacked_tasks_are_the_tasks_one_by_one(kernel, per_row):
     for seed, n in enumerate([5, 9, 1, 7, 6, 5, 12, 2]):
         noise = Gaussian(rng.uniform(0.1, 1.0, n) if per_row else 0.3, bias=0.1)
         blocks.append(Block(*(lambda b: (b.X, b.y))(make_block(Gaussian(0.1), n, seed)), noise))
-    value, theta_grad, grads = ActiveGaussianEvidence(blocks)(kernel, {})
+    value, theta_grad, grads = ActiveEvidence(blocks)(kernel, {})
     parts = [gaussian_log_evidence(kernel, b.X, b.y - 0.1, b.noise.variance) for b in blocks]
     assert_allclose(value, sum(p[0] for p in parts), rtol=1e-9)
     assert_allclose(theta_grad, np.sum([p[1] for p in parts], axis=0), rtol=1e-7, atol=1e-9)

@@ -177,37 +177,6 @@ def test_reported_values_are_not_divided_by_the_scale():
     np.testing.assert_allclose(reported[-1], 7.0, atol=1e-3)
 
 
-def test_units_bring_the_curvature_of_one_search_into_the_next():
-    """A stretched bowl tells its widths, and a search in these needs fewer evaluations; bounds still hold."""
-    widths = np.array([0.6, 1.0, 4.0])
-
-    def bowl(z):
-        u = z / widths
-        return 0.5 * float(np.sum(u**4 + u**2)), (2.0 * u**3 + u) / widths
-
-    start, bounds = np.array([1.0, -2.0, 7.0]), np.array([[-9.0, 9.0]] * 3)
-    plain = minimize(bowl, start, bounds, tol=1e-9)
-    assert plain.units is None
-    first = minimize(bowl, start, bounds, tol=1e-9, units=np.ones(3))
-    assert_allclose(first.units, widths, rtol=0.5)
-    again = minimize(bowl, start, bounds, tol=1e-9, units=first.units)
-    assert again.n_evaluations < plain.n_evaluations
-    assert_allclose(again.theta, 0.0, atol=1e-3)
-    held = minimize(bowl, start, np.array([[0.5, 9.0], [-9.0, 9.0], [-9.0, -1.0]]), units=first.units)
-    assert_allclose(held.theta, [0.5, 0.0, -1.0], atol=0.02)
-
-
-def test_units_are_kept_within_limits():
-    """A direction in which nothing happens does not send the next search far, a steep one not nowhere."""
-    units = minimize(
-        lambda z: (0.5 * float(1e4 * z[0] ** 2 + 1e-9 * z[1] ** 2), np.array([1e4 * z[0], 1e-9 * z[1]])),
-        np.array([1.0, 1.0]),
-        np.array([[-9.0, 9.0]] * 2),
-        units=np.ones(2),
-    ).units
-    assert np.all((units >= 0.5) & (units <= 5.0))
-
-
 def test_first_step_has_the_length_asked_for():
     """The first step is as long as asked at any scale; a parameter that a bound holds does not count."""
     seen = []

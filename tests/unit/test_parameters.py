@@ -21,10 +21,7 @@ from gleangp.estimators._defaults import (
 from gleangp.estimators._targets import natural_units, target_moments
 from gleangp.estimators._targets import standard_units as units_of_moments
 from gleangp.exceptions import KernelError
-from gleangp.models.active.evidence import (
-    ActiveGaussianEvidence,
-    ActiveSiteEvidence,
-)
+from gleangp.models.active.tasks import ActiveEvidence
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import Gamma, LogNormal, Normal
 from gleangp.noise import Gaussian, NullCategory, Probit
@@ -162,8 +159,8 @@ def test_evidence_over_tasks(sizes):
     kernel = ConstantKernel(2.0) * RBF([0.5, 1.0]) + ConstantKernel(0.4)
     sites = [filter_in_order(kernel, b) for b in probit]
     cases = [
-        (ActiveGaussianEvidence(blocks), Parameters(kernel, noise, ("variance",))),
-        (ActiveSiteEvidence([b.X for b in probit], sites), Parameters(kernel, Probit())),
+        (ActiveEvidence(blocks), Parameters(kernel, noise, ("variance",))),
+        (ActiveEvidence(probit, sites), Parameters(kernel, Probit())),
     ]
     for evidence, parameters in cases:
         z, h = parameters.start(), 1e-4

@@ -11,7 +11,7 @@ from gleangp._typing import FloatArray
 from gleangp.estimators._training_rows import Coder, LocalRows
 from gleangp.models.active.model import fit_sparse_model
 from gleangp.models.active.settings import Settings
-from gleangp.models.active.virtual_vectors import add_virtual_vectors
+from gleangp.models.active.virtual_vectors import add_virtual_vectors, virtual_scores
 from gleangp.models.parameters import Parameters
 from gleangp.progress import Progress, silent
 
@@ -32,8 +32,10 @@ def fit_active_rows(
 ) -> Any:
     """Fit the model, with transformed copies of its active points if there are invariances."""
     settings, rows, rng = replace(settings, progress=progress), problem.rows, problem.rng
-    tasks: Any = rows.tasks(problem.code, problem.parameters.noise, problem.variance)
+    tasks = rows.tasks(problem.code, problem.parameters.noise, problem.variance)
     model: Any = fit_sparse_model(problem.parameters, tasks, rows.n_rows, settings, rng)
     if not invariances:
         return model
-    return add_virtual_vectors(model, tasks, invariances, settings, int(rng.integers(2**31)))
+    seed = int(rng.integers(2**31))
+    wider = add_virtual_vectors(model, tasks, list(range(tasks.n_tasks)), invariances, settings, seed)
+    return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))

@@ -29,7 +29,8 @@ from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.models.active.model import SparseModel
 from gleangp.models.active.settings import Settings, most_stages
-from gleangp.models.active.virtual_vectors import add_virtual_vectors_to_last
+from gleangp.models.active.tasks import TaskBlocks
+from gleangp.models.active.virtual_vectors import add_virtual_vectors
 from gleangp.models.choice import Choice
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LEARNING
@@ -156,9 +157,9 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
             for before, block in zip(self._fitted_models, blocks, strict=True):
                 model = before.add_task(block, settings, seed)
                 if invariances and isinstance(model, SparseModel):
-                    model = add_virtual_vectors_to_last(
-                        model, block, invariances, settings, seed, before.log_evidence
-                    )
+                    tasks = TaskBlocks([block], [before.n_rows + np.arange(n_rows)])
+                    last, others = [before.n_tasks], before.log_evidence
+                    model = add_virtual_vectors(model, tasks, last, invariances, settings, seed, others)
                 models.append(model)
         return models
 

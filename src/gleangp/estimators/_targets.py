@@ -17,7 +17,7 @@ from scipy.special import polygamma
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.io.classes import register
-from gleangp.models.active import learn as active_learn
+from gleangp.models import defaults
 from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.linalg import deviation
 
@@ -118,7 +118,7 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
     if n_tasks == 1 or (size == 1).all():
         all_in_all = np.sqrt(share @ deviations**2 + share @ (means - centre) ** 2)
         one_scale = _or_one(float(all_in_all), largest)
-        if size.sum() > active_learn.MOST_LEARNT_ON:
+        if size.sum() > defaults.MANY_ROWS:
             centre, one_scale = _rounded(centre, one_scale)
         return _shared_units(n_tasks, centre, one_scale)
     if not _scales_apart(size, deviations, _SCALES_APART) and np.std(means) <= _OFFSETS_APART * within:

@@ -54,7 +54,7 @@ from gleangp.estimators._one_step import changing, reading
 from gleangp.estimators._outputs import every_output
 from gleangp.estimators._warnings import level_of_caller
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
-from gleangp.models.active import learn as active_learn
+from gleangp.models import defaults
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
 
@@ -351,7 +351,7 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
 
 def _is_large_float32(X: Any) -> bool:
     """Whether X is float32 with so many rows that only parts of them are converted at a time."""
-    return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > active_learn.MOST_LEARNT_ON
+    return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > defaults.MANY_ROWS
 
 
 def _encoded(tasks: Any, n_rows: int) -> tuple[np.ndarray | None, np.ndarray]:

@@ -13,7 +13,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._targets import TargetMoments, TargetUnits, target_moments
 from gleangp.inference.block import Block, float64
-from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.active.tasks import TaskBlocks
 from gleangp.models.local.data import canonical_order
 
 # Rows from which the spread of the features is told: more make no difference to where a search starts.
@@ -62,7 +62,7 @@ class LocalRows:
         """Rows of every class; rows without one do not count."""
         return np.bincount(self.y[self.y >= 0], minlength=n_classes)
 
-    def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> LocalTasks:
+    def tasks(self, code: Coder, noise: Any, variance: FloatArray | None = None) -> TaskBlocks:
         """What to learn from."""
         every_row = [in_canonical_order(self.X, self.y, r) for r in self.block_rows]
         blocks = [
@@ -73,7 +73,7 @@ class LocalRows:
             )
             for t, r in enumerate(every_row)
         ]
-        return LocalTasks(blocks, every_row)
+        return TaskBlocks(blocks, every_row)
 
 
 def in_canonical_order(X: FloatArray, y: np.ndarray, rows: IntArray) -> IntArray:

@@ -68,6 +68,9 @@ class Sites:
         check_arrays(self, mean="d derived", precision="d >=0 derived")
 
 
+NO_SITES = Sites(np.zeros(0), np.zeros(0))
+
+
 class Look(NamedTuple):
     """Moments of the noise at the marginals of all rows, and which rows have a sound site (`speaks`)."""
 

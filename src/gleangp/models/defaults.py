@@ -226,3 +226,22 @@ class HeldOut:
 
 
 HELD_OUT = HeldOut()
+
+
+@dataclass(frozen=True)
+class Active:
+    """How a kernel is learnt from active points alone (Lawrence, Platt & Jordan 2005, algorithm 2)."""
+
+    # Times the tolerance of a round: with so small a gain in the last one, no warning is raised.
+    little: float = 10.0
+    # Of a search, in log-parameters: one as short as the gradient per row looks like the last.
+    first_step: float = 3.0
+    # A step of the noise parameters asks for new points, which cost more than all else in a round: it is cut
+    # once before it is not taken, and not tried if it promises less than this share of what ends the rounds.
+    noise_steps: tuple[float, ...] = (1.0, 0.25)
+    promising: float = 0.1
+
+
+ACTIVE = Active()
+
+MANY_ROWS = 100_000  # of a table, from which float32 rows stay so and units of the target are round numbers

@@ -23,8 +23,6 @@ Report = Callable[[int, float], bool | None]
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
 _RESTART_REACH = 3.0
-# Limits of the step lengths passed to the next search: a parameter without information is not moved far.
-_LEAST_UNIT, _MOST_UNIT = 0.5, 5.0
 _UNITS_OF_FIRST_STEP = 1.0, 30.0
 _STOPPED = "stopped by the progress function"
 
@@ -40,7 +38,6 @@ class Optimum:
     message: str
     n_iterations: int = 0
     last_change: float = 0.0  # of the value, in the last iteration
-    units: FloatArray | None = None  # (q,) for the next search; None if this one had none
 
     @property
     def stopped(self) -> bool:
@@ -59,7 +56,7 @@ def minimize(
     rng: np.random.Generator | None = None,
     report: Report | None = None,
     scale: float = 1.0,
-    units: FloatArray | None = None,
+    unit: float = 1.0,
     first_step: float | None = None,
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
@@ -88,12 +85,11 @@ def minimize(
         Size of value and gradient, by which both are divided. For a log evidence it is the number of rows:
         what a parameter is worth is counted in nats per row, and a first step as long as the gradient of a
         thousand rows leads out to the bounds.
-    units : ndarray of shape (q,), optional
-        Length of a usual step of every parameter, by default 1: the search runs in these units. Those of the
-        `Optimum` of a similar objective bring along what was learnt there of the curvature.
+    unit : float, default=1.0
+        Length of a usual step: the search runs in this unit.
     first_step : float, optional
-        Instead of units: length of the first step of every start. Units are then equal for all parameters and
-        follow from the gradient there. A first step as short as a gradient per row gains so little
+        Instead of a unit: length of the first step of every start, from which and the gradient there the unit
+        follows. A first step as short as a gradient per row gains so little
         that it looks like the last.
 
     Returns
@@ -119,7 +115,7 @@ def minimize(
     keep_freed_memory()
     runs = []
     for s in starts:
-        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, units, first_step))
+        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, first_step))
         if runs[-1].stopped:
             break
     return min(runs, key=lambda run: run.value)
@@ -137,9 +133,7 @@ class _StopSearch(Exception):
     """The progress function asked to stop."""
 
 
-def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units, first_step) -> Optimum:
-    learnt, tells_units = units, units is not None
-    units = np.ones(len(start)) if units is None else units
+def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit, first_step) -> Optimum:
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
     at_start = np.nan
@@ -163,13 +157,13 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
     first = None
     if first_step is not None:
         first = guarded(start)
-        units = np.full(len(start), _unit_for(first_step, start, first[1], bounds, scale))
+        unit = _unit_for(first_step, start, first[1], bounds, scale)
 
     def scaled(in_units):
         nonlocal first
-        value, gradient = guarded(units * in_units) if first is None else first
+        value, gradient = guarded(unit * in_units) if first is None else first
         first = None  # the search begins where it was asked for already
-        return value / scale, gradient * (units / scale)
+        return value / scale, gradient * (unit / scale)
 
     values: list[float] = []
 
@@ -185,19 +179,16 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
     try:
         result = scipy_minimize(
             scaled,
-            start / units,
+            start / unit,
             jac=True,
             method="L-BFGS-B",
-            bounds=bounds / units[:, None],
+            bounds=bounds / unit,
             callback=after_iteration,
             options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
         )
         n_evaluations, message = int(result.nfev), str(result.message)
         # An "abnormal" line search at the floor of rounding error has still converged.
         converged = bool(result.success) or "ABNORMAL" in message.upper()
-        if tells_units:
-            # A move of this length changes the value by half a unit.
-            learnt = units * np.sqrt(np.diagonal(result.hess_inv.todense()))
     except _StopSearch:
         n_evaluations, message, converged = len(values), _STOPPED, False
     before = values[-2] if len(values) > 1 else at_start
@@ -216,5 +207,4 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, units
         message,
         n_iterations=len(values),
         last_change=last_change,
-        units=None if learnt is None else np.clip(learnt, _LEAST_UNIT, _MOST_UNIT),
     )

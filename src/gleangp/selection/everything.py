@@ -1,8 +1,8 @@
 """When every row is kept: the order in which greedy entropy would have taken them.
 
-With Gaussian noise the gain of a point grows with its posterior variance, so the greedy order is that
-of a Cholesky factorisation with complete pivoting of K + variance, and the gain of a pick is
-log(pivot) - 1/2 log(variance). One LAPACK call per task.
+With Gaussian noise of variance s_n the gain of a point grows with its posterior variance over s_n, so the
+greedy order is that of a Cholesky factorisation with complete pivoting of s^-1/2 K s^-1/2 + 1, and the gain
+of a pick is log(pivot). One LAPACK call per task.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def keep_everything(kernel, blocks: list[Block]) -> Selection:
 
 def keep_block(kernel, block: Block) -> TaskChoice:
     """All rows of one block, in greedy order."""
-    C = kernel(block.X)
-    C.flat[:: len(C) + 1] += block.noise.variance
+    root = np.broadcast_to(np.sqrt(block.noise.variance), len(block))
+    C = kernel(block.X) / root / root[:, None]
+    C.flat[:: len(C) + 1] += 1.0
     factor, pivots, rank, _ = lapack.dpstrf(C, lower=1, tol=0.0, overwrite_a=1)
     gain = np.zeros(len(block))
-    diagonal = np.diagonal(factor)[:rank]
-    gain[:rank] = np.log(diagonal) - 0.5 * np.log(block.noise.variance)
+    gain[:rank] = np.log(np.diagonal(factor)[:rank])
     return TaskChoice(pivots.astype(np.intp) - 1, np.maximum(gain, 0.0))

@@ -8,36 +8,21 @@ rises.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
 from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.active.settings import Settings
-from gleangp.models.active.task_store import LocalTasks, is_exact
+from gleangp.models.active.tasks import ActiveEvidence, NoiseObjective, TaskBlocks
+from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
-from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Stage, Steps, report_to
 from gleangp.selection.base import Chosen, Selection
-
-# With many rows, the first parameters are learnt on random parts of them: some tasks, and of each not
-# more rows than leave room for four tasks.
-_FIRST_PART = 400
-_SECOND_PART = 800
-# With more rows than the first number, parameters are learnt on as many random ones as the second says: their
-# error is then far below what any prediction notices.
-MOST_LEARNT_ON, _LARGE_PART = 100_000, 50_000
-_LITTLE = 10.0
-# The first step of a search, in log-parameters: one as short as the gradient per row looks like the last.
-_FIRST_STEP = 3.0
-# A step of the noise parameters asks for new points, which cost more than all else in a round: it is cut once
-# before it is not taken, and not tried where it promises less than a tenth of what ends the rounds.
-_NOISE_STEPS = 1.0, 0.25
-_PROMISING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +46,7 @@ class SharedKernelFit:
 
 def learn_shared_kernel(
     parameters: Parameters,
-    tasks: LocalTasks,
+    tasks: TaskBlocks,
     settings: Settings,
     rng: np.random.Generator,
 ) -> SharedKernelFit:
@@ -71,12 +56,12 @@ def learn_shared_kernel(
     ----------
     parameters : Parameters
         Kernel and noise to start from, and which noise parameters are free.
-    tasks : LocalTasks
+    tasks : TaskBlocks
         The rows of all tasks.
     settings : Settings
         How to learn.
     rng : numpy.random.Generator
-        For selectors that sample, restarts and the rows of a part.
+        For selectors that sample, and restarts.
 
     Returns
     -------
@@ -88,226 +73,153 @@ def learn_shared_kernel(
         settings.selector.check_tasks(len(tasks.sizes))
     if getattr(settings.selector, "model_free", False):
         settings = replace(settings, selector=Chosen(tasks.choose(parameters.kernel, settings, seed)))
-    if not (settings.optimize and (parameters.n_kernel or parameters.learn_noise)):
-        return _finish(parameters, tasks, None, settings, seed, _Course(0, True, 0.0))
-    if is_exact(tasks.noise, tasks.sizes, settings):
-        return _climb(parameters, tasks, settings, seed, rng)
-    return _alternate(parameters, tasks, settings, seed, rng)
+    learner = _Learner(tasks, settings, seed, rng)
+    if settings.optimize and (parameters.n_kernel or parameters.learn_noise):
+        return learner.alternate(parameters)
+    return learner.finish(parameters, None, 0, True, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Course:
-    """How the rounds went."""
+class _Learner:
+    """Rounds over the same rows with the same random numbers."""
 
-    n_rounds: int
-    converged: bool
-    last_change: float
+    def __init__(self, tasks: TaskBlocks, settings: Settings, seed: int, rng: np.random.Generator):
+        self.tasks, self.settings, self.seed, self.rng = tasks, settings, seed, rng
+        self.n_rows, self.exact = sum(tasks.sizes), tasks.is_exact(settings)
 
+    def alternate(self, parameters: Parameters) -> SharedKernelFit:
+        """Rounds of LPJ05 algorithm 2: each climbs the evidence of its own active points.
 
-_UNTAUGHT = _Course(0, False, 0.0)  # asked to stop before the first round
+        The evidence of different points is not comparable. Rounds are compared by the sum of log Z over all
+        rows (eq. 28), and the best is kept. Greedily selected points are far apart, so they carry little
+        information about the noise, which drifts from round to round while the evidence rises. If all rows
+        are active and noise is Gaussian there is one round, on the exact evidence.
+        """
+        settings, most = self.settings, 1 if self.exact else self.settings.n_rounds
+        best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
+        points, best_points = None, None  # chosen with the present parameters, where that was done already
+        while n_rounds < most and not settled:
+            n_active = min(settings.n_active, self.n_rows)
+            most_steps = settings.max_iter * (1 + settings.n_restarts)
+            stage = Stage(f"round {n_rounds + 1}", most_steps, len(self.tasks.sizes), n_active)
+            if settings.progress(stage, 0, best_value if n_rounds else None):
+                break
+            n_rounds += 1
+            optimum, parameters, points = self.learn_once(parameters, points, stage, n_rounds == 1)
+            change, value = -optimum.value - value, -optimum.value
+            if value > best_value:
+                best, best_value, best_points = parameters, value, points
+            settled = optimum.converged and change <= settings.tol * self.n_rows
+        if n_rounds == 0:  # asked to stop before the first
+            return self.finish(best, None, 0, False, 0.0)
+        settled = settled or change <= ACTIVE.little * settings.tol * self.n_rows or most == 1
+        return self.finish(best, best_points, n_rounds, settled and optimum.converged, change)
 
+    def learn_once(
+        self, parameters: Parameters, selection: Selection | None, stage: Stage, first: bool
+    ) -> tuple[Optimum, Parameters, Selection | None]:
+        """Select, then learn: kernel and noise together, or one after the other where sites are held.
 
-def _stage(name: str, tasks: LocalTasks, settings: Settings, selection: Selection | None = None) -> Stage:
-    n_active = min(settings.n_active, sum(tasks.sizes)) if selection is None else len(selection.order)
-    return Stage(name, settings.max_iter * (1 + settings.n_restarts), len(tasks.sizes), n_active)
+        Also gives the points that the learnt parameters choose, where learning asked for them.
+        """
+        settings, tasks = self.settings, self._at(parameters)
+        if selection is None and not self.exact:
+            selection = tasks.choose(parameters.kernel, settings, self.seed)
+        evidence = tasks.evidence(parameters.kernel, selection, settings)
+        n_restarts = settings.n_restarts if first else 0
+        if not evidence.holds_sites:
+            optimum = self._maximize(parameters, evidence, n_restarts, stage)
+            learnt = parameters.with_values(optimum.theta)
+            return (optimum, learnt, None) if self.exact else self._judged(optimum, learnt)
+        # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
+        kernel_only = replace(parameters, learn_noise=())
+        optimum = self._maximize(kernel_only, evidence, n_restarts, stage)
+        learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
+        if not parameters.learn_noise:
+            return self._judged(optimum, learnt)
+        learnt, sum_log_z, selection = self._learn_noise(learnt)
+        return replace(optimum, value=-sum_log_z), learnt, selection
 
+    def finish(
+        self, parameters: Parameters, points: Selection | None, n_rounds: int, converged: bool, change: float
+    ) -> SharedKernelFit:
+        """The posteriors at the learnt parameters."""
+        tasks, settings = self._at(parameters), self.settings
+        selection = tasks.choose(parameters.kernel, settings, self.seed) if points is None else points
+        stage = Stage("posterior", len(tasks.sizes), len(tasks.sizes), len(selection.order))
+        settings.progress(stage, 0, None)
+        settings = replace(settings, task_done=Steps(settings.progress, stage))
+        found = tasks.fit(parameters.kernel, selection, settings)
+        return SharedKernelFit(parameters, selection, *found, n_rounds, converged, change)
 
-def _climb(parameters, tasks: LocalTasks, settings, seed, rng) -> SharedKernelFit:
-    """All rows are active and noise is Gaussian: one search on the exact evidence.
+    def _maximize(
+        self, parameters: Parameters, evidence: ActiveEvidence, n_restarts: int, stage: Stage
+    ) -> Optimum:
+        moving, settings = MovingKernel(parameters.kernel), self.settings
 
-    With many rows, parameters are learnt on random parts of them first; with very many, on a part alone.
-    """
-    units, n_rows, learnt_on = None, sum(tasks.sizes), tasks
-    for part in (part for part, times in ((_FIRST_PART, 2), (_SECOND_PART, 4)) if n_rows > times * part):
-        if settings.progress(_stage(f"{part} rows", tasks, settings), 0, None):
-            break
-        parameters, units = _learn_on_part(parameters, tasks, part, settings, rng, units)
-    if n_rows > MOST_LEARNT_ON:
-        learnt_on = LocalTasks(_with_noise(tasks, parameters).take(_some_rows(tasks, _LARGE_PART, rng)))
-    stage, course = _stage("round 1", learnt_on, settings), _UNTAUGHT
-    if not settings.progress(stage, 0, None):
-        evidence = _with_noise(learnt_on, parameters).evidence(parameters.kernel, None, settings)
-        n_restarts, n_learnt = settings.n_restarts, sum(learnt_on.sizes)
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_learnt, units)
-        parameters = parameters.with_values(optimum.theta)
-        course = _Course(1, optimum.converged, np.inf)
-    return _finish(parameters, tasks, None, settings, seed, course)
+        def objective(z):
+            kernel = moving.at(z[: parameters.n_kernel])
+            value, theta_grad, noise_grads = evidence(kernel, parameters.noise_values(z))
+            noise_grad = parameters.noise_gradient(z, noise_grads)
+            log_prior, prior_grad = parameters.log_prior(z)
+            return -(value + log_prior), -(np.concatenate([theta_grad, noise_grad]) + prior_grad)
 
-
-def _alternate(parameters, tasks: LocalTasks, settings, seed, rng) -> SharedKernelFit:
-    """Rounds of LPJ05 algorithm 2: each climbs the evidence of its own active points.
-
-    The evidence of different points is not comparable. Rounds are compared by the sum of log Z over all rows
-    (eq. 28), and the best is kept. Greedily selected points are far apart, so they carry little information
-    about the noise, which drifts from round to round while the evidence rises.
-    """
-    n_rows = sum(tasks.sizes)
-    best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
-    points, best_points = None, None  # chosen with the present parameters, where that was done already
-    while n_rounds < settings.n_rounds and not settled:
-        stage = _stage(f"round {n_rounds + 1}", tasks, settings)
-        if settings.progress(stage, 0, best_value if n_rounds else None):
-            break
-        n_rounds += 1
-        optimum, parameters, points = _learn_once(
-            parameters, tasks, settings, seed, rng, n_rounds, stage, selection=points
+        # With sites held, those of other parameters have another evidence: no far steps.
+        held = evidence.holds_sites
+        return minimize(
+            objective,
+            parameters.start(),
+            parameters.bounds(),
+            max_iter=settings.max_iter,
+            tol=settings.precision,
+            n_restarts=n_restarts,
+            rng=self.rng,
+            report=report_to(settings.progress, stage),
+            scale=1 if held else min(self.n_rows, settings.n_active),
+            unit=1.0 if held else ACTIVE.first_step,
         )
-        change, value = -optimum.value - value, -optimum.value
-        if value > best_value:
-            best, best_value, best_points = parameters, value, points
-        settled = optimum.converged and change <= settings.tol * n_rows
-    if n_rounds == 0:
-        return _finish(best, tasks, None, settings, seed, _UNTAUGHT)
-    settled = settled or change <= _LITTLE * settings.tol * n_rows or settings.n_rounds == 1
-    course = _Course(n_rounds, settled and optimum.converged, change)
-    return _finish(best, tasks, best_points, settings, seed, course)
 
+    def _judged(self, optimum: Optimum, learnt: Parameters) -> tuple[Optimum, Parameters, Selection]:
+        """The same with the sum of log Z as the value, and the points that the parameters choose."""
+        sum_log_z, points = self._sum_log_z(learnt)
+        return replace(optimum, value=-sum_log_z(learnt.noise_values(learnt.start()))[0]), learnt, points
 
-def _learn_once(
-    parameters, tasks, settings, seed, rng, round_, stage: Stage, units=None, selection=None
-) -> tuple[Optimum, Parameters, Selection | None]:
-    """Select, then learn: kernel and noise together, or one after the other where sites are held.
+    def _learn_noise(self, parameters: Parameters) -> tuple[Parameters, float, Selection]:
+        """Noise parameters that maximise the sum of log Z over all rows after reselection; that sum; points.
 
-    Also gives the points that the learnt parameters choose, where learning the noise asked for them.
-    """
-    tasks = _with_noise(tasks, parameters)
-    n_restarts = settings.n_restarts if round_ == 1 else 0
-    if selection is None and not is_exact(tasks.noise, tasks.sizes, settings):
-        selection = tasks.choose(parameters.kernel, settings, seed)
-    evidence = tasks.evidence(parameters.kernel, selection, settings)
-    n_rows = min(sum(tasks.sizes), settings.n_active)
-    if not evidence.holds_sites:
-        optimum = _maximize(parameters, evidence, settings, rng, n_restarts, stage, n_rows, units)
-        learnt = parameters.with_values(optimum.theta)
-        if is_exact(tasks.noise, tasks.sizes, settings):
-            return optimum, learnt, None
-        return _judged(optimum, learnt, tasks, settings, seed)
-    # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
-    kernel_only = replace(parameters, learn_noise=())
-    short = np.ones(kernel_only.n_kernel)  # the evidence of other sites is another one: no far steps
-    optimum = _maximize(kernel_only, evidence, settings, rng, n_restarts, stage, 1, short)
-    learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
-    if not parameters.learn_noise:
-        return _judged(optimum, learnt, tasks, settings, seed)
-    learnt, sum_log_z, selection = _learn_noise(learnt, tasks, settings, seed)
-    return replace(optimum, value=-sum_log_z), learnt, selection
+        Lawrence, Platt & Jordan 2005, eq. 28. The posterior is held while they move, and steeper noise may
+        then choose other points, which explain the rows worse: a step that lowers the sum once points are
+        chosen anew is cut back. Unlike the evidence of active points and held sites, the sum can be compared
+        between rounds.
+        """
+        sum_log_z, points_before = self._sum_log_z(parameters)
+        noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
 
+        def objective(z):
+            total, grads = sum_log_z(noise_only.noise_values(z))
+            return -total, -noise_only.noise_gradient(z, grads)
 
-def _judged(optimum: Optimum, learnt: Parameters, tasks, settings, seed):
-    """The same with the sum of log Z as the value, and the points that the parameters choose."""
-    sum_log_z, points = _sum_log_z(learnt, tasks, settings, seed)
-    return replace(optimum, value=-sum_log_z(learnt.noise_values(learnt.start()))[0]), learnt, points
+        start = noise_only.start()
+        before = -objective(start)[0]
+        optimum = minimize(objective, start, noise_only.bounds(), max_iter=self.settings.max_iter)
+        promising = -optimum.value - before > ACTIVE.promising * self.settings.tol * self.n_rows
+        for share in ACTIVE.noise_steps if promising else ():
+            z = start + share * (optimum.theta - start)
+            learnt = replace(noise_only.with_values(z), kernel=parameters.kernel)
+            again, points = self._sum_log_z(learnt)
+            after = again(noise_only.noise_values(z))[0]
+            if after > before:
+                return learnt, after, points
+        return parameters, before, points_before
 
+    def _sum_log_z(self, parameters: Parameters) -> tuple[NoiseObjective, Selection]:
+        """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
+        tasks, kernel = self._at(parameters), parameters.kernel
+        selection = tasks.choose(kernel, self.settings, self.seed)
+        posteriors: Any = None
+        if selection.seen is None or self.settings.propagate:  # or sites that the selection has not seen
+            posteriors = tasks.fit(kernel, selection, self.settings)[0]
+        return tasks.noise_objective(kernel, selection, posteriors), selection
 
-def _learn_noise(parameters, tasks, settings, seed) -> tuple[Parameters, float, Selection]:
-    """Noise parameters that maximise the sum of log Z over all rows after reselection, that sum, the points.
-
-    Lawrence, Platt & Jordan 2005, eq. 28. The posterior is held while they move, and steeper noise may then
-    choose other points, which explain the rows worse: a step that lowers the sum once points are chosen anew
-    is cut back. Unlike the evidence of active points and held sites, the sum can be compared between rounds.
-    """
-    sum_log_z, points_before = _sum_log_z(parameters, tasks, settings, seed)
-    noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
-
-    def objective(z):
-        total, grads = sum_log_z(noise_only.noise_values(z))
-        return -total, -noise_only.noise_gradient(z, grads)
-
-    start = noise_only.start()
-    before = -objective(start)[0]
-    optimum = minimize(objective, start, noise_only.bounds(), max_iter=settings.max_iter)
-    promising = -optimum.value - before > _PROMISING * settings.tol * sum(tasks.sizes)
-    for share in _NOISE_STEPS if promising else ():
-        z = start + share * (optimum.theta - start)
-        learnt = replace(noise_only.with_values(z), kernel=parameters.kernel)
-        again, points = _sum_log_z(learnt, tasks, settings, seed)
-        after = again(noise_only.noise_values(z))[0]
-        if after > before:
-            return learnt, after, points
-    return parameters, before, points_before
-
-
-def _sum_log_z(parameters, tasks, settings, seed):
-    """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
-    tasks = _with_noise(tasks, parameters)
-    selection = tasks.choose(parameters.kernel, settings, seed)
-    posteriors = None
-    if selection.seen is None or settings.propagate:  # or sites that the selection has not seen
-        posteriors, _, _ = tasks.fit(parameters.kernel, selection, settings)
-    return tasks.noise_objective(parameters.kernel, selection, posteriors), selection
-
-
-def _maximize(parameters, evidence, settings, rng, n_restarts, stage: Stage, n_rows, units=None) -> Optimum:
-    moving = MovingKernel(parameters.kernel)
-
-    def objective(z):
-        kernel = moving.at(z[: parameters.n_kernel])
-        value, theta_grad, noise_grads = evidence(kernel, parameters.noise_values(z))
-        noise_grad = parameters.noise_gradient(z, noise_grads)
-        log_prior, prior_grad = parameters.log_prior(z)
-        return -(value + log_prior), -(np.concatenate([theta_grad, noise_grad]) + prior_grad)
-
-    return minimize(
-        objective,
-        parameters.start(),
-        parameters.bounds(),
-        max_iter=settings.max_iter,
-        tol=settings.precision,
-        n_restarts=n_restarts,
-        rng=rng,
-        report=report_to(settings.progress, stage),
-        scale=n_rows,
-        units=np.full(len(parameters.start()), _FIRST_STEP) if units is None else units,
-    )
-
-
-@on_one_thread()  # of many rows, these are few
-def _learn_on_part(
-    parameters, tasks: LocalTasks, n_part, settings, rng, units=None
-) -> tuple[Parameters, FloatArray | None]:
-    """Parameters learnt exactly on a random part of the rows, and units in which the next search may run."""
-    part = LocalTasks(_with_noise(tasks, parameters).take(_some_rows(tasks, n_part, rng)))
-    small = replace(settings, n_active=sum(part.sizes), n_rounds=1)
-    stage = _stage(f"{n_part} rows", tasks, settings)
-    seed = int(rng.integers(2**63))
-    optimum, learnt, _ = _learn_once(parameters, part, small, seed, rng, 1, stage, units)
-    return learnt, optimum.units
-
-
-def _some_rows(tasks: LocalTasks, n_part: int, rng) -> list[tuple[int, IntArray]]:
-    """Random rows of random tasks, at most a quarter of them from one task where the others have enough."""
-    n_rows, sizes = sum(tasks.sizes), tasks.sizes
-    most = n_part if len(sizes) == 1 else n_part // 4
-    part, left = [], n_part
-    for t in rng.permutation(len(sizes)):
-        take = min(sizes[t], max(most, n_part - (n_rows - sizes[t])), left)
-        rows = rng.permutation(sizes[t])
-        part.append((t, np.sort(rows[:take])))
-        left -= take
-        if left == 0:
-            break
-    return part
-
-
-def _finish(parameters, tasks: LocalTasks, selection, settings, seed, course: _Course) -> SharedKernelFit:
-    tasks = _with_noise(tasks, parameters)
-    if selection is None:
-        selection = tasks.choose(parameters.kernel, settings, seed)
-    stage = Stage("posterior", len(tasks.sizes), len(tasks.sizes), len(selection.order))
-    settings.progress(stage, 0, None)
-    settings = replace(settings, task_done=Steps(settings.progress, stage))
-    posteriors, sites, log_evidence = tasks.fit(parameters.kernel, selection, settings)
-    return SharedKernelFit(
-        parameters,
-        selection,
-        posteriors,
-        sites,
-        log_evidence,
-        course.n_rounds,
-        course.converged,
-        course.last_change,
-    )
-
-
-def _with_noise(tasks: LocalTasks, parameters: Parameters) -> LocalTasks:
-    return tasks.with_noise({name: parameters.noise.parameters[name] for name in parameters.learn_noise})
+    def _at(self, parameters: Parameters) -> TaskBlocks:
+        values = {name: parameters.noise.parameters[name] for name in parameters.learn_noise}
+        return self.tasks.with_noise(values)

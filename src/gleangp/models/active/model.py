@@ -16,7 +16,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites
+from gleangp.inference.filtering import NO_SITES, Sites
 from gleangp.inference.online import absorb_active
 from gleangp.inference.posterior import (
     TaskPosterior,
@@ -25,13 +25,12 @@ from gleangp.inference.posterior import (
     predict_mean,
     prior_only,
 )
-from gleangp.models.active.fit_blocks import choose_points, fit_blocks
 from gleangp.models.active.learn import learn_shared_kernel
 from gleangp.models.active.settings import Settings
-from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.active.tasks import TaskBlocks
 from gleangp.models.choice import Choice
 from gleangp.models.parameters import Parameters
-from gleangp.selection.base import in_order
+from gleangp.selection.base import Selection, in_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +74,12 @@ class SparseModel:
     @property
     def site_mean(self) -> FloatArray:
         """(d,) aligned with `active`."""
-        return self._aligned([s.mean for s in self.sites])
+        return in_order(self.active_task, [s.mean for s in self.sites])
 
     @property
     def site_precision(self) -> FloatArray:
         """(d,) aligned with `active`."""
-        return self._aligned([s.precision for s in self.sites])
+        return in_order(self.active_task, [s.precision for s in self.sites])
 
     @property
     def virtual(self) -> IntArray:
@@ -123,28 +122,44 @@ class SparseModel:
             )
         return mean, cov
 
-    def add_task(self, block: Block, settings: Settings, seed: int) -> SparseModel:
-        """The model with one more task, under the kernel and noise that the others taught."""
-        if len(block):
-            settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
-            selection = choose_points(self.kernel, [block], settings, seed)
-            posteriors, sites, log_evidence = fit_blocks(self.kernel, [block], selection, settings)
-            posterior, site = posteriors[0], sites[0]
-            active, gain = selection.active[0], selection.gain
-        else:
-            posterior, site = prior_only(block.X.shape[1]), Sites(np.zeros(0), np.zeros(0))
-            active, gain, log_evidence = np.zeros(0, dtype=np.intp), np.zeros(0), 0.0
-        task = len(self.posteriors)
+    def with_points(
+        self, tasks: TaskBlocks, numbers: list[int], selection: Selection, fit: tuple[list, list, float]
+    ) -> SparseModel:
+        """The model with active points of some tasks in place of those that they had.
+
+        `numbers` are those of the tasks, and `fit` what `TaskBlocks.fit` made of the points; the log evidence
+        is that of these tasks.
+        """
+        posteriors, sites, filled = list(self.posteriors), list(self.sites), np.array(numbers)[tasks.filled]
+        for task, posterior, site in zip(filled, *fit[:2], strict=True):
+            posteriors[task], sites[task] = posterior, site
+        others = ~np.isin(self.active_task, numbers)
         return replace(
             self,
-            posteriors=(*self.posteriors, posterior),
-            sites=(*self.sites, site),
-            active=np.concatenate([self.active, self.n_rows + active]),
-            active_task=np.concatenate([self.active_task, np.full(len(active), task)]),
-            gain=np.concatenate([self.gain, gain]),
-            n_rows=self.n_rows + len(block),
-            log_evidence=self.log_evidence + log_evidence,
+            posteriors=tuple(posteriors),
+            sites=tuple(sites),
+            active=np.append(self.active[others], tasks.row_numbers(selection)),
+            active_task=np.append(self.active_task[others], filled[selection.order]),
+            gain=np.append(self.gain[others], selection.gain),
+            log_evidence=fit[2],
         )
+
+    def add_task(self, block: Block, settings: Settings, seed: int) -> SparseModel:
+        """The model with one more task, under the kernel and noise that the others taught."""
+        grown = replace(
+            self,
+            posteriors=(*self.posteriors, prior_only(block.X.shape[1])),
+            sites=(*self.sites, NO_SITES),
+            n_rows=self.n_rows + len(block),
+        )
+        if len(block) == 0:
+            return grown
+        tasks = TaskBlocks([block], [self.n_rows + np.arange(len(block))])
+        settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
+        selection = tasks.choose(self.kernel, settings, seed)
+        fit = tasks.fit(self.kernel, selection, settings)
+        more = grown.with_points(tasks, [self.n_tasks], selection, fit)
+        return replace(more, log_evidence=self.log_evidence + fit[2])
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
         """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
@@ -194,39 +209,35 @@ class SparseModel:
         if counts.tolist() != [len(s) for s in self.sites]:
             raise ValueError("a sparse model whose active points are not those of its sites.")
 
-    def _aligned(self, by_task: list[FloatArray]) -> FloatArray:
-        return in_order(self.active_task, by_task)
-
 
 def fit_sparse_model(
     parameters: Parameters,
-    tasks: LocalTasks,
+    tasks: TaskBlocks,
     n_rows: int,
     settings: Settings,
     rng: np.random.Generator,
 ) -> SparseModel:
     """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
     fit = learn_shared_kernel(parameters, tasks, settings, rng)
-    posteriors = [prior_only(tasks.n_inputs) for _ in range(tasks.n_tasks)]
-    sites = [Sites(np.zeros(0), np.zeros(0)) for _ in range(tasks.n_tasks)]
-    for k, t in enumerate(tasks.filled):
-        posteriors[t], sites[t] = fit.posteriors[k], fit.sites[k]
-    return SparseModel(
+    no_rows = np.zeros(0, dtype=np.intp)
+    empty = SparseModel(
         fit.kernel,
         fit.parameters.noise,
-        tuple(posteriors),
-        tuple(sites),
-        tasks.row_numbers(fit.selection),
-        np.array(tasks.filled, dtype=np.intp)[fit.selection.order],
-        fit.selection.gain,
-        n_rows,
-        fit.log_evidence,
-        fit.n_rounds,
-        fit.converged,
-        fit.last_change,
-        fit.selection.objective,
-        Choice("kernel", {}, settings.uncoupled),
+        (prior_only(tasks.n_inputs),) * tasks.n_tasks,
+        (NO_SITES,) * tasks.n_tasks,
+        active=no_rows,
+        active_task=no_rows,
+        gain=np.zeros(0),
+        n_rows=n_rows,
+        log_evidence=0.0,
+        n_rounds=fit.n_rounds,
+        converged=fit.converged,
+        last_change=fit.last_change,
+        selection_objective=fit.selection.objective,
+        choice=Choice("kernel", {}, settings.uncoupled),
     )
+    found = fit.posteriors, fit.sites, fit.log_evidence
+    return empty.with_points(tasks, list(range(tasks.n_tasks)), fit.selection, found)
 
 
 def filled_blocks(codes: IntArray):

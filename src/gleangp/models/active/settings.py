@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gleangp.progress import Progress, no_step, silent
 from gleangp.selection.base import Selector
@@ -27,11 +27,7 @@ class Settings:
     task_done: Callable[[], None] = no_step  # called for every task whose posterior is there
     uncoupled: str = "as asked"  # why tasks share the kernel alone
 
-    def portable(self) -> Settings:
-        """Without what belongs to this process alone."""
-        return replace(self, progress=silent, task_done=no_step, n_jobs=None)
-
 
 def most_stages(settings: Settings) -> int:
-    """Most stages of a fit: two parts of the rows, rounds, posteriors twice."""
-    return 2 + settings.n_rounds + 2
+    """Most stages of a fit: rounds, posteriors twice."""
+    return settings.n_rounds + 2

@@ -7,62 +7,65 @@ again from points and copies, without learning the kernel again.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.invariances import apply_invariances
-from gleangp.models.active.fit_blocks import choose_points, fit_blocks
 from gleangp.models.active.model import SparseModel
 from gleangp.models.active.settings import Settings
-from gleangp.models.active.task_store import LocalTasks
+from gleangp.models.active.tasks import TaskBlocks
 from gleangp.models.defaults import HELD_OUT
 from gleangp.progress import Stage, Steps
+from gleangp.selection.base import in_order
 
 ORIGINAL = -1  # in place of the number of an invariance
 
 
 def add_virtual_vectors(
-    model: SparseModel, tasks: LocalTasks, invariances: list, settings: Settings, seed: int
+    model: SparseModel,
+    tasks: TaskBlocks,
+    numbers: list[int],
+    invariances: list,
+    settings: Settings,
+    seed: int,
+    other_evidence: float = 0.0,
 ) -> SparseModel:
-    """The model with an active set chosen from points and transformed copies; kernel and noise stay.
+    """The model with active points of some tasks chosen from points and transformed copies.
 
-    `tasks` is what the model was fitted on. In the result `active` has the row that a point came from,
-    and `virtual` the number of the invariance that made it.
+    Kernel, noise and the points of other tasks stay. `tasks` has the rows of the tasks with these numbers. In
+    the result `active` has the row that a point came from, and `virtual` the number of the invariance that
+    made it; `other_evidence` is the log evidence of the other tasks.
     """
-    blocks: Any = tasks.all_blocks
-    block_rows: Any = tasks.all_rows
-    filled = [t for t in range(len(blocks)) if np.any(model.active_task == t)]
-    pools = [_pool(model, t, blocks[t], block_rows[t], invariances) for t in filled]
-    wider = [pool[0] for pool in pools]
-    settings = replace(settings, n_active=min(settings.n_active, sum(len(b) for b in wider)), optimize=False)
-    selection = choose_points(model.kernel, wider, settings, seed)
-    stage = Stage("virtual points", len(wider), len(wider), len(selection.order))
+    pools = [
+        _pool(model, t, block, rows, invariances)
+        for t, block, rows in zip(numbers, tasks.all_blocks, tasks.all_rows or [], strict=True)
+        if np.any(model.active_task == t)
+    ]
+    numbers = [t for t in numbers if np.any(model.active_task == t)]
+    if not pools:
+        return model
+    wider = TaskBlocks([pool[0] for pool in pools], [pool[1] for pool in pools])
+    selector = settings.selector if len(pools) > 1 else getattr(settings.selector, "alone", settings.selector)
+    n_active = min(settings.n_active, sum(wider.sizes))
+    settings = replace(settings, selector=selector, n_active=n_active, optimize=False)
+    selection = wider.choose(model.kernel, settings, seed)
+    stage = Stage("virtual points", len(pools), len(pools), len(selection.order))
     settings.progress(stage, 0, None)
     settings = replace(settings, task_done=Steps(settings.progress, stage))
-    posteriors, sites, log_evidence = fit_blocks(model.kernel, wider, selection, settings)
-    all_posteriors, all_sites = list(model.posteriors), list(model.sites)
-    virtual = np.empty(len(selection.order), dtype=np.intp)
-    for k, t in enumerate(filled):
-        all_posteriors[t], all_sites[t] = posteriors[k], sites[k]
-        virtual[selection.order == k] = pools[k][2][selection.active[k]]
-    wider_model = replace(
-        model,
-        posteriors=tuple(all_posteriors),
-        sites=tuple(all_sites),
-        active=selection.rows([pool[1] for pool in pools]),
-        active_task=np.array(filled, dtype=np.intp)[selection.order],
-        gain=selection.gain,
-        log_evidence=log_evidence,
+    made_by = in_order(selection.order, [pool[2][a] for pool, a in zip(pools, selection.active, strict=True)])
+    others = model.virtual[~np.isin(model.active_task, numbers)]
+    fit = wider.fit(model.kernel, selection, settings)
+    return replace(
+        model.with_points(wider, numbers, selection, fit),
+        log_evidence=other_evidence + fit[2],
         selection_objective=selection.objective,
-        active_virtual=virtual,
+        active_virtual=np.append(others, made_by),
     )
-    return replace(wider_model, virtual_scores=_scores(wider_model, model, tasks, seed))
 
 
-def _scores(wider: SparseModel, model: SparseModel, tasks: LocalTasks, seed: int) -> FloatArray | None:
+def virtual_scores(wider: SparseModel, model: SparseModel, tasks: TaskBlocks, seed: int) -> FloatArray | None:
     """What `virtual_scores` is, from rows that neither model has seen as an active point."""
     seen = np.union1d(wider.active, model.active)
     left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.all_rows or []]
@@ -84,36 +87,6 @@ def _scores(wider: SparseModel, model: SparseModel, tasks: LocalTasks, seed: int
     d = scores[0] - scores[1]
     error = np.std(d, ddof=1) / np.sqrt(len(d))
     return np.array([*(s.mean() for s in scores), d.mean() / error if error > 0.0 else 0.0])
-
-
-def add_virtual_vectors_to_last(
-    model: SparseModel, block: Block, invariances: list, settings: Settings, seed: int, other_evidence: float
-) -> SparseModel:
-    """The same for the task that was added last, of which `block` has the rows; the others stay.
-
-    `other_evidence` is the log evidence of the others.
-    """
-    task = model.n_tasks - 1
-    mine = model.active_task == task
-    if not mine.any():
-        return model
-    numbers = model.n_rows - len(block) + np.arange(len(block))
-    pool, sources, virtual = _pool(model, task, block, numbers, invariances)
-    selector = getattr(settings.selector, "alone", settings.selector)
-    settings = replace(settings, selector=selector, n_active=min(settings.n_active, len(pool)))
-    selection = choose_points(model.kernel, [pool], settings, seed)
-    posteriors, sites, log_evidence = fit_blocks(model.kernel, [pool], selection, settings)
-    chosen = selection.active[0]
-    return replace(
-        model,
-        posteriors=(*model.posteriors[:-1], posteriors[0]),
-        sites=(*model.sites[:-1], sites[0]),
-        active=np.append(model.active[~mine], sources[chosen]),
-        active_task=np.append(model.active_task[~mine], np.full(len(chosen), task)),
-        gain=np.append(model.gain[~mine], selection.gain),
-        log_evidence=other_evidence + log_evidence,
-        active_virtual=np.append(model.virtual[~mine], virtual[chosen]),
-    )
 
 
 def _pool(
