@@ -50,6 +50,36 @@ def test_leave_one_out_is_a_fit_without_the_row(few):
         assert_allclose([mean[[i]], std[[i]]], expected, atol=atol)
 
 
+@pytest.mark.parametrize("noise", ["outliers", "poisson", "negative_binomial", "binomial", "gamma"])
+def test_leave_one_out_with_other_noise_is_nearly_a_fit_without_the_row(noise):
+    """Sites of the other rows stay, so a left-out prediction differs a little from that of another fit."""
+    X, f, _ = siblings()
+    rng, rows = np.random.default_rng(1), known_fields(noise, len(X))
+    y = {
+        "outliers": f,
+        "gamma": np.exp(f),
+        "binomial": rng.binomial(9, 1.0 / (1.0 + np.exp(-f))),
+    }.get(noise, rng.poisson(5.0 * np.exp(0.5 * f)))
+    options = {"noise": noise, "optimizer": None, "normalize_y": False}
+    mean, std = SparseGPRegressor(KERNEL, **options).fit(X, y, **rows).leave_one_out()
+    for i in (0, 20, 55):
+        rest = np.arange(len(X)) != i
+        without = SparseGPRegressor(KERNEL, **options)
+        without.fit(X[rest], y[rest], **{name: values[rest] for name, values in rows.items()})
+        of_row = {name: values[[i]] for name, values in rows.items()}
+        expected = without.predict(X[[i]], return_std=True, include_noise=True, **of_row)
+        assert_allclose([mean[[i]], std[[i]]], expected, rtol=0.05, atol=0.05)
+
+
+def known_fields(noise, n_rows):
+    """What is known of every row of such noise."""
+    if noise == "binomial":
+        return {"trials": np.full(n_rows, 9.0)}
+    if noise in ("poisson", "negative_binomial"):
+        return {"exposure": np.linspace(1.0, 4.0, n_rows)}
+    return {}
+
+
 def test_rows_come_back_in_the_order_of_fit():
     """Left-out predictions belong to the rows as they were given; a row without a target has none."""
     X, y, tasks = siblings()

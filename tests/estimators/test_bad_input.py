@@ -392,6 +392,41 @@ def test_noise_variance_not_usable(bad):
         SparseGPRegressor(RBF(), noise_variance=bad).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("noise", "changed", "rows", "message"),
+    [
+        ("poisson", -1.0, {}, "y is -1 in row 3. Poisson noise needs counts"),
+        ("negative_binomial", 1.5, {}, "y is 1.5 in row 3. Negative-binomial noise needs counts"),
+        ("binomial", 21.0, {"trials": 20.0}, "y is 21 in row 3. It cannot be above its 20 trials"),
+        ("binomial", 2.0, {"trials": 20.5}, "trials is 20.5 in row 0. It must be a positive whole number"),
+        ("poisson", 2.0, {"exposure": 0.0}, "exposure has shape .* and least value 0; one positive number"),
+        ("gamma", 0.0, {}, "y is 0 in row 3. Gamma noise needs positive targets"),
+        ("gaussian", 2.0, {"exposure": 1.0}, "exposure= is given, but Gaussian noise has no exposure"),
+        ("poisson", 2.0, {"trials": 9.0}, "trials= is given, but Poisson noise has no trials"),
+        ("poisson", 2.0, {"sample_weight": 2.0}, "sample_weight= .* It is for noise='gaussian'"),
+    ],
+)
+def test_targets_that_do_not_fit_the_noise(noise, changed, rows, message):
+    """One clear error each, with the row."""
+    X, y = np.arange(12.0)[:, None], np.arange(1.0, 13.0)
+    y[3] = changed
+    rows = {name: np.full(12, value) for name, value in rows.items()}
+    with pytest.raises(ValueError, match=message):
+        SparseGPRegressor(noise=noise, optimizer=None).fit(X, y, **rows)
+
+
+def test_rows_of_predictions_that_do_not_fit_the_noise():
+    """Exposure or trials of new rows that the noise does not have are refused, not left out."""
+    X, y = np.arange(12.0)[:, None], np.arange(12.0)
+    model = SparseGPRegressor(optimizer=None).fit(X, y)
+    for method in (model.predict, model.predict_interval, model.sample_y):
+        with pytest.raises(ValueError, match="Gaussian noise has no exposure"):
+            method(X, exposure=np.ones(12))
+    counts = SparseGPRegressor(noise="poisson", optimizer=None).fit(X, y)
+    with pytest.raises(ValueError, match="Poisson noise has no trials"):
+        counts.predict(X, trials=np.ones(12))
+
+
 def test_noise_of_new_rows_unknown():
     """With a variance per training row, what needs the noise of other rows is refused."""
     X, y = problem(SparseGPRegressor)

@@ -78,6 +78,15 @@ def test_every_noise_model_fits_and_predicts(noise):
     assert_allclose(pickle.loads(pickle.dumps(model)).predict(X), mean)
 
 
+def test_draws_of_counts_have_their_exposure():
+    """Draws of ten times the exposure have ten times the mean, row by row."""
+    X, y = counts("poisson")
+    model = SparseGPRegressor(noise="poisson", random_state=0).fit(X, y)
+    exposure = np.where(np.arange(len(X)) % 2, 10.0, 1.0)
+    drawn = model.sample_y(X, 2000, observations=True, exposure=exposure)
+    assert_allclose(drawn.mean(axis=1), model.predict(X, exposure=exposure), rtol=0.15, atol=0.15)
+
+
 def test_log_density_is_that_of_a_normal_observation():
     """Mean log density by SciPy, from mean and deviation; rows without a target do not count."""
     X, y = waves(90)

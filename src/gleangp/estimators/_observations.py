@@ -14,8 +14,8 @@ from gleangp.estimators._answers import AnswersMixin
 from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import reading
 from gleangp.estimators._random import generator_from
-from gleangp.estimators._regression import RegressionMixin, check_rows
-from gleangp.models.local.answers import leave_one_out
+from gleangp.estimators._regression import RegressionMixin, check_fields, check_rows
+from gleangp.models.local.answers import leave_one_out, without_site
 from gleangp.models.local.model import LocalModel
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
@@ -193,6 +193,8 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         tasks: Any = None,
         random_state: Any = 0,
         observations: bool = False,
+        exposure: Any = None,
+        trials: Any = None,
     ) -> FloatArray:
         """Draws of the function, or of new observations, at new rows.
 
@@ -206,6 +208,7 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
             For the draws.
         observations : bool, default=False
             Draw observations, with noise, in place of functions.
+        {exposure, trials}
 
         Returns
         -------
@@ -223,6 +226,7 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         check_is_fitted(self)
         rng = generator_from(random_state)
         if self._has_normal_noise:
+            check_fields(self.noise_, exposure=exposure, trials=trials)
             mean, cov = self._joint(X, tasks, include_noise=observations)
             # NumPy's check of the covariance is absolute; rounding is relative to the units of the target.
             drawn = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
@@ -230,18 +234,18 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
         with threads_for(np.bincount(codes)):
             mean, cov = self._model.predict_cov(X, codes)
-        f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
-        noise = self.noise_.regular
+        f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore")
+        noise = self._noise_of_rows(len(X), exposure, trials).regular
         drawn = noise.sample(f, rng) if observations else noise.mean_given(f)
-        drawn = drawn * self._units.scale[codes][:, None] + self._units.mean[codes][:, None]
-        return self._by_row(drawn, tasks)
+        return self._by_row(self._units.from_standard(drawn, codes).T, tasks)
 
     @reading
     def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
         """Predictions of the training targets, each from all other rows, in closed form.
 
-        They show errors and calibration without another fit. Parameters are those of the fit. Rows of tasks
-        that were added later, and rows without a target, are NaN.
+        They show errors and calibration without another fit. Parameters are those of the fit; with noise that
+        is not Gaussian the sites of the other rows are too. Rows of tasks that were added later, and rows
+        without a target, are NaN.
 
         Returns
         -------
@@ -258,19 +262,27 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         >>> bool(np.mean(np.abs(y - mean) < 1.96 * std) > 0.85)
         True
         """
-        model = self._local_gaussian("leave_one_out")
-        rows = model.row_numbers
-        n_rows = getattr(self, "_n_rows", int(rows.max(initial=-1)) + 1)  # older files do not have it
+        check_is_fitted(self)
+        model = self._model
+        if not isinstance(model, LocalModel):
+            raise ValueError("leave_one_out is for posterior='local'. Fit again with it.")
+        rows = np.arange(len(model.row_numbers))
         means, variances = [], []
         for draw in model.all_draws:
             mean, var = leave_one_out(draw.posterior)
-            means.append(mean[: len(rows)])
-            variances.append(var[: len(rows)])
-        codes = model.best.posterior.codes[: len(rows)]
-        scale = self._units.scale[codes]
-        mean, std = np.full(n_rows, np.nan), np.full(n_rows, np.nan)
-        mean[rows] = self._units.from_standard(np.mean(means, axis=0), codes)
-        std[rows] = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0)) * scale
+            means.append(mean[rows])
+            variances.append(var[rows] if model.gaussian else without_site(draw.posterior, rows, var[rows]))
+        codes = model.best.posterior.codes[rows]
+        mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
+        if not model.gaussian:
+            known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
+            noise = replace(self.noise_, **known)
+            mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
+        n_rows = getattr(self, "_n_rows", int(model.row_numbers.max(initial=-1)) + 1)  # not in older files
+        left_out = np.full((2, n_rows), np.nan)
+        left_out[0, model.row_numbers] = self._units.from_standard(mean, codes)
+        left_out[1, model.row_numbers] = np.sqrt(var) * self._units.scale[codes]
+        mean, std = left_out
         if n_outputs := getattr(self, "_n_outputs", 0):
             return mean.reshape(n_outputs, -1).T, std.reshape(n_outputs, -1).T
         return mean, std
@@ -285,13 +297,6 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
         return model.predict_cov(X, codes)[1][None], noise[None]
 
-    def _local_gaussian(self, what: str) -> LocalModel:
-        """The fitted model, if it is one of blocks and a basis with Gaussian noise."""
-        check_is_fitted(self)
-        if not isinstance(self._model, LocalModel) or not self._model.gaussian:
-            raise ValueError(f"{what} is for posterior='local' with noise='gaussian'. Fit again with these.")
-        return self._model
-
     @property
     def _has_normal_noise(self) -> bool:
         return isinstance(self.noise_, Gaussian)
@@ -302,11 +307,7 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         """The latent function at new rows, and their noise."""
         check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
-        fields = self._row_fields(len(X), None, exposure, trials)
-        noise = self.noise_
-        if not self._has_normal_noise:
-            known = {n: 1.0 for n in ("exposure", "trials") if hasattr(noise, n)}
-            noise = replace(noise, **{**known, **fields})
+        noise = self._noise_of_rows(len(X), exposure, trials)
         with threads_for(np.bincount(codes)):
             mean, var = self._model.predict(X, codes, with_var=with_var)
         return Latent(X, codes, mean, var, noise)

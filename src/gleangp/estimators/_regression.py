@@ -25,6 +25,12 @@ from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Gaussian, noise_from_name
 
+# Noise that takes what is given for every row.
+_FIELDS = {
+    "exposure": "noise='poisson' and 'negative_binomial'",
+    "trials": "noise='binomial'",
+    "sample_weight": "noise='gaussian'",
+}
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable (the
 # default of scikit-learn's exact regressor).
 _NO_OTHER_NOISE = 1e-10
@@ -100,9 +106,7 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
         if isinstance(self.noise, Gaussian):
             raise ValueError("noise is a Gaussian object. Use noise='gaussian' and noise_variance=.")
         if self.noise == "gaussian":
-            for name in ("exposure", "trials"):
-                if name in fields:
-                    raise ValueError(f"{name}= is given with noise='gaussian'. It is for counts: set noise=.")
+            check_fields(Gaussian(), **{**fields, "sample_weight": None})
             return None
         model: Any = noise_from_name(self.noise) if isinstance(self.noise, str) else self.noise
         if getattr(model, "support", "label") == "label":
@@ -112,9 +116,7 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
             )
         if self.noise_variance is not None:
             raise ValueError(f"noise_variance= is given with noise={self.noise!r}. It is for 'gaussian'.")
-        wrong = [name for name in fields if not hasattr(model, name)]
-        if wrong:
-            raise ValueError(f"{wrong[0]}= is given, but {type(model).__name__} noise has no {wrong[0]}.")
+        check_fields(model, **fields)
         return replace(model, **fields)
 
     def _row_fields(self, n_rows: int, *given: Any) -> dict[str, FloatArray]:
@@ -166,13 +168,20 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
             return -self._model.white_var(X, codes)
         return 0.0
 
+    def _noise_of_rows(self, n_rows: int, exposure: Any, trials: Any) -> Any:
+        """The noise model of new rows; an exposure or trials that are not given are one."""
+        check_fields(self.noise_, exposure=exposure, trials=trials)
+        fields = self._row_fields(n_rows, None, exposure, trials)
+        known = {name: 1.0 for name in ("exposure", "trials") if hasattr(self.noise_, name)}
+        return replace(self.noise_, **{**known, **fields})
+
     def _noise_of_new_rows(
         self, n_rows: int, rows: Any, exposure: Any, trials: Any, weight: FloatArray | None = None
     ) -> Any:
         """The noise of some of the new rows."""
-        fields = self._row_fields(n_rows, None, exposure, trials)
-        if not isinstance(self.noise_, Gaussian):
-            return replace(self.noise_, **{name: values[rows] for name, values in fields.items()})
+        noise = self._noise_of_rows(n_rows, exposure, trials)
+        if not isinstance(noise, Gaussian):
+            return noise.at(rows)
         variance = self._noise_at_new_rows()
         if weight is None or (weight[rows] == 1.0).all():
             return Gaussian(variance)
@@ -190,6 +199,14 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
         """Variance of Gaussian noise of new rows, in standard units."""
         shared = self._noise_at_new_rows()
         return self._model.noise_variance(codes) if isinstance(self._model, LocalModel) else shared
+
+
+def check_fields(noise: Any, **given: Any) -> None:
+    """Raise if something is given for the rows that the noise model does not have."""
+    wrong = [name for name, values in given.items() if values is not None and not hasattr(noise, name)]
+    if wrong:
+        name, model = wrong[0], type(noise).__name__
+        raise ValueError(f"{name}= is given, but {model} noise has no {name}. It is for {_FIELDS[name]}.")
 
 
 def check_rows(noise: Any, y: FloatArray, labeled: np.ndarray) -> None:

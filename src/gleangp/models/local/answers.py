@@ -79,6 +79,11 @@ def leave_one_out(
     return mean - q.alpha / q.also, 1.0 / q.also
 
 
+def without_site(posterior: LocalPosterior, rows: IntArray, var: FloatArray) -> FloatArray:
+    """Variance of the function at rows, from that of their left-out sites."""
+    return np.maximum(var - 1.0 / site_precision(posterior)[rows], 1e-12)
+
+
 def site_precision(posterior: LocalPosterior) -> FloatArray:
     """(n,) above zero: a site without information has next to none."""
     return np.maximum(posterior.precision, 1e-12)
@@ -100,7 +105,7 @@ class LeftOutScores:
         """Of rows of the posterior."""
         if self.targets is None:
             return _log_normal(residual, precision)
-        var = np.maximum(1.0 / precision - 1.0 / site_precision(self.posterior)[rows], 1e-12)
+        var = without_site(self.posterior, rows, 1.0 / precision)
         known = {name: values[rows] for name, values in self.targets.items()}
         y, mean = known.pop("y"), self.posterior.site_mean[rows] - residual
         return replace(self.noise, **known).log_partition(y, mean, var)[0]
