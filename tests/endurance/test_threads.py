@@ -10,9 +10,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from gleangp import SparseGPRegressor
 from gleangp.numerics.parallel import in_parallel, on_one_thread, threads_for
-from tests.endurance.every_estimator import every, make_rows
-
-quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def blas_threads() -> int:
@@ -58,15 +55,6 @@ def test_one_thread_in_fit_add_task_and_predict():
         call()
         assert set(Watching.seen[before:]) == {1}
         assert blas_threads() == 2
-
-
-@every()
-@quiet
-def test_threads_are_given_back(case):
-    """After fit and prediction BLAS has as many threads as before, for every estimator."""
-    X, y, codes, _ = make_rows(20, 0)
-    case.outputs(case.new().fit(X, case.target(y), codes), X, codes)
-    assert blas_threads() == 2
 
 
 def test_given_back_after_an_error():

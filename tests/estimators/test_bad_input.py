@@ -324,8 +324,10 @@ def test_repeated_rows_with_conflicting_targets(Model, settings):
         assert np.all(np.abs(model.predict_proba(X) - 0.5) < margin)
 
 
-@pytest.mark.parametrize("settings", [{}, {"n_active": 15}, {"n_active": 15, "posterior": "active"}])
-@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize(
+    ("scale", "settings"),
+    [(1e-12, {}), (1e12, {"n_active": 15}), (1e-12, {"n_active": 15, "posterior": "active"})],
+)
 def test_targets_of_any_scale(scale, settings):
     """Targets of scale 1e-12 and 1e12 are learnt as those of scale one are."""
     X, y = problem(SparseGPRegressor)
@@ -335,16 +337,6 @@ def test_targets_of_any_scale(scale, settings):
     scaled_mean, scaled_std = scaled.predict(X[:9], return_std=True)
     assert_allclose(scaled_mean / scale, mean, rtol=1e-3, atol=1e-4)
     assert_allclose(scaled_std / scale, std, rtol=1e-2)
-
-
-@pytest.mark.parametrize("scale", [1e-12, pytest.param(1e12, marks=pytest.mark.slow)])
-def test_inputs_of_any_scale(scale):
-    """The default kernel starts at the spread of the inputs, so their units do not matter."""
-    for Model in MODELS:
-        X, y = problem(Model)
-        plain = Model(random_state=0).fit(X, y)
-        scaled = Model(random_state=0).fit(scale * X, y)
-        assert scaled.score(scale * X, y) == pytest.approx(plain.score(X, y), abs=0.02)
 
 
 @both
@@ -381,7 +373,9 @@ def test_targets_far_from_zero_or_constant():
     X, y = problem(SparseGPRegressor)
     far = SparseGPRegressor(random_state=0).fit(X, y + 1e9).predict(X) - 1e9
     assert_allclose(far, SparseGPRegressor(random_state=0).fit(X, y).predict(X), atol=1e-3)
-    assert_allclose(SparseGPRegressor().fit(X, np.full(len(y), 3.0)).predict(X), 3.0, rtol=1e-9)
+    for tasks in (np.zeros(len(y), int), np.arange(len(y)) % 3):
+        constant = SparseGPRegressor().fit(X, np.full(len(y), 3.0), tasks)
+        assert_allclose(constant.predict(X, tasks), 3.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.0, np.inf, [0.1, 0.2], np.full(40, -0.1), np.full(40, np.nan)])

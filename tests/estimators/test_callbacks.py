@@ -36,7 +36,6 @@ ESTIMATORS = [
     (SparseGPRegressor(random_state=0), F),
     (SparseGPRegressor(n_active=10, random_state=0), F),
     (SparseGPRegressor(n_active=10, posterior="active", random_state=0), F),
-    (SparseGPRegressor(coupling="auto", n_rounds=1, random_state=0), F),
     (SparseGPClassifier(n_rounds=1, n_active=20, random_state=0), CLASSES > 1),
     (SparseGPClassifier(n_rounds=1, n_active=20, random_state=0), CLASSES),
     (SparseGPOrdinal(n_rounds=1, n_active=20, random_state=0), CLASSES),
@@ -86,7 +85,7 @@ class Case:
     seen: Recorder
 
 
-LONG = ("SparseGPRegressor-3", "SparseGPClassifier-5", "SharedLatentGPRegressor-9")
+LONG = ("SparseGPClassifier-4", "SharedLatentGPRegressor-8")
 EACH = [
     pytest.param(pair, marks=pytest.mark.slow if name in LONG else (), id=name)
     for name, pair in zip(IDS, ESTIMATORS, strict=True)

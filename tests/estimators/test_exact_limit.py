@@ -129,8 +129,14 @@ def test_many_tasks_are_exact_processes_that_share_a_kernel():
     assert_allclose(sparse.log_evidence_, total, rtol=1e-9)
 
 
-@pytest.mark.parametrize("settings", [{}, {"posterior": "active"}, {"n_active": 20}])
-@pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
+@pytest.mark.parametrize(
+    ("Model", "settings"),
+    [
+        (SparseGPRegressor, {}),
+        (SparseGPRegressor, {"n_active": 20}),
+        (SparseGPClassifier, {"posterior": "active"}),
+    ],
+)
 def test_one_task_is_no_tasks(Model, settings):
     """A single task is learnt as data without tasks are."""
     X, y, X_new = problem()
