@@ -42,7 +42,7 @@ from gleangp.numerics.linalg import (
 )
 
 LOG_TWO_PI = np.log(2.0 * np.pi)
-_FAINT = 1e-6  # precision times prior variance below which a site's effect is lost in rounding
+_FAINT = 1e-9  # precision times variance below which a site's effect is lost in rounding
 _NEARLY_SINGULAR = 1e10  # prior variance over noise from which rounding can leave no factor
 _FEW_ROWS = 12  # of a block, below which one product of a whole stack beats triangular ones in turn
 
@@ -191,11 +191,10 @@ def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
 def row_variance(built: BuiltStack, r, real, cov) -> FloatArray:
     """Posterior variance of f at the rows of a stack."""
     half, V = _factors(built, r)[:2]
-    precision, diagonal = r * r, np.einsum("bii->bi", built.H)
     J = _triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
     left = 1.0 - np.einsum("bij,bij->bj", half, half) + _quadratic(J, cov)
-    faint = precision * diagonal < _FAINT
-    var = np.divide(left, precision, out=np.zeros_like(left), where=~faint)
+    faint, diagonal = left < _FAINT, np.einsum("bii->bi", built.H)
+    var = np.divide(left, r * r, out=np.zeros_like(left), where=~faint)
     for b in np.flatnonzero((faint & real).any(axis=1)):
         some = np.flatnonzero(faint[b] & real[b])
         seen = half[b] @ (r[b][:, None] * built.H[b][:, some])  # L^-1 R H

@@ -25,14 +25,14 @@ from gleangp.inference.evidence import Knowledge, condition, row_variance
 from gleangp.inference.prior import BlockPrior
 
 MAX_SWEEPS = 60
-TOLERANCE = 1e-7  # of the evidence, relative, for the sites to have settled
+TOLERANCE = 1e-10  # nats per row that the evidence may still change by where the sites have settled
 _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
 _LEAST_LEFT = 1e-12  # share of a variance with or without a site: never nothing, whatever rounding says
-_UNSETTLED = 1e-3  # change of the evidence, relative, from which it is not one
+_UNSETTLED = 1e-3  # the same, relative to the evidence, from which it is not one
 _NO_VARIANCE = 1e-10  # of a function that is known
-_LEAST_EXPLAINED = (
-    1e-4  # share of its variance that a row with a label explains, if its moments would widen it
-)
+# Share of its variance that a row explains at least: little enough to change nothing, and enough to get the
+# variance of the row from its site. With labels that would widen the posterior it also gives room to a shift.
+_LEAST_EXPLAINED = {True: 1e-8, False: 1e-4}  # by whether the noise is log-concave
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +71,15 @@ class Marginals:
     log_det: float  # log |I + K diag(precision)|
     state: Any  # whatever the caller wants back at the end
 
+    def change_by(self, move: RowSites) -> float:
+        """About the change of the evidence by a small move of all sites.
+
+        The evidence is stationary where the sites have settled. It changes by the Kullback-Leibler
+        divergences between the marginals before and after, here in second order (Fisher metric).
+        """
+        along = move.shift - self.mean * move.precision
+        return float(np.sum(self.var * along**2 + 0.5 * (self.var * move.precision) ** 2)) / 2.0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swept:
@@ -92,35 +101,38 @@ def sweep_rows(
     start: RowSites | None = None,
     *,
     tol: float = TOLERANCE,
-    nats: float = 0.0,
     max_sweeps: int = MAX_SWEEPS,
 ) -> Swept:
     """Move all sites until the evidence settles; `spread` is variance of a row that no other row shares.
 
-    It has where it changes by less than `tol` of itself, or less than `nats`. Marginalising the spread widens
-    the cavity by it.
+    It has where the next move would change it by less than `tol` per row. Marginalising the spread widens the
+    cavity by it.
     """
-    n = len(block)
-    sites = RowSites(np.zeros(n), np.zeros(n)) if start is None else start
-    course, last_move = Course(block.noise.log_concave, tol, nats), np.zeros(n)
-    least = 0.0 if block.noise.log_concave or hasattr(block.noise, "is_labeled") else _LEAST_EXPLAINED
+    noise = block.noise
+    sites = RowSites(np.zeros(len(block)), np.zeros(len(block))) if start is None else start
+    may_be_silent = not noise.log_concave and hasattr(noise, "is_labeled")
+    least = 0.0 if may_be_silent else _LEAST_EXPLAINED[noise.log_concave]
+    steps = Steps(noise.log_concave)
     for _ in range(max_sweeps):
         now = marginals(sites)
         cavities = leave_out(sites, now.mean, now.var)
-        log_z, g, nu = block.noise.log_partition(block.y, cavities.mean, cavities.var + spread)
-        if course.settles(cavities.log_evidence(log_z) + 0.5 * float(sites.shift @ now.mean - now.log_det)):
-            break
+        log_z, g, nu = noise.log_partition(block.y, cavities.mean, cavities.var + spread)
+        evidence = cavities.log_evidence(log_z) + 0.5 * float(sites.shift @ now.mean - now.log_det)
         move = cavities.wanted_sites(g, nu, least) - sites
-        step = course.step(float(move.precision @ last_move), float(last_move @ last_move))
-        sites, last_move = sites.moved(move, step), move.precision
+        change = now.change_by(move)
+        if change <= tol * len(block):
+            break
+        sites = sites.moved(move, steps.next(move.precision))
         if not (np.isfinite(sites.precision).all() and np.isfinite(sites.shift).all()):
             raise NotPositiveDefiniteError(
                 f"expectation propagation does not end at finite numbers: a row has the variance "
                 f"{np.max(now.var):.3g}. Use inputs in other units, or a kernel of smaller variance."
             )
-    if least == 0.0 and not block.noise.log_concave:
+    if may_be_silent:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
-    return Swept(sites, now, course.outcome, cavities.mean, cavities.var + spread, g, nu)
+    if not (noise.log_concave or change <= _UNSETTLED * (1.0 + abs(evidence))):
+        evidence = np.nan
+    return Swept(sites, now, evidence, cavities.mean, cavities.var + spread, g, nu)
 
 
 def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[[RowSites], Marginals]:
@@ -205,37 +217,23 @@ def leave_out(sites: RowSites, mean: FloatArray, var: FloatArray) -> Cavities:
 
 
 @dataclass(slots=True)
-class Course:
-    """State of the sweeps over all rows: whether they have settled, and the length of the next step.
+class Steps:
+    """Length of the next step of the sweeps over all rows.
 
     A full step to the sites of the cavities can overshoot: where the precisions swing, the
     length of the swings gives the step that damps them.
     """
 
     log_concave: bool
-    tol: float = TOLERANCE
-    nats: float = 0.0
-    evidence: float = field(default=np.inf, init=False)
-    change: float = field(default=np.inf, init=False)
-    _step: float = field(default=1.0, init=False)
-    _sweeps: int = field(default=0, init=False)
+    _length: float = field(default=1.0, init=False)
+    _count: int = field(default=0, init=False)
+    _last: Any = field(default=0.0, init=False)
 
-    def settles(self, evidence: float) -> bool:
-        """Whether this evidence is near enough to the last one."""
-        self.change, self.evidence = evidence - self.evidence, float(evidence)
-        return bool(abs(self.change) <= max(self.nats, self.tol * (1.0 + abs(evidence))))
-
-    def step(self, along: float, length: float) -> float:
-        """From the product of the precisions' move with the last one, and of the last with itself."""
-        kept = along / max(length, 1e-300)
-        self._step = min(max(self._step / max(1.0 - kept, 0.5), 0.25), 1.0)
-        self._sweeps += 1
+    def next(self, move: FloatArray) -> float:
+        """From the move of the precisions and the last one."""
+        kept = float(np.sum(move * self._last)) / max(float(np.sum(np.square(self._last))), 1e-300)
+        self._length = min(max(self._length / max(1.0 - kept, 0.5), 0.25), 1.0)
+        self._count, self._last = self._count + 1, move
         if not self.log_concave:
-            self._step *= min(1.0, _FULL_STEPS / self._sweeps)
-        return self._step
-
-    @property
-    def outcome(self) -> float:
-        """The evidence; NaN where it never became one."""
-        settled = self.log_concave or abs(self.change) <= _UNSETTLED * (1.0 + abs(self.evidence))
-        return self.evidence if settled else np.nan
+            self._length *= min(1.0, _FULL_STEPS / self._count)
+        return self._length

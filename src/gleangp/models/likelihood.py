@@ -226,7 +226,7 @@ class PropagatedNoise:
     model: Any
     learn: tuple[str, ...] = ()
     priors: dict[str, Any] | None = None
-    tol: float = 1e-7
+    tol: float = 1e-6  # nats per row: a tenth of that at which the search stops
 
     def own_scale(self, slots: Slots, z: FloatArray) -> None:
         """None: tasks have no noise of their own."""

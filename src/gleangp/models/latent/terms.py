@@ -39,7 +39,7 @@ from gleangp.numerics.linalg import (
 from gleangp.numerics.memory import row_chunks
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
-_TOLERANCE = 1e-10  # of the evidence of labels, relative: the search follows its gradient
+_TOLERANCE = 1e-11  # nats per row, of the evidence of labels: the search follows its gradient
 _FAINT = 1e-6  # precision times prior variance of a site whose effect is lost in rounding
 _LEAST_PRECISION = 1e-16  # of a site that says nothing, whose row of the factor would be infinite
 
