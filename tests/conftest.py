@@ -22,9 +22,9 @@ def quick_rivals():
 
     The example of `report.write` has them as they are.
     """
-    from gleangp.report import held_out
+    from gleangp.report import rivals
 
-    fresh = held_out._fresh
+    fresh = rivals._fresh
 
     def quick(model):
         rival = fresh(model)
@@ -32,7 +32,7 @@ def quick_rivals():
         return rival.set_params(**dict.fromkeys(names))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(held_out, "_fresh", quick)
+        patch.setattr(rivals, "_fresh", quick)
         yield
 
 

@@ -39,7 +39,7 @@ from gleangp import (
     load,
     save,
 )
-from gleangp.cli._encoding import learn_encoding
+from gleangp.cli._encoding import TableEncoding
 from gleangp.cli._table_model import TableModel
 from gleangp.exceptions import ModelFileError
 from gleangp.io.container import content_hash
@@ -104,10 +104,8 @@ def models() -> dict[str, Any]:
     out["pipeline"] = TaskColumn(
         make_pipeline(columns, SparseGPRegressor(RBF(), optimizer=None)), task="school"
     ).fit(frame, y)
-    table = frame.assign(score=y)
-    encoding = learn_encoding(table, "score", "school", drop=[], impute=False)
-    inner = SparseGPRegressor(**_FEW).fit(encoding.inputs(table), y, encoding.tasks(table))
-    out["table"] = TableModel(inner, encoding, {})
+    inner = SparseGPRegressor(**_FEW).fit(frame.drop(columns="school"), y, frame["school"].astype(str))
+    out["table"] = TableModel(inner, TableEncoding("score", "school"), {})
     return out
 
 
@@ -223,9 +221,9 @@ def answers(model: Any) -> np.ndarray:
     X, _, codes, _ = make_rows(6, 1)
     frame = pd.DataFrame({"a": X[:, 0], "kind": "day", "school": codes})
     if isinstance(model, TableModel):
-        if "hours" in [c.name for c in model.encoding.columns]:
+        names = [c.name for c in model.columns]
+        if "hours" in names:
             frame = pd.DataFrame({"hours": [1.0, 2.0], "kind": ["day", "night"], "school": ["s0", "s1"]})
-        names = [c.name for c in model.encoding.columns]
         frame = frame.set_axis([*names, model.encoding.task or "t"][: frame.shape[1]], axis=1)
         table = model.predict(frame)
         return table.select_dtypes("number").to_numpy(dtype=float)

@@ -14,7 +14,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 
 from gleangp import SparseGPClassifier, SparseGPRegressor  # noqa: E402
-from gleangp.cli._encoding import learn_encoding  # noqa: E402
+from gleangp.cli._encoding import TableEncoding  # noqa: E402
 from gleangp.cli._table_model import TableModel  # noqa: E402
 from gleangp.serve import make_server, server  # noqa: E402
 from gleangp.serve.answers import Answers  # noqa: E402
@@ -43,14 +43,13 @@ def make_frame():
 def make_model(classify=False):
     """As `gleangp fit` writes it."""
     frame = make_frame()
-    encoding = learn_encoding(frame, "score", "school", drop=[], impute=False)
-    X, tasks, y = encoding.inputs(frame), encoding.tasks(frame), frame["score"].to_numpy()
+    X, tasks, y = frame[["hours", "kind", "tutor"]], frame["school"], frame["score"].to_numpy()
     fixed = {"optimizer": None, "random_state": 0}
     if classify:
         model = SparseGPClassifier(**fixed).fit(X, np.where(y > 0.5, "high", "low"), tasks=tasks)
     else:
         model = SparseGPRegressor(**fixed).fit(X, y, tasks=tasks)
-    return TableModel(model, encoding, {"ranges": {"hours": [0.0, 3.0, 6.0]}})
+    return TableModel(model, TableEncoding("score", "school"), {"ranges": {"hours": [0.0, 3.0, 6.0]}})
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["numbers", "classes"])
@@ -265,10 +264,9 @@ def test_columns_that_are_constant_within_a_task_and_counts():
     frame = pd.DataFrame({"who": np.repeat(["a", "b"], 15), "weight": np.repeat([79.6, 61.3], 15)})
     frame["time"], frame["days"] = np.tile(np.arange(15) / 7.0, 2), rng.uniform(1, 3, 30)
     frame["seen"] = rng.poisson(0.5 * frame["days"]).astype(float)
-    encoding = learn_encoding(frame, "seen", "who", drop=[], impute=False, exposure="days")
     model = SparseGPRegressor(noise="poisson", random_state=0)
-    model.fit(encoding.inputs(frame), frame["seen"], encoding.tasks(frame), **encoding.fields_of(frame))
-    answers = Answers(TableModel(model, encoding, {}))
+    model.fit(frame[["weight", "time"]], frame["seen"], frame["who"], exposure=frame["days"])
+    answers = Answers(TableModel(model, TableEncoding("seen", "who", exposure="days"), {}))
     found = answers.curve({"who": "a", "weight": 79.6, "time": 0.0}, "time")
     assert found["nearest"][0]["distance"] < 1e-6
     assert found["nearest"][0]["time"] == 0.0
@@ -283,9 +281,12 @@ def test_the_first_curve_is_of_the_largest_effect():
     frame = pd.DataFrame({"kind": rng.choice(["u", "v"], 60), "none": rng.uniform(0, 9, 60)})
     frame["some"] = rng.uniform(0, 6, 60)
     frame["y"] = np.sin(frame["some"]) + 0.1 * rng.standard_normal(60)
-    encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
-    model = SparseGPRegressor(random_state=0).fit(encoding.inputs(frame), frame["y"].to_numpy())
-    assert Answers(TableModel(model, encoding, {})).describe()["curves"] == ["some", "none", "kind"]
+    model = SparseGPRegressor(random_state=0).fit(frame[["kind", "none", "some"]], frame["y"])
+    assert Answers(TableModel(model, TableEncoding("y", None), {})).describe()["curves"] == [
+        "some",
+        "none",
+        "kind",
+    ]
 
 
 def test_dates():
@@ -293,9 +294,8 @@ def test_dates():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"day": pd.date_range("2024-01-30", periods=61).strftime("%Y-%m-%d")})
     frame["x"], frame["y"] = rng.uniform(0, 1, 61), np.sin(np.arange(61) / 9.0)
-    encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
-    model = SparseGPRegressor(random_state=0).fit(encoding.inputs(frame), frame["y"].to_numpy())
-    answers = Answers(TableModel(model, encoding, {}))
+    model = SparseGPRegressor(random_state=0).fit(frame[["day", "x"]], frame["y"])
+    answers = Answers(TableModel(model, TableEncoding("y", None), {}))
     facts = answers.describe()
     day = {"name": "day", "kind": "date", "low": "2024-01-30", "middle": "2024-02-29", "high": "2024-03-30"}
     assert facts["inputs"][0] == day
@@ -313,11 +313,10 @@ def test_missing_cells_of_the_nearest_rows_are_empty():
     frame = make_frame()
     frame.loc[::4, "hours"] = np.nan
     frame.loc[::4, "kind"] = None
-    encoding = learn_encoding(frame, "score", "school", drop=[], impute=True)
     model = SparseGPRegressor(random_state=0)
-    model.fit(encoding.inputs(frame), frame["score"].to_numpy(), tasks=encoding.tasks(frame))
+    model.fit(frame[["hours", "kind", "tutor"]], frame["score"], tasks=frame["school"])
     row = {"school": "a", "hours": None, "kind": None, "tutor": "true"}
-    nearest = Answers(TableModel(model, encoding, {})).curve(row, "hours")["nearest"]
+    nearest = Answers(TableModel(model, TableEncoding("score", "school"), {})).curve(row, "hours")["nearest"]
     assert (nearest[0]["hours"], nearest[0]["kind"]) == ("", "")
     assert any(isinstance(other["hours"], float) for other in nearest)
 

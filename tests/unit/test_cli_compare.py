@@ -15,14 +15,16 @@ from gleangp.cli import _compare  # noqa: E402
 from gleangp.cli._compare import _advice, _predict_the_same  # noqa: E402
 from gleangp.cli._mixed_model import MixedModel, _curves  # noqa: E402
 from gleangp.cli._models import Pooled, TaskAverage  # noqa: E402
-from gleangp.cli._validation import measured  # noqa: E402
+from gleangp.report.held_out import Score  # noqa: E402
 from tests.unit.test_cli_predict import call, make_frame, refused  # noqa: E402
 
 
 def scored(predicted, y, numeric=True):
     """A held-out score of these predictions."""
     predicted, y = np.asarray(predicted), np.asarray(y)
-    return measured(np.arange(len(y)), np.zeros(len(y), dtype=int), predicted, y, numeric)
+    at = np.arange(len(y)), np.zeros(len(y), dtype=int)
+    score = Score(*at, predicted, None, np.nan, np.nan, {}, np.zeros(len(y)), "")
+    return score.by("numbers" if numeric else "labels", y)
 
 
 def make_slopes(n_tasks=40, n_rows=8, seed=0):

@@ -95,13 +95,13 @@ def test_columns_that_name_rows(tmp_path, capsys, name, values):
     frame.to_csv(tmp_path / "t.csv", index=False)
     plain = {"drop": [], "impute": False, "classify": None, "unlabeled": None}
     found = read_problem(str(tmp_path / "t.csv"), "y", None, **plain)
-    assert found.encoding.feature_names == ["x"]
+    assert list(found.X) == ["x"]
     (line,) = capsys.readouterr().err.splitlines()
     assert f"left out {name!r}" in line
     assert "--keep-id" in line
     if name != "rownames":
         kept = read_problem(str(tmp_path / "t.csv"), "y", None, **plain, keep_id=True)
-        assert kept.encoding.feature_names == ["x", name]
+        assert list(kept.X) == ["x", name]
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_columns_that_do_not(tmp_path, capsys, columns):
     make_frame()[["x", "y"]].assign(**columns).to_csv(tmp_path / "t.csv", index=False)
     plain = {"drop": [], "impute": False, "classify": None, "unlabeled": None}
     found = read_problem(str(tmp_path / "t.csv"), "y", None, **plain)
-    assert found.encoding.feature_names == ["x", *columns]
+    assert list(found.X) == ["x", *columns]
     pd.DataFrame({"time": range(60), "y": make_frame()["y"]}).to_csv(tmp_path / "t.csv", index=False)
-    assert read_problem(str(tmp_path / "t.csv"), "y", None, **plain).encoding.feature_names == ["time"]
+    assert list(read_problem(str(tmp_path / "t.csv"), "y", None, **plain).X) == ["time"]
     assert capsys.readouterr().err == ""
 
 

@@ -17,8 +17,9 @@ from gleangp.cli._encoding import TableEncoding, learn_encoding  # noqa: E402
 from gleangp.cli._models import PerTask, TaskAverage, rivals  # noqa: E402
 from gleangp.cli._problem import Problem  # noqa: E402
 from gleangp.cli._tables import read_chunks, read_table, table_writer  # noqa: E402
-from gleangp.cli._validation import task_folds  # noqa: E402
+from gleangp.data.tables import encode_columns  # noqa: E402
 from gleangp.exceptions import ModelFileError, TaskError  # noqa: E402
+from gleangp.report.held_out import task_folds  # noqa: E402
 
 
 def run(*arguments, stdin=None):
@@ -80,7 +81,7 @@ def test_fit_and_predict(fitted, frame, tmp_path):
         assert np.sqrt(np.mean(error**2)) < 0.2
         assert (predicted["score_std"] > 0).all()
     estimator = load(model).estimator
-    X = load(model).encoding.inputs(frame)[::-1]
+    X = load(model).inputs(frame)[::-1]
     expected = estimator.predict(X, tasks=frame["school"][::-1], return_std=True, include_noise=True)[1]
     assert_allclose(predicted["score_std_new"], expected, rtol=1e-6)
     assert (predicted["score_std_new"] > predicted["score_std"]).all()
@@ -175,7 +176,7 @@ def test_model_names(frame, tmp_path):
 def test_report(fitted):
     """`--report` writes the HTML beside the model."""
     text = fitted[0].with_name("report.html").read_text(encoding="utf-8")
-    assert "kind=day" in text
+    assert "categories: day, " in text
     assert "&lt;script&gt;" in text
     assert text.count("<script") == 1
 
@@ -269,8 +270,8 @@ def test_rivals_learn_what_they_should():
     np.testing.assert_allclose(average.predict(X[:1], tasks=["b"]), y[4:].mean())
     most = TaskAverage(classify=True).fit(X, np.array(list("xxyxyyxy")), tasks=tasks)
     assert most.predict(X[:2], tasks=["a", "b"]).tolist() == ["x", "y"]
-    problem = Problem(TableEncoding("y", "t", ()), X, y, np.ones(8, dtype=bool), tasks, classify=False)
-    linear = rivals(problem, seed=0)["linear model + task offset"].estimator
+    problem = Problem(TableEncoding("y", "t"), X, y, np.ones(8, dtype=bool), tasks, classify=False)
+    linear = rivals(problem, seed=0)["linear model + task offset"].estimator.estimator
     alone = PerTask(linear).fit(X, y, tasks=tasks)
     np.testing.assert_allclose(
         alone.predict(np.array([[6.0], [6.0]]), tasks=["a", "b"]), [1.0, 6.0], atol=0.05
@@ -282,7 +283,7 @@ def test_encoding_of_words():
     frame = pd.DataFrame({"y": [1.0, 2.0], "b": ["yes", "no"], "c": ["1", "x"]})
     encoding = learn_encoding(frame, "y", None, drop=[], impute=False)
     assert [c.kind for c in encoding.columns] == ["boolean", "category"]
-    np.testing.assert_array_equal(encoding.inputs(frame), [[1, 1, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(encode_columns(encoding.columns, frame), [[1, 1, 0], [0, 0, 1]])
 
 
 @pytest.mark.parametrize(
@@ -306,9 +307,10 @@ def test_other_separators_are_recognised(tmp_path, text):
 def test_a_column_that_counts_rows_is_no_input():
     """Without a heading and different in every row: an index that R or pandas wrote."""
     frame = pd.DataFrame({"Unnamed: 0": [1, 2, 3], "x": [0.1, 0.2, 0.3], "y": [1.0, 2.0, 3.0]})
-    assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["x"]
+    given = {"target": "y", "task": None, "drop": [], "impute": False}
+    assert [c.name for c in learn_encoding(frame, **given).columns] == ["x"]
     frame["Unnamed: 0"] = [1, 1, 2]
-    assert learn_encoding(frame, "y", None, drop=[], impute=False).feature_names == ["Unnamed: 0", "x"]
+    assert [c.name for c in learn_encoding(frame, **given).columns] == ["Unnamed: 0", "x"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet", "feather"])

@@ -11,9 +11,10 @@ from rich.table import Table
 
 from gleangp.cli._counts import looks_like_counts
 from gleangp.cli._fit import or_none, validate
-from gleangp.cli._models import COUNTS, our_models, rivals
+from gleangp.cli._models import our_models, rivals
 from gleangp.cli._problem import Problem
-from gleangp.cli._validation import HeldOut, with_deviance
+from gleangp.report.held_out import Score
+from gleangp.report.quality import MEASURES
 
 _SAME = 0.01  # of the error: predictions that differ by less count as the same
 
@@ -25,8 +26,8 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
     labeled = problem.labeled_only()
     ours = our_models(problem, seed=seed)
     models = {**{name: (model, labeled) for name, model in rivals(labeled, seed=seed).items()}, **ours}
-    scores: dict[str, HeldOut] = {}
-    counts = labeled.noise in COUNTS or (labeled.noise is None and looks_like_counts(labeled.y))
+    scores: dict[str, Score] = {}
+    counts = labeled.measure == "counts" or (labeled.noise is None and looks_like_counts(labeled.y))
     same: dict[str, str] = {}  # models that predict what an earlier one predicts
     for number, (name, (model, given)) in enumerate(models.items()):
         text = f"{number + 1} of {len(models)}: {name}"
@@ -42,11 +43,11 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
     if not scores:
         raise ValueError("no row can be held out, because every task has one row only. Give tasks more rows.")
     if counts:
-        scores = {name: with_deviance(score, labeled.y) for name, score in scores.items()}
+        scores = {name: score.by("counts", labeled.y[score.rows]) for name, score in scores.items()}
     best = min(scores, key=lambda name: scores[name].error)
     behind = {name: score.behind(scores[best]) for name, score in scores.items()}
     close = [name for name, (gap, spread) in behind.items() if not gap > spread]  # nan: not known
-    measure = "share of errors" if problem.classify else "Poisson deviance" if counts else "RMSE"
+    measure = MEASURES["counts" if counts else labeled.measure]
     columns = {
         name: {
             "error": s.error,
@@ -86,18 +87,18 @@ def _table(title: str, columns: dict[str, dict[str, float]], best: str, close: l
     return table
 
 
-def _predict_the_same(a: HeldOut, b: HeldOut) -> bool:
+def _predict_the_same(a: Score, b: Score) -> bool:
     """Whether two models differ by little beside their error."""
-    if a.numeric:
+    if a.measure != "labels":
         apart = float(np.sqrt(np.mean((a.predicted - b.predicted) ** 2)))
     else:
         apart = float(np.mean(a.predicted != b.predicted))
-    if a.deviance:  # beside the deviation of Poisson counts
+    if a.measure == "counts":  # beside the deviation of Poisson counts
         return apart <= _SAME * float(np.sqrt(np.maximum(a.predicted, 0.0).mean()))
     return apart <= _SAME * max(a.error, b.error)
 
 
-def _root(score: HeldOut, labeled: Problem) -> float:
+def _root(score: Score, labeled: Problem) -> float:
     """RMSE, which counts have beside their deviance."""
     return float(np.sqrt(np.mean((labeled.y[score.rows] - score.predicted) ** 2)))
 

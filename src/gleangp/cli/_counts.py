@@ -18,17 +18,18 @@ _SLIGHT = 1e-3  # precision of the fixed coefficients, in units of the inputs' s
 
 
 class WithFields(RegressorMixin, BaseEstimator):
-    """A regressor whose last columns of X are what `fields` names: "exposure", "trials".
+    """A regressor that finds "exposure" or "trials" in columns of X: `fields` has their names.
 
     Everything that is measured on folds of rows then has them too. What else the regressor has is found here.
     """
 
-    def __init__(self, estimator: Any, fields: tuple[str, ...]) -> None:
+    def __init__(self, estimator: Any, fields: dict[str, str]) -> None:
         self.estimator = estimator
         self.fields = fields
 
     def fit(self, X: Any, y: Any, tasks: Any = None) -> WithFields:
         """Fit the regressor itself."""
+        self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         X, given = self._split(X)
         self.estimator.fit(X, y, tasks=tasks, **given)
         return self
@@ -52,9 +53,9 @@ class WithFields(RegressorMixin, BaseEstimator):
         X, given = self._split(X)
         return self.estimator.predict_cdf(X, y, tasks=tasks, **given)
 
-    def _split(self, X: Any) -> tuple[FloatArray, dict[str, FloatArray]]:
-        n = X.shape[1] - len(self.fields)
-        return X[:, :n], dict(zip(self.fields, X[:, n:].T, strict=True))
+    def _split(self, X: Any) -> tuple[Any, dict[str, FloatArray]]:
+        given = {field: X[column].to_numpy() for field, column in self.fields.items()}
+        return X.drop(columns=list(self.fields.values())), given
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("estimator", "fields"):

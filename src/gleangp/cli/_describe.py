@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 from sklearn.base import is_classifier
 
-from gleangp.cli._table_model import TableModel, added_variance
+from gleangp.cli._table_model import TableModel
 from gleangp.cli._usage import printable
+from gleangp.report.held_out import added_variance, quiet
 
 _SHARED = {
     "function": "a common function; every task deviates from it by a function of its own",
@@ -33,7 +34,8 @@ def describe(model: Any) -> dict[str, Any]:
     out: dict[str, Any] = {"estimator": type(inner).__name__, "tasks": tasks}
     if isinstance(model, TableModel):
         encoding = model.encoding
-        out.update(target=encoding.target, task=encoding.task, inputs=encoding.feature_names)
+        features = [name for column in model.columns for name in column.feature_names]
+        out.update(target=encoding.target, task=encoding.task, inputs=features)
         out["summary"] = model.summary
     else:
         columns = getattr(inner, "feature_names_in_", None)
@@ -112,7 +114,8 @@ def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
         where["X"] = X.astype(object)
         where["X"][:, column] = tasks
     try:
-        found = added_variance(estimator, **where)
+        with quiet():
+            found = added_variance(estimator, **where)
     except ValueError:  # noise that was given for each training row is not known elsewhere
         return None
     return noise_ends(found)
@@ -192,7 +195,8 @@ def _noise_text(ends: list[float], target: str | None) -> str:
     low, *middle, high = (f"{end:.3g}" for end in ends)  # files of older versions have two ends
     size = f"{low} to {high}, by task"
     if middle:
-        size = middle[0] if low == high else f"{middle[0]} in the median task, {low} to {high} in most"
+        same = ends[-1] <= 1.05 * ends[0]
+        size = middle[0] if same else f"{middle[0]} in the median task, {low} to {high} in most"
     return f"standard deviation {size}" + ("" if target is None else f" (units of {target!r})")
 
 

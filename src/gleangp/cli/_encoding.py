@@ -1,6 +1,6 @@
 """The columns of a table in a file: which are inputs, task and target.
 
-What becomes of the inputs is learnt by `gleangp.data.tables`. Missing inputs are refused without `--impute`.
+An estimator learns what becomes of the inputs (`columns_`). Missing inputs are refused without `--impute`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.data.tables import ColumnEncoding, as_numbers, encode_columns, learn_columns
+from gleangp.data.tables import ColumnEncoding, as_numbers, learn_columns
 from gleangp.exceptions import InputError, InputWarning, LabelError, TaskError
 
 
 @dataclass(frozen=True, eq=False)
 class TableEncoding:
-    """The columns of a table: inputs, task, target."""
+    """The columns of a table: inputs, task, target.
+
+    In model files `columns` is empty, because the estimator has them; in older files they are here.
+    """
 
     target: str
     task: str | None
-    columns: tuple[ColumnEncoding, ...]
+    columns: tuple[ColumnEncoding, ...] = ()
     exposure: str | None = None
     trials: str | None = None
 
@@ -53,26 +56,11 @@ class TableEncoding:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        if not self.columns or not all(isinstance(column, ColumnEncoding) for column in self.columns):
-            raise ValueError("a table without columns.")
+        if not all(isinstance(column, ColumnEncoding) for column in self.columns):
+            raise ValueError("columns of a table of another kind.")
         names = [self.target, self.task, *(column.name for column in self.columns)]
         if len(set(names)) < len(names):
             raise ValueError("a table in which two columns have one name.")
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the inputs of the model."""
-        return [name for column in self.columns for name in column.feature_names]
-
-    @property
-    def positions(self) -> dict[str, list[int]]:
-        """Name of a column -> positions of the inputs that it becomes."""
-        ends = np.cumsum([0, *(len(c.feature_names) for c in self.columns)]).tolist()
-        return {c.name: list(range(a, b)) for c, a, b in zip(self.columns, ends, ends[1:], strict=False)}
-
-    def inputs(self, frame: Any, *, strict: bool = True) -> FloatArray:
-        """Rows (n, p) of numbers."""
-        return encode_columns(self.columns, frame, strict=strict)
 
     def tasks(self, frame: Any) -> np.ndarray | None:
         """Task of every row, as text; None if the model has no tasks."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
-from inspect import signature
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,21 +15,14 @@ from rich.console import Console
 from gleangp import SparseGPClassifier, save
 from gleangp._version import __version__
 from gleangp.cli._counts import looks_like_counts
-from gleangp.cli._describe import describe, noise_ends, print_description
-from gleangp.cli._models import COUNTS, learns_from_unlabeled, named_model, simple_baselines, with_fields
+from gleangp.cli._describe import describe, print_description
+from gleangp.cli._models import learns_from_unlabeled, named_model, simple_baselines, with_fields
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
-from gleangp.cli._table_model import TableModel, noise_variance
+from gleangp.cli._table_model import TableModel
 from gleangp.cli._usage import note
-from gleangp.cli._validation import (
-    HeldOut,
-    choose_folds,
-    fit_quietly,
-    held_out,
-    task_folds,
-    threads_for,
-    with_deviance,
-)
+from gleangp.cli._validation import choose_folds, fit_rows, held_out, threads_for
+from gleangp.report.held_out import Score, task_folds
 
 _FITTING = "learning ends here with the best found so far"
 
@@ -61,34 +53,27 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
     start = time.perf_counter()
     n_folds = 0 if options.folds == 0 else choose_folds(int(problem.labeled.sum()), options.folds)[1]
     can_stop = options.n_jobs in (None, 1)
-    threads = threads_for(problem)
-    with threads, Watch(console, n_folds * len(candidates) + 1, can_stop=can_stop) as watch:
+    with Watch(console, n_folds * len(candidates) + 1, can_stop=can_stop) as watch:
         for candidate in candidates.values():
             candidate.model.set_callbacks(watch)
         chosen = ""
-        scores: dict[str, HeldOut] = {}
+        scores: dict[str, Score] = {}
         if n_folds:
             chosen, scores = _best_of(candidates, options, watch)
         chosen = chosen or next(iter(candidates))
         model, problem, score = *candidates[chosen], scores.get(chosen)
         watch.begin("all rows", _FITTING)
-        fit_quietly(model, problem)
+        fit_rows(model, problem)
         watch.end()
         stopped = watch.stopping
     model.set_callbacks()
     seconds = time.perf_counter() - start
     simple = None if score is None else _best_baseline(problem.labeled_only(), score, options)
     summary = summarize(problem, score, seconds, stopped=stopped, baseline=simple)
-    if (
-        not problem.classify
-        and problem.noise in (None, "gaussian")
-        and "include_noise" in signature(model.predict).parameters
-    ):
-        noise = noise_variance(model, problem.X, problem.tasks)
-        summary["noise_std"] = noise_ends(noise)
     if len(scores) > 1:
         summary["unlabelled_rows"] = {name: s.error for name, s in scores.items()}
-    fitted = TableModel(model.estimator if problem.fields else model, problem.encoding, summary)
+    inner = model.estimator if problem.encoding.fields else model
+    fitted = TableModel(inner, replace(problem.encoding, columns=()), summary)
     save(fitted, output)
     if options.report is not None:
         _write_report(model, problem, score, simple, options.report, console)
@@ -128,9 +113,9 @@ def _candidates(problem: Problem, options: FitOptions) -> dict[str, Candidate]:
 
 def _best_of(
     candidates: dict[str, Candidate], options: FitOptions, watch: Watch
-) -> tuple[str, dict[str, HeldOut]]:
+) -> tuple[str, dict[str, Score]]:
     """Name of the candidate of least held-out error, and the scores of all that were measured."""
-    scores: dict[str, HeldOut] = {}
+    scores: dict[str, Score] = {}
     for name, (model, problem) in candidates.items():
         score = validate(
             problem, model, options.folds, options.seed, watch, for_report=options.report is not None
@@ -155,8 +140,8 @@ def _asked_model(problem: Problem, options: FitOptions) -> Any:
 def _write_report(
     model: Any,
     problem: Problem,
-    score: HeldOut | None,
-    simple: tuple[str, HeldOut] | None,
+    score: Score | None,
+    simple: tuple[str, Score] | None,
     path: Path,
     console: Console,
 ) -> None:
@@ -169,14 +154,12 @@ def _write_report(
             problem.y,
             problem.tasks,
             path,
-            feature_names=problem.feature_names,
             target_name=problem.encoding.target,
-            columns=problem.positions,
             held_out=score,
             source=problem.source,
             dropped=problem.dropped,
             simpler=None if simple is None else {simple[0]: simple[1].predicted},
-            encodings=problem.encoding.columns,
+            encodings=problem.columns,
             row_numbers=problem.row_numbers.tolist(),
         )
 
@@ -189,13 +172,12 @@ def validate(
     watch: Watch | None = None,
     *,
     for_report: bool = False,
-) -> HeldOut | None:
+) -> Score | None:
     """Task-aware cross-validation, or one hold-out for large tables; None if the first fit was cut short.
 
     Rows without a target are never held out: they are there to learn from.
     """
-    score = held_out(model, problem, *_folds_of(problem, folds, seed), watch, for_report=for_report)
-    return with_deviance(score, problem.y) if problem.noise in COUNTS and score is not None else score
+    return held_out(model, problem, *_folds_of(problem, folds, seed), watch, for_report=for_report)
 
 
 def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarray, int]:
@@ -208,26 +190,26 @@ def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarra
     return fold, n_used
 
 
-def _best_baseline(labeled: Problem, score: HeldOut, options: FitOptions) -> tuple[str, HeldOut]:
+def _best_baseline(labeled: Problem, score: Score, options: FitOptions) -> tuple[str, Score]:
     """The simple model of least error on the rows that the model was measured on, and its name."""
     fold, _ = _folds_of(labeled, options.folds, options.seed)
     n_used = int(score.fold.max()) + 1  # fewer after Ctrl-C; folds of small tables may be empty
-    found: dict[str, HeldOut] = {}
+    found: dict[str, Score] = {}
     for name, model in simple_baselines(labeled).items():
         measured = held_out(model, labeled, fold, n_used)
         assert measured is not None  # nobody can cut it short
-        found[name] = with_deviance(measured, labeled.y) if score.deviance else measured
+        found[name] = measured
     best = min(found, key=lambda name: found[name].error)
     return best, found[best]
 
 
 def summarize(
     problem: Problem,
-    score: HeldOut | None,
+    score: Score | None,
     seconds: float,
     *,
     stopped: bool = False,
-    baseline: tuple[str, HeldOut] | None = None,
+    baseline: tuple[str, Score] | None = None,
 ) -> dict[str, Any]:
     """Plain values that are kept in the model file."""
     summary: dict[str, Any] = {
@@ -252,7 +234,7 @@ def summarize(
         rmse = float(np.sqrt(np.mean((held - score.predicted) ** 2)))
         r2 = 1.0 - rmse**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
         summary["held_out"] = {"rmse": rmse, "r2": r2, "rows": len(held)}
-        if score.deviance:
+        if score.measure == "counts":
             summary["held_out"]["deviance"] = score.error
     summary["held_out"]["std_error"] = or_none(score.std_error)
     if baseline is not None:
@@ -273,9 +255,7 @@ def _ranges(problem: Problem) -> dict[str, list[float]]:
     found = {}
     for column in problem.encoding.columns:
         if column.kind == "number":
-            values = problem.X[:, problem.encoding.positions[column.name]]
-            there = values[:, -1] == 0.0 if column.n_missing else slice(None)
-            found[column.name] = np.quantile(values[there, 0], [0.0, 0.5, 1.0]).tolist()
+            found[column.name] = problem.X[column.name].quantile([0.0, 0.5, 1.0]).tolist()
     return found
 
 

@@ -22,7 +22,10 @@ from gleangp import (
 )
 from gleangp.cli._counts import CountMixedModel, WithFields, looks_like_counts
 from gleangp.cli._mixed_model import MixedModel
-from gleangp.cli._problem import Problem
+from gleangp.cli._problem import COUNTS, Problem
+from gleangp.cli._usage import note
+from gleangp.data.tables import count_features, encode_columns
+from gleangp.report.rivals import PerTask, Pooled, TaskAverage
 
 # Name on the command line -> for numbers, for classes.
 _ESTIMATORS: dict[str, tuple[Any, Any]] = {
@@ -36,75 +39,23 @@ _ESTIMATORS: dict[str, tuple[Any, Any]] = {
 _UNLABELED = {("hierarchical", False), ("latent", False), ("latent", True), ("sparse", True)}
 
 
-class Pooled(BaseEstimator):
-    """One model of all rows that does not know of tasks."""
+class OnNumbers(BaseEstimator):
+    """A model of numbers that is given frames, of which `columns` says what becomes of them."""
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: Any, columns: Any) -> None:
         self.estimator = estimator
+        self.columns = columns
 
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Pooled:
-        """Fit without the tasks."""
-        self.estimator_ = clone(self.estimator).fit(X, y)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> OnNumbers:
+        """Fit to numbers."""
+        given = {} if tasks is None else {"tasks": tasks}
+        self.estimator_ = clone(self.estimator).fit(encode_columns(self.columns, X), y, **given)
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
-        """Predict without the tasks."""
-        return self.estimator_.predict(X)
-
-
-class PerTask(BaseEstimator):
-    """A model for each task, which sees nothing of the others; the pooled target where it cannot learn."""
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
-
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> PerTask:
-        """Fit one clone for each task."""
-        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
-        self.models_, self.constants_ = {}, {}
-        for task in np.unique(codes):
-            rows = codes == task
-            values = np.unique(y[rows])
-            if len(values) == 1:
-                self.constants_[task] = values[0]
-            else:
-                self.models_[task] = clone(self.estimator).fit(X[rows], y[rows])
-        return self
-
-    def predict(self, X: Any, tasks: Any = None) -> Any:
-        """Predict every row by its task's model."""
-        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
-        parts = np.empty(len(X), dtype=object)
-        for task in np.unique(codes):
-            rows = codes == task
-            parts[rows] = (
-                self.constants_[task] if task in self.constants_ else self.models_[task].predict(X[rows])
-            )
-        return np.array(parts.tolist())
-
-
-class TaskAverage(BaseEstimator):
-    """The mean of the task (numbers) or its most frequent class."""
-
-    def __init__(self, classify: bool = False) -> None:
-        self.classify = classify
-
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> TaskAverage:
-        """Average every task."""
-        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
-        self.averages_ = {t: self._average(y[codes == t]) for t in np.unique(codes)}
-        return self
-
-    def _average(self, y: np.ndarray) -> Any:
-        if not self.classify:
-            return float(np.mean(y))
-        labels, counts = np.unique(y, return_counts=True)
-        return labels[np.argmax(counts)]
-
-    def predict(self, X: Any, tasks: Any = None) -> Any:
-        """The average of every row's task."""
-        codes = np.zeros(len(X)) if tasks is None else np.asarray(tasks)
-        return np.array([self.averages_[t] for t in codes])
+        """Predict from numbers."""
+        given = {} if tasks is None else {"tasks": tasks}
+        return self.estimator_.predict(encode_columns(self.columns, X), **given)
 
 
 class WithTaskColumn(BaseEstimator):
@@ -147,7 +98,8 @@ def sharing_model(
 
 def with_fields(estimator: Any, problem: Problem) -> Any:
     """The estimator, given exposure and trials if the problem has them."""
-    return WithFields(estimator, problem.fields) if problem.fields else estimator
+    fields = problem.encoding.fields
+    return WithFields(estimator, fields) if fields else estimator
 
 
 def learns_from_unlabeled(name: str, classify: bool) -> bool:
@@ -176,8 +128,8 @@ def named_model(name: str, classify: bool, **options: Any) -> Any:
     return cls(**given)
 
 
-COUNTS = ("poisson", "negative_binomial")
 _MOST_CELLS = 5_000_000  # of the table of a linear model, with a column for each task
+_MOST_ROWS_OF_OWN_MODELS = 20_000  # up to which a comparison fits every task alone
 _MOST_ROWS_OF_OWN_KERNELS = 2000  # up to which a comparison tries a kernel for every task
 
 
@@ -224,20 +176,25 @@ def rivals(problem: Problem, *, seed: int) -> dict[str, Any]:
     boosting: Any = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
     found = simple_baselines(problem)
     if with_tasks and not classify:
-        found["linear mixed model: splines, random slopes"] = MixedModel()
+        found["linear mixed model: splines, random slopes"] = OnNumbers(MixedModel(), problem.columns)
     if not classify and (problem.noise in COUNTS or (problem.noise is None and looks_like_counts(problem.y))):
         kind = "mixed model: splines, random intercept" if with_tasks else "regression: splines"
-        exposure = "exposure" in problem.fields
-        found[f"Poisson {kind}"] = CountMixedModel(False, exposure)
-        found[f"negative-binomial {kind}"] = CountMixedModel(True, exposure)
+        exposure = "exposure" in problem.encoding.fields
+        found[f"Poisson {kind}"] = OnNumbers(CountMixedModel(False, exposure), problem.columns)
+        found[f"negative-binomial {kind}"] = OnNumbers(CountMixedModel(True, exposure), problem.columns)
     # One of the 255 bins that the trees have at most is for missing values.
-    category = {"categorical_features": [problem.X.shape[1]]} if with_tasks and problem.n_tasks < 255 else {}
+    n_inputs = count_features(problem.columns)
+    category = {"categorical_features": [n_inputs]} if with_tasks and problem.n_tasks < 255 else {}
     name = "boosted trees" + (", task as category" if category else ", task as input" if with_tasks else "")
-    found[name] = WithTaskColumn(boosting(random_state=seed, **category), False)
+    boosted = WithTaskColumn(boosting(random_state=seed, **category), False)
+    found[name] = OnNumbers(boosted, problem.columns)
     if with_tasks:
         gp = sharing_model(problem, seed=seed)
         found["GP of all rows, tasks ignored"] = Pooled(gp)
-        found["GP for each task alone"] = PerTask(gp)
+        if len(problem.y) <= _MOST_ROWS_OF_OWN_MODELS:
+            found["GP for each task alone"] = PerTask(gp)
+        else:
+            note(f"GP for each task alone: left out with more than {_MOST_ROWS_OF_OWN_MODELS} rows.")
     return found
 
 
@@ -251,7 +208,8 @@ def simple_baselines(problem: Problem) -> dict[str, Any]:
             f"{average} of all rows": found[average],
             f"{average} of the task": TaskAverage(problem.classify),
         }
-    if len(problem.y) * (problem.X.shape[1] + problem.n_tasks) <= _MOST_CELLS:
+    if len(problem.y) * (count_features(problem.columns) + problem.n_tasks) <= _MOST_CELLS:
         linear = LogisticRegression(max_iter=2000) if problem.classify else RidgeCV(np.logspace(-3, 3, 13))
-        found["linear model" + (" + task offset" if with_tasks else "")] = WithTaskColumn(linear, True)
+        name = "linear model" + (" + task offset" if with_tasks else "")
+        found[name] = OnNumbers(WithTaskColumn(linear, True), problem.columns)
     return found

@@ -12,8 +12,11 @@ from gleangp.cli._constraints import constraints_at, read_constraints
 from gleangp.cli._encoding import TableEncoding, learn_encoding, target_of, text_of
 from gleangp.cli._tables import read_table
 from gleangp.cli._usage import UsageError, first_names, note
+from gleangp.data.tables import ColumnEncoding
 from gleangp.exceptions import LabelError
+from gleangp.report.inputs import as_cells, as_frame
 
+COUNTS = ("poisson", "negative_binomial")
 _MOST_CLASSES = 50
 _NOISE_OF_CLASSES = ("probit", "logit", "robust")
 _ID_NAMES = {"id", "index", "row.names", "rownames"}
@@ -21,10 +24,10 @@ _ID_NAMES = {"id", "index", "row.names", "rownames"}
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A table, encoded: what all models are given."""
+    """A table: what all models are given."""
 
     encoding: TableEncoding
-    X: np.ndarray  # (n, p)
+    X: Any  # frame (n, p) of the inputs, in which the type of a column says its kind; exposure or trials last
     y: np.ndarray  # (n,) numbers, NaN without a target; or class labels as text
     labeled: np.ndarray  # (n,) whether a row has a target
     tasks: np.ndarray | None  # (n,) as text
@@ -38,21 +41,15 @@ class Problem:
     row_numbers: np.ndarray = field(default_factory=lambda: np.zeros(0, int))  # (n,) in the file, from 1
 
     @property
-    def fields(self) -> tuple[str, ...]:
-        """What the last columns of X are: "exposure", "trials"."""
-        return tuple(self.encoding.fields)
+    def columns(self) -> tuple[ColumnEncoding, ...]:
+        """What the columns of X are."""
+        fields = (ColumnEncoding(name, "number") for name in self.encoding.fields.values())
+        return (*self.encoding.columns, *fields)
 
     @property
-    def feature_names(self) -> list[str]:
-        """Of the columns of X."""
-        return [*self.encoding.feature_names, *self.encoding.fields.values()]
-
-    @property
-    def positions(self) -> dict[str, list[int]]:
-        """Name of a column of the table -> positions in X."""
-        found = self.encoding.positions
-        n = len(self.encoding.feature_names)
-        return {**found, **{name: [n + k] for k, name in enumerate(self.encoding.fields.values())}}
+    def measure(self) -> str:
+        """What errors are: "labels", "counts" or "numbers"."""
+        return "labels" if self.classify else "counts" if self.noise in COUNTS else "numbers"
 
     @property
     def n_tasks(self) -> int:
@@ -66,7 +63,7 @@ class Problem:
             constraints = constraints_at(self.constraints, rows, len(self.y))
         return replace(
             self,
-            X=self.X[rows],
+            X=self.X.iloc[rows],
             y=self.y[rows],
             labeled=self.labeled[rows],
             tasks=None if self.tasks is None else self.tasks[rows],
@@ -140,9 +137,10 @@ def read_problem(
             f"the target {target!r} has {len(classes)} different values: too many for classes. If they are "
             "numbers, use --regression."
         )
+    fields = {encoding.fields[field]: values for field, values in encoding.fields_of(frame).items()}
     problem = Problem(
         encoding,
-        np.column_stack([encoding.inputs(frame), *encoding.fields_of(frame).values()]),
+        as_frame(encoding.columns, as_cells(encoding.columns, frame)).assign(**fields),
         y,
         labeled,
         encoding.tasks(frame),

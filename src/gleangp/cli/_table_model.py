@@ -10,8 +10,10 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, is_classifier
 
 from gleangp.cli._encoding import TableEncoding
+from gleangp.data.tables import ColumnEncoding, count_features, encode_columns, is_table
 from gleangp.exceptions import ModelFileError, TaskError
 from gleangp.io.classes import register
+from gleangp.report.held_out import added_variance, quiet
 
 
 class TableModel(BaseEstimator):
@@ -20,9 +22,9 @@ class TableModel(BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        Fitted, taking arrays and `tasks=`.
+        Fitted on a frame (in older files: on an array) and `tasks=`.
     encoding : TableEncoding
-        From columns to numbers.
+        What the columns of the table are.
     summary : dict
         How it was fitted and how good it is: plain values.
     """
@@ -40,8 +42,21 @@ class TableModel(BaseEstimator):
             raise ModelFileError("a table model without a summary.")
         if getattr(self.estimator, "tasks_", 0) is None and self.encoding.task is not None:
             raise ModelFileError("a table model with a column of tasks, and an estimator without tasks.")
-        if len(self.encoding.feature_names) != getattr(self.estimator, "n_features_in_", None):
+        n_inputs = count_features(self.columns) if self.encoding.columns else len(self.columns)
+        if n_inputs != getattr(self.estimator, "n_features_in_", None):
             raise ModelFileError("a table model whose encoding is not of the estimator's inputs.")
+
+    @property
+    def columns(self) -> tuple[ColumnEncoding, ...]:
+        """What the inputs are, in their order."""
+        return self.encoding.columns or getattr(self.estimator, "columns_", None) or ()
+
+    def inputs(self, frame: Any, *, strict: bool = False) -> Any:
+        """What the estimator is given of a table; `strict` refuses gaps and unseen categories."""
+        older = bool(self.encoding.columns)
+        # Without rows: it raises if a column is not there.
+        numbers = encode_columns(self.columns, frame if older or strict else frame[:0], strict=strict)
+        return numbers if older else frame.rename(columns=str)[[column.name for column in self.columns]]
 
     @property
     def known_tasks(self) -> list[str]:
@@ -70,7 +85,7 @@ class TableModel(BaseEstimator):
         """
         import pandas as pd
 
-        X, tasks = self.encoding.inputs(frame, strict=strict), self._tasks(frame, strict=strict)
+        X, tasks = self.inputs(frame, strict=strict), self._tasks(frame, strict=strict)
         if tasks is not None and strict:
             self._check_tasks(tasks)
         given = {} if tasks is None else {"tasks": tasks}
@@ -114,12 +129,11 @@ class TableModel(BaseEstimator):
         return tasks.astype(str)
 
     def _interval(
-        self, X: np.ndarray, given: dict[str, Any], coverage: float, mean: np.ndarray, std: np.ndarray
+        self, X: Any, given: dict[str, Any], coverage: float, mean: np.ndarray, std: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of a new target: the estimator's own, or those of a normal distribution."""
         if hasattr(self.estimator, "predict_interval"):
-            found = self.estimator.predict_interval(X, coverage, **given)
-            lower, upper = found if isinstance(found, tuple) else np.asarray(found).T
+            lower, upper = self.estimator.predict_interval(X, coverage, **given).T
             return lower, upper
         half = float(ndtri(0.5 + 0.5 * coverage)) * std
         return mean - half, mean + half
@@ -138,18 +152,11 @@ class TableModel(BaseEstimator):
 register(TableModel, TableEncoding)
 
 
-def noise_variance(estimator: Any, X: np.ndarray, tasks: np.ndarray | None) -> np.ndarray:
+def noise_variance(estimator: Any, X: Any, tasks: np.ndarray | None) -> np.ndarray:
     """Variance of a new target's noise at every row, asked of one row of each task: tasks have units."""
     names, first, of_task = np.unique(
         np.zeros(len(X), dtype=int) if tasks is None else tasks, return_index=True, return_inverse=True
     )
-    where = {"X": X[first], **({} if tasks is None else {"tasks": names})}
-    return added_variance(estimator, **where)[of_task]
-
-
-def added_variance(estimator: Any, **where: Any) -> np.ndarray:
-    """By how much the variance of a new target exceeds that of the function at every row."""
-    function, new = (
-        estimator.predict(**where, return_std=True, include_noise=noisy)[1] for noisy in (False, True)
-    )
-    return np.maximum(new**2 - function**2, 0.0)
+    where = {"X": X.iloc[first] if is_table(X) else X[first], **({} if tasks is None else {"tasks": names})}
+    with quiet():  # what is unusual in these rows is said of all of them
+        return added_variance(estimator, **where)[of_task]

@@ -81,7 +81,7 @@ def _dialect(path: str, encoding: str) -> tuple[str, str]:
 
 def read_table(path: str, text: tuple[str, ...] = (), encoding: str = "utf-8") -> pd.DataFrame:
     """The whole table; columns named in `text` as text, so that a task called 01 keeps its zero."""
-    chunks = [chunk for chunk in read_chunks(path, None, text, encoding) if len(chunk)]
+    chunks = list(read_chunks(path, None, text, encoding))
     if not chunks:
         raise no_rows(path)
     return pd.concat(chunks, ignore_index=True)
@@ -95,7 +95,14 @@ def no_rows(path: str) -> UsageError:
 def read_chunks(
     path: str, rows: int | None = CHUNK_ROWS, text: tuple[str, ...] = (), encoding: str = "utf-8"
 ) -> Iterator[pd.DataFrame]:
-    """The table in parts of some rows (Feather: as it was written; Excel and JSON: read as a whole)."""
+    """The table in parts of some rows (Feather: as it was written; Excel and JSON: read as a whole).
+
+    No part is empty.
+    """
+    yield from (part for part in _read_parts(path, rows, text, encoding) if len(part))
+
+
+def _read_parts(path: str, rows: int | None, text: tuple[str, ...], encoding: str) -> Iterator[pd.DataFrame]:
     kind = _kind(path)
     if path != "-" and not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path!r}.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,41 +51,50 @@ def predict_table(model_path: Path, table: str, output: str, options: PredictOpt
     if options.interval is not None and is_classifier(model.estimator):
         raise UsageError("--interval is for numbers; this model predicts classes and their probabilities.")
     text = _text_columns(model, table, options)
-    n_rows = 0
-    unknown: Counter[str] = Counter()
-    said: dict[str, None] = {}  # an ordered set
+    unusual = Unusual(model)
     with table_writer(output) as write:
         for chunk in read_chunks(table, text=text, encoding=options.encoding):
-            if len(chunk) == 0:
-                continue
-            n_rows += len(chunk)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
+            with unusual.rows_of(chunk):
                 predicted = model.predict(chunk, strict=options.strict, interval=options.interval)
-            about = [str(w.message) for w in caught if _is_about_rows(w.category)]
-            if options.strict and about:
-                raise ValueError(about[0])
-            said.update(dict.fromkeys(about))
-            unknown.update(model.unknown_tasks(chunk))
+            if options.strict and unusual.said:
+                raise ValueError(next(iter(unusual.said)))
             write(_with_kept(predicted, chunk, options.keep, model))
-        if n_rows == 0:
+        if unusual.n_rows == 0:
             raise no_rows(table)
-    for message in said:
+    for message in unusual.messages(", or refuse such rows with --strict"):
         note(message)
-    if unknown:
-        note(about_unknown(unknown, n_rows, ", or refuse such rows with --strict"))
 
 
-def _is_about_rows(category: type[Warning]) -> bool:
-    """Whether a warning is about the rows of the table; unknown tasks are counted apart."""
-    return issubclass(category, UserWarning) and not issubclass(category, NewTaskWarning)
+class Unusual:
+    """What the user should be told of the rows of a table, each thing once."""
+
+    def __init__(self, model: TableModel) -> None:
+        self._model = model
+        self.n_rows = 0
+        self.said: dict[str, None] = {}  # an ordered set
+        self._unknown: Counter[str] = Counter()
+
+    @contextmanager
+    def rows_of(self, frame: Any) -> Iterator[None]:
+        """Keep the warnings about some rows; unknown tasks are counted."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        about = (w for w in caught if issubclass(w.category, UserWarning))
+        self.said |= {str(w.message): None for w in about if not issubclass(w.category, NewTaskWarning)}
+        self.n_rows += len(frame)
+        self._unknown.update(self._model.unknown_tasks(frame))
+
+    def messages(self, remedy: str = "") -> list[str]:
+        """Lines of text; `remedy` is for unknown tasks."""
+        return [*self.said, *([about_unknown(self._unknown, self.n_rows, remedy)] if self._unknown else [])]
 
 
 def _text_columns(model: TableModel, table: str, options: PredictOptions) -> tuple[str, ...]:
     """Columns that are read as text: the task, and what is kept and no input, so that 007 stays so."""
     task = model.encoding.task
     kept = columns_of(table, options.encoding) if options.keep == ("all",) else list(options.keep)
-    inputs = {column.name for column in model.encoding.columns}
+    inputs = {column.name for column in model.columns}
     return tuple({*(c for c in kept if c not in inputs), *([] if task is None else [task])})
 
 
@@ -117,14 +128,12 @@ def suggest_rows(model_path: Path, table: str, output: str, n: int, encoding: st
     if len(frame) > _MOST_IN_POOL:
         note(f"{_MOST_IN_POOL} of the {len(frame)} rows, drawn at random, are looked at.")
         frame = frame.sample(_MOST_IN_POOL, random_state=0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        X, tasks = model.encoding.inputs(frame, strict=False), model.encoding.tasks(frame)
+    unusual = Unusual(model)
+    with unusual.rows_of(frame):
+        X, tasks = model.inputs(frame), model.encoding.tasks(frame)
         chosen = estimator.suggest(X, n, **({} if tasks is None else {"tasks": tasks}))
-    for message in dict.fromkeys(str(w.message) for w in caught if _is_about_rows(w.category)):
+    for message in unusual.messages():
         note(message)
-    if unknown := Counter(model.unknown_tasks(frame)):
-        note(about_unknown(unknown, len(frame)))
     rows = frame.iloc[chosen]
     with table_writer(output) as write:
         write(rows.assign(row=rows.index + 1)[["row", *rows.columns.drop("row", errors="ignore")]])
@@ -145,7 +154,7 @@ def learn_rows(model_path: Path, table: str, output: Path, *, known: bool, encod
     unlabeled, classify = getattr(estimator, "unlabeled", None), is_classifier(estimator)
     if classify and unlabeled is None:
         frame = with_target(frame, columns.target)
-    X, tasks = columns.inputs(frame), columns.tasks(frame)
+    X, tasks = model.inputs(frame, strict=True), columns.tasks(frame)
     y = target_of(frame, columns.target, classify=classify, unlabeled=unlabeled)
     fields = columns.fields_of(frame)
     old = np.ones(len(X), dtype=bool) if tasks is None else np.isin(tasks, model.known_tasks)

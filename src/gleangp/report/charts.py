@@ -28,7 +28,11 @@ def number(value: float) -> str:
 
 
 def shown(value: float, encoding: ColumnEncoding | None) -> str:
-    """A number of an input as the user wrote it: of a date, the day; of a boolean, yes or no."""
+    """The cell of an input as the user wrote it: of a date, the day; of a boolean, yes or no."""
+    if np.isnan(value):
+        return "missing"
+    if encoding is not None and encoding.kind == "category":
+        return encoding.categories[int(value)]
     if encoding is not None and encoding.kind == "date":
         return encoding.cell(value)
     if encoding is not None and encoding.kind == "boolean" and value in (0.0, 1.0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from sklearn.base import is_classifier
 from gleangp._typing import FloatArray
 from gleangp.data.tables import ColumnEncoding
 from gleangp.report.held_out import HeldOutRows, at_rows, increase, log_losses, losses, measure_of
+from gleangp.report.inputs import Inputs
 
 _GRID = 25  # values of an input at which its effect is measured
 _MOST_LEVELS = 12  # different values up to which all of them are shown
@@ -43,7 +43,7 @@ class Response:
     label: str
     at: int | None  # column of the class probabilities
 
-    def __call__(self, model: Any, X: FloatArray, given: dict[str, Any]) -> FloatArray:
+    def __call__(self, model: Any, X: Any, given: dict[str, Any]) -> FloatArray:
         """Of every row (n,)."""
         if self.at is None:
             return np.asarray(model.predict(X, **given), dtype=float)
@@ -61,92 +61,69 @@ def response_of(model: Any, target: str, y: np.ndarray) -> Response:
 
 
 def effects(
-    model: Any,
-    X: FloatArray,
-    y: np.ndarray,
-    tasks: np.ndarray | None,
-    held: HeldOutRows,
-    response: Response,
-    columns: Mapping[str, Sequence[int]],
-    feature_names: Sequence[str],
-    encodings: Mapping[str, ColumnEncoding],
+    model: Any, inputs: Inputs, y: np.ndarray, tasks: np.ndarray | None, held: HeldOutRows, response: Response
 ) -> list[InputEffect]:
     """Of every column, the most important first."""
-    importance = _importances(X, y, tasks, held, columns)
-    rng = np.random.default_rng(0)
-    some = np.sort(rng.permutation(len(X))[:_AVERAGED])
+    importance = _importances(inputs, y, tasks, held)
+    some = np.sort(np.random.default_rng(0).permutation(len(inputs))[:_AVERAGED])
     found = []
-    for name, at in columns.items():
-        settings, levels = _settings(X, list(at), name, feature_names, encodings.get(name))
-        rows = np.tile(X[some], (len(settings), 1))
-        rows[:, list(at)[: settings.shape[1]]] = np.repeat(settings, len(some), axis=0)
-        given = at_rows(tasks, np.tile(some, len(settings)))
-        each = response(model, rows, given).reshape(len(settings), len(some))
+    for place, column in enumerate(inputs.columns):
+        values = _values(column, inputs.cells[:, place])
+        cells = np.tile(inputs.cells[some], (len(values), 1))
+        cells[:, place] = np.repeat(values, len(some))
+        given = at_rows(tasks, np.tile(some, len(values)))
+        each = response(model, inputs.given(model, cells), given).reshape(len(values), len(some))
         mean = each.mean(axis=1)
         # The level of a row is not the effect of this input: rows are compared by their changes.
         low, high = np.quantile(each - each.mean(axis=0), [0.1, 0.9], axis=1) + mean.mean()
-        values = np.arange(float(len(settings))) if levels else settings[:, 0]
-        found.append(InputEffect(name, *importance[name], levels, values, mean, low, high))
+        levels = list(column.categories) or None
+        found.append(InputEffect(column.name, *importance[place], levels, values, mean, low, high))
     return sorted(found, key=lambda e: -np.nan_to_num(e.importance, nan=-np.inf))
 
 
-def levels_of(X: FloatArray, at: Sequence[int], name: str, feature_names: Sequence[str]) -> list[str] | None:
-    """Names of the categories of which a column has the indicators; None of other columns."""
-    part = X[:, list(at)]
-    if len(at) == 1 or not np.isin(part, (0.0, 1.0)).all() or (part.sum(axis=1) > 1).any():
-        return None
-    return [feature_names[i].removeprefix(f"{name}=") for i in at]
-
-
-def _settings(
-    X: FloatArray, at: list[int], name: str, feature_names: Sequence[str], encoding: ColumnEncoding | None
-) -> tuple[FloatArray, list[str] | None]:
-    """Values (g, k) to which the features of a column are set, and their names if they are categories."""
-    part = X[:, at]
-    levels = levels_of(X, at, name, feature_names)
-    if levels is not None:
-        return np.eye(len(at)), levels
-    unique = np.unique(part[:, 0])
-    if len(unique) > _MOST_LEVELS:
-        low, high = np.quantile(part[:, 0], [0.02, 0.98])
-        unique = np.linspace(low, high, _GRID)
-    return unique[:, None] if encoding is None else encoding.features(unique), None
+def _values(column: ColumnEncoding, cells: FloatArray) -> FloatArray:
+    """Values (g,) to which the cells of a column are set."""
+    if column.kind == "category":
+        return np.arange(float(len(column.categories)))
+    known = cells[~np.isnan(cells)]
+    unique = np.unique(known)
+    if len(unique) <= _MOST_LEVELS:
+        return unique
+    low, high = np.quantile(known, [0.02, 0.98])
+    return np.linspace(low, high, _GRID)
 
 
 def _importances(
-    X: FloatArray,
-    y: np.ndarray,
-    tasks: np.ndarray | None,
-    held: HeldOutRows,
-    columns: Mapping[str, Sequence[int]],
-) -> dict[str, tuple[float, float]]:
+    inputs: Inputs, y: np.ndarray, tasks: np.ndarray | None, held: HeldOutRows
+) -> list[tuple[float, float]]:
     """Growth of the held-out error if a column is permuted, by the models that had not seen the rows.
 
     Of labels it is that of minus their log probability: many effects change probabilities, and few labels.
     """
     measure = measure_of(next(iter(held.models.values()))) if held.models else "numbers"
 
-    def loss_of(model: Any, X: FloatArray, y: np.ndarray, given: dict[str, Any]) -> FloatArray:
+    def loss_of(model: Any, cells: FloatArray, rows: Any) -> FloatArray:
+        X, given = inputs.given(model, cells), at_rows(tasks, rows)
         if measure == "labels":
-            return log_losses(model, X, y, given)
-        return losses(y, model.predict(X, **given), measure)
+            return log_losses(model, X, y[rows], given)
+        return losses(y[rows], model.predict(X, **given), measure)
 
     rng = np.random.default_rng(0)
     base: list[FloatArray] = []
-    permuted: dict[str, list[FloatArray]] = {name: [] for name in columns}
+    permuted: list[list[FloatArray]] = [[] for _ in inputs.columns]
     for number, model in held.models.items():
         part = np.flatnonzero(held.fold == number)
         part = np.sort(rng.permutation(part)[:_MOST_PERMUTED])
         rows = held.rows[part]
-        base.append(loss_of(model, X[rows], y[rows], at_rows(tasks, rows)))
+        cells = inputs.cells[rows]
+        base.append(loss_of(model, cells, rows))
         orders = [rng.permutation(len(rows)) for _ in range(_REPEATS)]
-        for name, at in columns.items():
-            again = np.tile(X[rows], (_REPEATS, 1))
-            again[:, list(at)] = np.concatenate([X[rows][order][:, list(at)] for order in orders])
-            at_all = np.tile(rows, _REPEATS)
-            loss = loss_of(model, again, y[at_all], at_rows(tasks, at_all))
-            permuted[name].append(loss.reshape(_REPEATS, -1).mean(axis=0))
+        for place, losses_of_column in enumerate(permuted):
+            again = np.tile(cells, (_REPEATS, 1))
+            again[:, place] = np.concatenate([cells[order, place] for order in orders])
+            loss = loss_of(model, again, np.tile(rows, _REPEATS))
+            losses_of_column.append(loss.reshape(_REPEATS, -1).mean(axis=0))
     if not base:
-        return dict.fromkeys(columns, (float("nan"), float("nan")))
+        return [(float("nan"), float("nan"))] * len(inputs.columns)
     whole = np.concatenate(base)
-    return {name: increase(whole, np.concatenate(parts), measure) for name, parts in permuted.items()}
+    return [increase(whole, np.concatenate(parts), measure) for parts in permuted]

@@ -14,17 +14,10 @@ from sklearn.base import is_classifier
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import split_unlabeled
 from gleangp.data.tables import ColumnEncoding
-from gleangp.report.effects import InputEffect, Response, effects, levels_of, response_of
-from gleangp.report.held_out import (
-    HeldOutRows,
-    Rival,
-    error_of,
-    hold_out,
-    losses,
-    measure_of,
-    normal_scores,
-    rivals,
-)
+from gleangp.report.effects import InputEffect, Response, effects, response_of
+from gleangp.report.held_out import HeldOutRows, error_of, hold_out, losses, measure_of, normal_scores, quiet
+from gleangp.report.inputs import read_inputs
+from gleangp.report.rivals import Rival, rivals
 from gleangp.report.single_tasks import Curve, Distances, OddRow, curves, distances, noise_std, odd_rows
 from gleangp.report.words import words_of
 
@@ -67,10 +60,9 @@ class Calibration:
 class ColumnFacts:
     """One input as it was read."""
 
-    name: str
-    categories: list[str] | None  # None of a number
-    encoding: ColumnEncoding | None  # of a column of a table that is no category
-    low: float
+    encoding: ColumnEncoding
+    n_missing: int
+    low: float  # nan of a category
     median: float
     high: float
     unique: int
@@ -102,7 +94,7 @@ class Facts:
     tasks: list[TaskFacts]
     response: Response
     inputs: list[InputEffect]
-    curve_input: str
+    curve_input: str | None  # None if no input is a number
     curves: list[Curve]
     distances: Distances | None
     odd: list[OddRow]
@@ -123,38 +115,41 @@ class Facts:
 
 def gather(
     model: Any,
-    X: FloatArray,
+    X: Any,
     y: np.ndarray,
     tasks: np.ndarray | None,
     *,
     feature_names: Sequence[str] | None = None,
     target_name: str = "target",
     held_out: HeldOutRows | None = None,
-    columns: Mapping[str, Sequence[int]] | None = None,
     source: str | None = None,
     dropped: Mapping[str, str] | None = None,
     simpler: Mapping[str, np.ndarray] | None = None,
-    encodings: Sequence[ColumnEncoding] = (),
+    encodings: Sequence[ColumnEncoding] | None = None,
     row_numbers: Sequence[int] | None = None,
 ) -> Facts:
     """Measure everything; `report.write` describes the arguments."""
-    features = list(feature_names) if feature_names else [f"x{i}" for i in range(X.shape[1])]
-    columns = columns or {name: [i] for i, name in enumerate(features)}
+    learnt = getattr(model, "columns_", None)
+    inputs = read_inputs(X, encodings or learnt, feature_names)
     classify = is_classifier(model)
     labeled = split_unlabeled(y, getattr(model, "unlabeled", None)) if classify else ~np.isnan(y)
-    unique, codes = np.unique(np.zeros(len(X), dtype=int) if tasks is None else tasks, return_inverse=True)
+    unique, codes = np.unique(np.zeros(len(y), dtype=int) if tasks is None else tasks, return_inverse=True)
     names = None if tasks is None else unique
-    held = hold_out(model, X, y, tasks, labeled) if held_out is None else held_out
+    held = hold_out(model, inputs, y, tasks, labeled) if held_out is None else held_out
     if classify and held.spread is not None and held.spread.shape[1:] != (len(model.classes_),):
         held = replace(held, spread=None)  # a class that the folds do not have
-    scores = None if classify else normal_scores(held, X, y, tasks)
-    others, alone = rivals(model, X, y, tasks, labeled, held, simpler or {})
+    scores = None if classify else normal_scores(held, inputs, y, tasks)
+    others, alone = rivals(model, inputs, y, tasks, labeled, held, simpler or {})
     response = response_of(model, target_name, y[labeled])
-    known = {c.name: c for c in encodings if c.kind != "category"}
-    found = effects(model, X, y, tasks, held, response, columns, features, known)
-    along = next((e.name for e in found if e.levels is None), found[0].name)
+    with quiet():
+        found = effects(model, inputs, y, tasks, held, response)
+        kinds = {column.name: column.kind for column in inputs.columns}
+        along = next((e.name for e in found if kinds[e.name] in ("number", "date")), None)
+        drawn = []
+        if along is not None:
+            place = list(kinds).index(along)
+            drawn = curves(model, inputs, y, names, codes, labeled, response, place)
     active = _active_by_task(model, codes, len(unique))
-    drawn = curves(model, X, y, names, codes, labeled, response, along, columns, features, known)
     return Facts(
         estimator=type(model).__name__,
         classify=classify,
@@ -164,11 +159,11 @@ def gather(
         y=y,
         task_of_row=codes,
         n_unlabeled=int((~labeled).sum()),
-        columns=_columns(X, columns, features, known),
+        columns=[_column_facts(c, cells) for c, cells in zip(inputs.columns, inputs.cells.T, strict=True)],
         dropped=dict(dropped or {}),
         kernel="; ".join(map(str, getattr(model.kernel_, "kernels", [model.kernel_]))),
-        kernel_words=words_of(model, model.kernel_, features),
-        noise_std=noise_std(model, X, names, codes),
+        kernel_words=words_of(model, model.kernel_, _feature_words(learnt or inputs.columns)),
+        noise_std=noise_std(model, inputs, names, codes),
         log_evidence=float(model.log_evidence_ if hasattr(model, "log_evidence_") else -model.objective_),
         n_active=int(active.sum()),
         held=held,
@@ -180,11 +175,11 @@ def gather(
         inputs=found,
         curve_input=along,
         curves=drawn,
-        distances=distances(model, X, names, response),
+        distances=distances(model, inputs, names, response),
         odd=odd_rows(model, y, held, scores),
         transfer=_transfer(model),
-        encodings=known,
-        row_numbers=range(1, len(X) + 1) if row_numbers is None else row_numbers,
+        encodings={c.name: c for c in inputs.columns},
+        row_numbers=range(1, len(y) + 1) if row_numbers is None else row_numbers,
     )
 
 
@@ -245,20 +240,17 @@ def _active_by_task(model: Any, codes: IntArray, n_tasks: int) -> IntArray:
     return np.bincount(codes[np.unique(rows)], minlength=n_tasks)
 
 
-def _columns(
-    X: FloatArray,
-    columns: Mapping[str, Sequence[int]],
-    features: Sequence[str],
-    encodings: Mapping[str, ColumnEncoding],
-) -> list[ColumnFacts]:
-    out = []
-    for name, at in columns.items():
-        values = X[:, at[0]]
-        low, middle, high = (float(v) for v in np.quantile(values, [0.0, 0.5, 1.0]))
-        levels = levels_of(X, at, name, features)
-        unique = len(np.unique(values)) if levels is None else len(levels)
-        out.append(ColumnFacts(name, levels, encodings.get(name), low, middle, high, unique))
-    return out
+def _column_facts(column: ColumnEncoding, cells: FloatArray) -> ColumnFacts:
+    known = cells[np.isfinite(cells)]
+    low = middle = high = float("nan")
+    if column.kind != "category":
+        low, middle, high = np.quantile(known, [0.0, 0.5, 1.0]).tolist()
+    return ColumnFacts(column, len(cells) - len(known), low, middle, high, len(np.unique(known)))
+
+
+def _feature_words(columns: Sequence[ColumnEncoding]) -> list[str]:
+    """Names of the inputs of a kernel; the indicators of a category have its name."""
+    return [c.name if c.kind == "category" else name for c in columns for name in c.feature_names]
 
 
 def _transfer(model: Any) -> list[dict[str, Any]] | None:

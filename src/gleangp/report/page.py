@@ -28,12 +28,11 @@ def write(
     *,
     feature_names: Sequence[str] | None = None,
     target_name: str = "target",
-    columns: Mapping[str, Sequence[int]] | None = None,
     held_out: HeldOutRows | None = None,
     source: str | None = None,
     dropped: Mapping[str, str] | None = None,
     simpler: Mapping[str, np.ndarray] | None = None,
-    encodings: Sequence[ColumnEncoding] = (),
+    encodings: Sequence[ColumnEncoding] | None = None,
     row_numbers: Sequence[int] | None = None,
 ) -> None:
     """Write a report of a fitted model.
@@ -41,9 +40,9 @@ def write(
     Parameters
     ----------
     model : estimator of gleangp
-        Fitted on arrays with `tasks=` (or without tasks).
-    X : array-like of shape (n, p)
-        The rows it was fitted on.
+        Fitted with `tasks=` (or without tasks).
+    X : array-like or DataFrame of shape (n, p)
+        The rows it was fitted on, in the form in which it was fitted.
     y : array-like of shape (n,)
         Their targets; NaN, or the model's `unlabeled`, in rows without one.
     tasks : array-like of shape (n,) or None
@@ -51,12 +50,9 @@ def write(
     path : str or path
         The HTML file, replaced in one step.
     feature_names : sequence of str, default=None
-        Names of the columns of X.
+        Names of the columns of an array.
     target_name : str, default="target"
         What is predicted.
-    columns : dict, default=None
-        Name of an original column -> positions of the columns of X that it became, such as the indicators of
-        a category. None: every column of X is one.
     held_out : HeldOutRows, default=None
         Predictions of rows that were held out, if they were made before. None: they are made here, in five
         folds within every task (above 2000 rows: one of the five).
@@ -66,8 +62,8 @@ def write(
         What was left out of the table -> why.
     simpler : dict, default=None
         Name of another simple model -> its predictions of the rows of `held_out`.
-    encodings : sequence of ColumnEncoding, default=()
-        What the columns of a table became, such as `columns_` of an estimator. Dates are shown as dates.
+    encodings : sequence of ColumnEncoding, default=None
+        What the columns of a frame are. None: `columns_` of the model.
     row_numbers : sequence of int, default=None
         Number of every row in the file. None: rows are counted from 1.
 
@@ -92,12 +88,11 @@ def write(
     """
     facts = gather(
         model,
-        np.asarray(X, dtype=np.float64),
+        X,
         np.asarray(y),
         None if tasks is None else np.asarray(tasks),
         feature_names=feature_names,
         target_name=target_name,
-        columns=columns,
         held_out=held_out,
         source=source,
         dropped=dropped,

@@ -13,12 +13,7 @@ from gleangp.report.facts import Facts
 from gleangp.report.pieces import error_text, figure, figures, table
 from gleangp.report.single_tasks import MOST_ODD
 
-CARDS = {"labels": "share of errors", "counts": "Poisson deviance", "numbers": "RMSE"}
-MEASURES = {
-    "labels": "share of wrong labels",
-    "counts": "mean Poisson deviance",
-    "numbers": "root mean square",
-}
+MEASURES = {"labels": "share of errors", "counts": "Poisson deviance", "numbers": "RMSE"}
 _MOST_SPECKS = 1000  # points of a scatter
 
 
@@ -30,7 +25,7 @@ def overview(facts: Facts) -> str:
     ]
     if facts.many_tasks:
         cards.append((str(len(facts.tasks)), "tasks"))
-    cards.append((error_text(held.error, c), f"held-out {CARDS[facts.measure]}"))
+    cards.append((error_text(held.error, c), f"held-out {MEASURES[facts.measure]}"))
     simple = min(facts.rivals, key=lambda r: r.error - r.ours, default=None)
     if simple is not None:
         cards.append((error_text(simple.error, c), f"best simpler model: {simple.name}"))
@@ -69,9 +64,7 @@ def quality(facts: Facts) -> str:
         lines.append([r.name, *shown, r.rows, verdict])
     caption = "Simpler models on the same held-out rows (difference: from the paired rows)"
     measure = MEASURES[facts.measure]
-    spread = (
-        "" if np.isnan(held.std_error) else f" ± {error_text(held.std_error, c)} (standard error over folds)"
-    )
+    spread = "" if np.isnan(held.std_error) else f" ± {error_text(held.std_error, c)} (standard error)"
     return (
         f"<p>Error on {len(held.rows)} rows that were held out ({measure}): "
         f"<span class='good'>{error_text(held.error, c)}</span>{spread}. The models behind this number had "

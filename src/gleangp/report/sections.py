@@ -21,6 +21,8 @@ CURVES = ' id="curves"'
 
 def tasks(facts: Facts) -> str:
     """Curves of single tasks, and the table of all of them."""
+    if not facts.curves:
+        return _task_table(facts) if facts.many_tasks else ""
     c = facts.classify
     drawn = [_curve(facts, curve) for curve in facts.curves]
     along = facts.curve_input
@@ -34,8 +36,8 @@ def tasks(facts: Facts) -> str:
         )
     )
     band = "" if c else " Band: 95 % of new values."
-    what = f"{escape(facts.response.label)} along {escape(along)}, the most important input that is a number"
-    text = f"<p>{what}. {kind}{band}</p>"
+    what = f"{escape(facts.response.label)} along {escape(str(along))}"
+    text = f"<p>{what}, the most important input that is a number. {kind}{band}</p>"
     if not facts.many_tasks:
         return text + figures(drawn)
     tools = (
@@ -45,6 +47,15 @@ def tasks(facts: Facts) -> str:
         '<span id="found" role="status" class="soft"></span></div>'
     )
     most = "" if len(facts.tasks) <= MOST_CURVES else f"<p>The first {MOST_CURVES} tasks are drawn.</p>"
+    return (
+        f"{text}{most}{tools}{figures(drawn, CURVES)}"
+        '<button type="button" class="plain" id="more" hidden>Show more tasks</button>'
+        f"{_task_table(facts)}"
+    )
+
+
+def _task_table(facts: Facts) -> str:
+    c = facts.classify
     heads = ["task", "rows", "held out", "error", "error alone", "active points"]
     lines = (
         [
@@ -58,11 +69,7 @@ def tasks(facts: Facts) -> str:
         for t in facts.tasks
     )
     caption = "Held-out error of every task by this model, and by a model of the task alone (first 20 tasks)"
-    return (
-        f"{text}{most}{tools}{figures(drawn, CURVES)}"
-        '<button type="button" class="plain" id="more" hidden>Show more tasks</button>'
-        f"{table('tasks', caption, heads, lines)}"
-    )
+    return table("tasks", caption, heads, lines)
 
 
 def _curve(facts: Facts, curve: Curve) -> str:
@@ -73,10 +80,10 @@ def _curve(facts: Facts, curve: Curve) -> str:
     chart = Chart(
         span(curve.x, curve.data_x, margin=0.02),
         y,
-        x_label=facts.curve_input,
+        x_label=str(facts.curve_input),
         y_label=facts.response.label,
         title=title,
-        first=_first(facts, facts.curve_input),
+        first=facts.encodings[str(facts.curve_input)].first,
     )
     if curve.band is not None:
         chart.band(curve.x, low, high)
@@ -161,22 +168,17 @@ def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
         x_label=effect.name,
         y_label=facts.response.label,
         title=title,
-        first=_first(facts, effect.name),
+        first=facts.encodings[effect.name].first,
     )
     if len(x) > 1:
         chart.band(x, effect.low, effect.high).line(x, effect.mean)
     if len(x) <= 12:
-        encoding = facts.encodings.get(effect.name)
+        encoding = facts.encodings[effect.name]
         tips = [
             f"{effect.name} {shown(a, encoding)}: {number(b)}" for a, b in zip(x, effect.mean, strict=True)
         ]
         chart.dots(x, effect.mean, tips)
     return figure(effect.name, chart.svg(), "band: the middle 80 % of rows")
-
-
-def _first(facts: Facts, name: str) -> str | None:
-    """The date of which an input counts the days; None of a number."""
-    return facts.encodings[name].first if name in facts.encodings else None
 
 
 def transfer(facts: Facts) -> str:
@@ -279,12 +281,16 @@ def data(facts: Facts) -> str:
     where = f" from {escape(facts.source)}" if facts.source else ""
     without = f" {facts.n_unlabeled} of them have no target." if facts.n_unlabeled else ""
     lines = (
-        [k.name, _kind(k), k.unique, *((v, shown(v, k.encoding)) for v in (k.low, k.median, k.high))]
-        if k.categories is None
-        else [k.name, _kind(k), k.unique, *[float("nan")] * 3]
+        [
+            k.encoding.name,
+            _kind(k),
+            k.unique,
+            k.n_missing,
+            *((v, "–" if np.isnan(v) else shown(v, k.encoding)) for v in (k.low, k.median, k.high)),
+        ]
         for k in facts.columns
     )
-    heads = ["column", "kind", "different values", "least", "median", "largest"]
+    heads = ["column", "kind", "different values", "missing", "least", "median", "largest"]
     left = ""
     if facts.dropped:
         left = "<h3>Left out</h3>" + table(
@@ -298,8 +304,7 @@ def data(facts: Facts) -> str:
 
 
 def _kind(column: ColumnFacts) -> str:
-    names = column.categories
-    if names is None:
-        kind = "number" if column.encoding is None else column.encoding.kind
-        return kind if column.unique > 1 else "constant"
+    names = column.encoding.categories
+    if not names:
+        return column.encoding.kind if column.unique > 1 else "constant"
     return f"categories: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -13,8 +14,9 @@ from sklearn.base import is_classifier
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import ColumnEncoding
 from gleangp.report.charts import shown
-from gleangp.report.effects import Response, levels_of
-from gleangp.report.held_out import HeldOutRows, spread_of
+from gleangp.report.effects import Response
+from gleangp.report.held_out import HeldOutRows, added_variance, spread_of
+from gleangp.report.inputs import Inputs
 
 MOST_CURVES = 2000  # tasks that are drawn
 _MOST_PREDICTED = 20_000  # points at which all curves together are computed
@@ -56,79 +58,82 @@ class Distances:
 
 def curves(
     model: Any,
-    X: FloatArray,
+    inputs: Inputs,
     y: np.ndarray,
     names: np.ndarray | None,
     codes: IntArray,
     labeled: np.ndarray,
     response: Response,
-    along: str,
-    columns: Mapping[str, Sequence[int]],
-    feature_names: Sequence[str],
-    encodings: Mapping[str, ColumnEncoding],
+    along: int,
 ) -> list[Curve]:
-    """Mean and band of every task along one column, the others at the medians of the task.
+    """Mean and band of every task along one column of numbers, the others at the medians of the task.
 
-    A category is at the most frequent one.
+    Categories and booleans are at the most frequent value.
     """
-    feature, whole_column = columns[along][0], list(columns[along])
-    levels = {name: levels_of(X, at, name, feature_names) for name, at in columns.items()}
-    categories = [list(columns[name]) for name, found in levels.items() if found is not None]
+    cells = inputs.cells
     n_tasks = min(int(codes.max()) + 1, MOST_CURVES)
     n_grid = int(np.clip(_MOST_PREDICTED // n_tasks, 12, 40))
     rng = np.random.default_rng(0)
     picked, grids, flat = [], [], []
-    whole = np.array([X[:, feature].min(), X[:, feature].max()])
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes))
     for code in range(n_tasks):
         rows = order[(ends[code - 1] if code else 0) : ends[code]]
-        middle = np.median(X[rows], axis=0)
-        for at in categories:
-            middle[at] = np.eye(len(at))[X[rows][:, at].sum(axis=0).argmax()]
-        for name, encoding in encodings.items():
-            at = list(columns[name])
-            middle[at] = encoding.features(middle[at[:1]])[0]
-        low, high = X[rows, feature].min(), X[rows, feature].max()
-        if high <= low:
-            low, high = whole
+        middle = _middle(inputs.columns, cells[rows])
+        ends_here = _ends(cells[rows, along])
         grid = np.tile(middle, (n_grid, 1))
-        places = np.linspace(low, high, n_grid)
-        grid[:, feature] = places
-        if along in encodings:
-            grid[:, whole_column] = encodings[along].features(places)
-        rows = rows[labeled[rows]]
+        grid[:, along] = np.linspace(*(ends_here or _ends(cells[:, along]) or (0.0, 1.0)), n_grid)
+        rows = rows[labeled[rows] & np.isfinite(cells[rows, along])]
         rows = np.sort(rng.permutation(rows)[:_MOST_POINTS])
         moved = np.tile(middle, (len(rows), 1))
-        moved[:, whole_column] = X[rows][:, whole_column]
+        moved[:, along] = cells[rows, along]
         picked.append(rows)
         grids.append(grid)
         flat.append(moved)
-    points = np.concatenate(grids)
+    points = inputs.given(model, np.concatenate(grids))
     given = {} if names is None else {"tasks": np.repeat(names[:n_tasks], n_grid)}
     mean = response(model, points, given).reshape(n_tasks, n_grid)
     band = None
     if response.at is None:
         found = _band(model, points, given, mean.ravel())
         band = None if found is None else found.reshape(n_tasks, n_grid, 2)
-    data = _data(model, X, y, names, codes, picked, flat, response)
+    data = _data(model, inputs, y, names, codes, picked, flat, response)
     return [
         Curve(
             code,
-            _other_values(grids[code][0], along, columns, levels, encodings),
-            grids[code][:, feature],
+            _other_values(inputs.columns, grids[code][0], along),
+            grids[code][:, along],
             mean[code],
             None if band is None else band[code],
-            X[picked[code], feature],
+            cells[picked[code], along],
             data[code],
         )
         for code in range(n_tasks)
     ]
 
 
-def _band(model: Any, X: FloatArray, given: dict[str, Any], mean: FloatArray) -> FloatArray | None:
+def _middle(columns: Sequence[ColumnEncoding], cells: FloatArray) -> FloatArray:
+    """A cell for every column: the median of numbers and dates, else the most frequent; nan of none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without a cell
+        middle = np.nanmedian(cells, axis=0)
+    for place, column in enumerate(columns):
+        if column.kind in ("category", "boolean") and np.isfinite(middle[place]):
+            values, counts = np.unique(cells[:, place], return_counts=True)
+            known = np.isfinite(values)
+            middle[place] = values[known][counts[known].argmax()]
+    return middle
+
+
+def _ends(values: FloatArray) -> tuple[float, float] | None:
+    """Least and largest value; None if they are the same, or there are none."""
+    known = values[np.isfinite(values)]
+    return (known.min(), known.max()) if len(known) and known.min() < known.max() else None
+
+
+def _band(model: Any, X: Any, given: dict[str, Any], mean: FloatArray) -> FloatArray | None:
     """Where 95 % of new targets lie (n, 2)."""
-    if getattr(model, "noise", "gaussian") != "gaussian":
+    if hasattr(model, "predict_interval"):
         return model.predict_interval(X, **given)
     std = spread_of(model, X, given)
     return None if std is None else np.column_stack([mean - 1.96 * std, mean + 1.96 * std])
@@ -136,7 +141,7 @@ def _band(model: Any, X: FloatArray, given: dict[str, Any], mean: FloatArray) ->
 
 def _data(
     model: Any,
-    X: FloatArray,
+    inputs: Inputs,
     y: np.ndarray,
     names: np.ndarray | None,
     codes: IntArray,
@@ -151,41 +156,35 @@ def _data(
         return np.split((y[rows] == model.classes_[response.at]).astype(float), splits)
     given = {} if names is None else {"tasks": names[codes[rows]]}
     values = np.asarray(y[rows], dtype=float)
-    if X.shape[1] > 1 and len(rows):
-        values = values - response(model, X[rows], given) + response(model, np.concatenate(flat), given)
+    if len(inputs.columns) > 1 and len(rows):
+        there, moved = (
+            response(model, inputs.given(model, cells), given)
+            for cells in (inputs.cells[rows], np.concatenate(flat))
+        )
+        values = values - there + moved
     return np.split(values, splits)
 
 
-def _other_values(
-    row: FloatArray,
-    along: str,
-    columns: Mapping[str, Sequence[int]],
-    levels: Mapping[str, list[str] | None],
-    encodings: Mapping[str, ColumnEncoding],
-    most: int = 4,
-) -> str:
+def _other_values(columns: Sequence[ColumnEncoding], cells: FloatArray, along: int, most: int = 4) -> str:
     """For a caption: which values the other columns have."""
-    others = []
-    for name, at in columns.items():
-        words = levels[name]
-        if words is not None:
-            value = words[int(row[list(at)].argmax())]
-        else:
-            value = shown(row[at[0]], encodings.get(name))
-        if name != along:
-            others.append(f"{name} = {value}")
+    others = [
+        f"{column.name} = {shown(value, column)}"
+        for place, (column, value) in enumerate(zip(columns, cells, strict=True))
+        if place != along
+    ]
     text = ", ".join(others[:most])
     return text + (f" and {len(others) - most} more" if len(others) > most else "")
 
 
-def distances(model: Any, X: FloatArray, names: np.ndarray | None, response: Response) -> Distances | None:
+def distances(model: Any, inputs: Inputs, names: np.ndarray | None, response: Response) -> Distances | None:
     """Compare all tasks at the same rows; None of fewer than three tasks."""
     if names is None or not 3 <= len(names):
         return None
     n_rows = int(np.clip(_MOST_PREDICTED // len(names), 4, 50))
-    some = X[np.random.default_rng(0).permutation(len(X))[:n_rows]]
+    some = inputs.cells[np.random.default_rng(0).permutation(len(inputs))[:n_rows]]
     given = {"tasks": np.repeat(names, len(some))}
-    each = response(model, np.tile(some, (len(names), 1)), given).reshape(len(names), len(some))
+    X = inputs.given(model, np.tile(some, (len(names), 1)))
+    each = response(model, X, given).reshape(len(names), len(some))
     difference = each - np.median(each, axis=0)
     distance = np.sqrt(np.mean(difference**2, axis=1))
     middle = float(np.median(distance))
@@ -210,14 +209,13 @@ def odd_rows(model: Any, y: np.ndarray, held: HeldOutRows, scores: FloatArray | 
     return [OddRow(int(held.rows[i]), truth[i], held.predicted[i], float(score[i])) for i in order]
 
 
-def noise_std(model: Any, X: FloatArray, names: np.ndarray | None, codes: IntArray) -> float | None:
-    """Standard deviation of the noise in units of the target, median of some rows; None if not known."""
+def noise_std(model: Any, inputs: Inputs, names: np.ndarray | None, codes: IntArray) -> float | None:
+    """Standard deviation of the noise in units of the target, of the median task; None if not known."""
     if is_classifier(model) or "include_noise" not in signature(model.predict).parameters:
         return None
     if getattr(model, "noise", "gaussian") != "gaussian":
         return None  # it depends on the mean
-    some = np.random.default_rng(0).permutation(len(X))[:200]
-    given = {} if names is None else {"tasks": names[codes[some]]}
-    function = model.predict(X[some], return_std=True, **given)[1]
-    new = model.predict(X[some], return_std=True, include_noise=True, **given)[1]
-    return float(np.sqrt(np.median(np.maximum(new**2 - function**2, 0.0))))
+    first = np.unique(codes, return_index=True)[1]  # the noise is the same in all rows of a task
+    given = {} if names is None else {"tasks": names}
+    found = added_variance(model, X=inputs.given(model, inputs.cells[first]), **given)
+    return float(np.sqrt(np.median(found)))

@@ -63,6 +63,7 @@ def _shape_in_words(kernel: Kernel, features: list[str]) -> str:
         return f"A function with the covariance {kernel}."
     if np.size(scale) == 1:
         return f"{smooth} of all inputs, which changes over distances of about {float(np.mean(scale)):.3g}."
-    order = np.argsort(scale)[:3]
-    near = ", ".join(f"{features[i]} ({scale[i]:.3g})" for i in order if i < len(features))
+    # The indicators of a category have its name and one length scale.
+    places = {features[i]: i for i in np.argsort(scale)[::-1] if i < len(features)}
+    near = ", ".join(f"{name} ({scale[i]:.3g})" for name, i in list(places.items())[:-4:-1])
     return f"{smooth} that changes fastest along {near} (in brackets: over which distance)."

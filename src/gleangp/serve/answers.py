@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-import warnings
-from collections import Counter
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -17,9 +15,8 @@ from sklearn.base import is_classifier
 from gleangp._typing import FloatArray
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._tables import CsvWriter, read_chunks
-from gleangp.cli._usage import about_unknown
-from gleangp.data.tables import ColumnEncoding
-from gleangp.exceptions import InputWarning
+from gleangp.cli._work import Unusual
+from gleangp.data.tables import ColumnEncoding, encode_columns
 from gleangp.plots._base import kept_points
 from gleangp.report.charts import Chart, span
 
@@ -43,7 +40,10 @@ class Answers:
 
     def __init__(self, model: TableModel) -> None:
         self.model = model
-        self._positions = model.encoding.positions
+        ends = np.cumsum([0, *(len(c.feature_names) for c in model.columns)]).tolist()
+        self._positions = {
+            c.name: list(range(a, b)) for c, a, b in zip(model.columns, ends, ends[1:], strict=False)
+        }
         self._kept = [kept_points(model.estimator, code) for code in range(max(1, len(model.known_tasks)))]
         rows = [kept for kept in self._kept if kept is not None and len(kept)]
         # Of all tasks: a column may be constant within one, but for rounding.
@@ -59,7 +59,7 @@ class Answers:
             "task": encoding.task,
             "tasks": self.model.known_tasks,
             "classes": [str(c) for c in self.model.estimator.classes_] if classify else None,
-            "inputs": [self._describe_input(column) for column in encoding.columns],
+            "inputs": [self._describe_input(column) for column in self.model.columns],
             "curves": self._curves,
         }
 
@@ -68,7 +68,7 @@ class Answers:
 
         The effect is the range of the curve of the first task with all other inputs in the middle.
         """
-        known = [self._describe_input(column) for column in self.model.encoding.columns]
+        known = [self._describe_input(column) for column in self.model.columns]
         row = {c["name"]: c.get("middle", (c.get("categories") or [""])[0]) for c in known}
         for c in known:
             if c["kind"] == "boolean":
@@ -120,34 +120,26 @@ class Answers:
 
         As `gleangp predict` does, gaps, categories and tasks that were not seen are predicted.
         """
-        task = self.model.encoding.task
-        said: dict[str, None] = {}
-        unknown: Counter[str] = Counter()
+        task, unusual = self.model.encoding.task, Unusual(self.model)
         out = io.StringIO()
         write = CsvWriter(out, ",")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "upload.csv"
             path.write_bytes(text)
-            n_rows = 0
             for chunk in read_chunks(str(path), text=() if task is None else (task,)):
-                n_rows += len(chunk)
-                if len(chunk):
-                    with warnings.catch_warnings(record=True) as caught:
-                        warnings.simplefilter("always")
-                        found = self._predict(chunk, strict=False)
-                    said |= {str(w.message): None for w in caught if w.category is InputWarning}
-                    unknown.update(self.model.unknown_tasks(chunk))
-                    found = found.rename(columns=lambda c: c if c == task else f"predicted {c}")
-                    write(chunk.join(found.drop(columns=[] if task is None else [task])))
-        if n_rows == 0:
+                with unusual.rows_of(chunk):
+                    found = self.model.predict(chunk)
+                found = found.rename(columns=lambda c: c if c == task else f"predicted {c}")
+                write(chunk.join(found.drop(columns=[] if task is None else [task])))
+        if unusual.n_rows == 0:
             raise ValueError("the table has no rows, but at least one is needed.")
-        if unknown:
-            said[about_unknown(unknown, n_rows)] = None
-        return out.getvalue().encode(), shorten(" ".join(said), _LONGEST_NOTE, placeholder=" ...")
+        return out.getvalue().encode(), shorten(
+            " ".join(unusual.messages()), _LONGEST_NOTE, placeholder=" ..."
+        )
 
     def curve(self, row: dict[str, Any], along: str) -> dict[str, Any]:
         """Prediction of one row, the curve along one of its inputs as numbers and SVG, the nearest rows."""
-        column = next((c for c in self.model.encoding.columns if c.name == along), None)
+        column = next((c for c in self.model.columns if c.name == along), None)
         if column is None:
             raise ValueError(
                 f'"along" is {along!r}, which is no input. Inputs: {", ".join(self._positions)}.'
@@ -165,7 +157,7 @@ class Answers:
             x: list[Any] = list(column.categories)
             many = frame.loc[[0] * len(x)].reset_index(drop=True).assign(**{along: x})
             return {**out, "x": x, **self._columns(self._predict(many, _COVERAGE), here), "svg": ""}
-        value = float(self.model.encoding.inputs(frame)[0, self._positions[along][0]])
+        value = float(encode_columns(self.model.columns, frame)[0, self._positions[along][0]])
         low, _, high = self._range_of(column)
         low, high = min(low, value), max(high, value)
         x = [0.0, 1.0] if column.kind == "boolean" else np.linspace(low, high, _GRID).tolist()
@@ -225,12 +217,12 @@ class Answers:
         """The rows of the task that the model keeps, nearest first, in units of their spread."""
         if kept is None or len(kept) == 0:
             return []
-        difference = (kept - self.model.encoding.inputs(frame)) / self._spread
+        difference = (kept - encode_columns(self.model.columns, frame)) / self._spread
         distance = np.sqrt(np.mean(difference**2, axis=1))
         return [
             {
                 "distance": float(distance[i]),
-                **{c.name: self._decoded(c, kept[i]) for c in self.model.encoding.columns},
+                **{c.name: self._decoded(c, kept[i]) for c in self.model.columns},
             }
             for i in np.argsort(distance, kind="stable")[:_NEAREST]
         ]
