@@ -4,7 +4,7 @@ Every line says what was timed on both sides (CPU seconds of one thread), the ra
 for, and the accuracy next to it. Run all, or name some:
 
     python -m benchmarks.core
-    python -m benchmarks.core selection tasks
+    python -m benchmarks.core tasks regression
 
 Both sides use one thread.
 """
@@ -20,7 +20,6 @@ import time
 import warnings
 
 import numpy as np
-from scipy.special import erfcx
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
@@ -29,9 +28,6 @@ from sklearn.metrics import log_loss
 
 from benchmarks.common import cpu_seconds, rmse
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.noise import Gaussian, Probit
-from gleangp.selection.criteria import EntropyReduction
-from gleangp.selection.greedy import GreedyRun
 
 
 def line(name, ours, theirs, wanted, note):
@@ -40,50 +36,6 @@ def line(name, ours, theirs, wanted, note):
     verdict = "holds" if ratio >= wanted else "MISSED"
     wish = f"(>= {wanted:g}x {verdict})"
     print(f"{name:<46} {ours:8.2f} {theirs:9.2f} {ratio:7.1f}x  {wish:<18} {note}", flush=True)
-
-
-def plain_selection(kernel, X, y, n_active, variance):
-    """The greedy loop as printed in the papers, vectorised: one pass over the factor per pick."""
-    factor = np.empty((n_active, len(X)))
-    var, mean, taken = kernel.diag(X).copy(), np.zeros(len(X)), np.zeros(len(X), bool)
-    picks = []
-    for i in range(n_active):
-        if variance is None:
-            c = y / np.sqrt(1.0 + var)
-            u = c * mean
-            h = math.sqrt(2.0 / math.pi) / erfcx(-u * math.sqrt(0.5))
-            g, nu = c * h, c * c * h * (h + u)
-        else:
-            nu = 1.0 / (var + variance)
-            g = (y - mean) * nu
-        key = nu * var
-        key[taken] = -1.0
-        n = int(key.argmax())
-        s = kernel(X[n : n + 1], X)[0]
-        s -= factor[:i, n] @ factor[:i]
-        factor[i] = math.sqrt(nu[n]) * s
-        var -= factor[i] ** 2
-        mean += g[n] * s
-        taken[n] = True
-        picks.append(n)
-    return picks
-
-
-def selection(sizes=((10_000, 500, 1.4), (100_000, 200, 2.0))):
-    """Greedy entropy selection against the plain loop; the picks must be the same."""
-    for n, d, wanted in sizes:
-        rng = np.random.default_rng(0)
-        X = rng.normal(size=(n, 20))
-        f = np.sin(X @ rng.normal(size=(20, 3)) / math.sqrt(20) * 1.5).sum(axis=1)
-        labels = np.where(f + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-        kernel = ConstantKernel(4.0) * RBF(math.sqrt(20)) + ConstantKernel(0.1)
-        for noise, y, variance in ((Probit(), labels, None), (Gaussian(0.1), f, 0.1)):
-            expected, theirs = cpu_seconds(lambda: plain_selection(kernel, X, y, d, variance))  # noqa: B023
-            run, ours = cpu_seconds(
-                lambda: GreedyRun(kernel, X, [(y, noise)], EntropyReduction()).extend(d)  # noqa: B023
-            )
-            same = "same picks" if run.picks == expected else "PICKS DIFFER"
-            line(f"selection N={n} d={d} {type(noise).__name__}", ours, theirs, wanted, same)
 
 
 def sibling_tasks(n_tasks, n_rows, n_test, seed=0):
@@ -198,7 +150,7 @@ def startup():
     )
 
 
-PARTS = {part.__name__: part for part in (startup, selection, tasks, many_tasks, regression, classification)}
+PARTS = {part.__name__: part for part in (startup, tasks, many_tasks, regression, classification)}
 
 
 def main():

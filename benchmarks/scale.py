@@ -159,8 +159,7 @@ def report_machine():
     from gleangp.inference.projected import projected_evidence
     from gleangp.models.active.tasks import ActiveEvidence
     from gleangp.noise import Gaussian
-    from gleangp.selection.criteria import EntropyReduction
-    from gleangp.selection.greedy import GreedyRun
+    from gleangp.selection.greedy import GreedyRun, entropy_reduction
 
     def best(function, repeats=5):
         times = []
@@ -179,8 +178,7 @@ def report_machine():
     print("| loop | seconds | at the limit | ratio |\n|---|---|---|---|")
     for n, d in ((10_000, 500), (100_000, 200)):
         X, y, _ = make_tasks(1, n)
-        outputs = [(y, Gaussian(0.01))]
-        run = partial(GreedyRun, RBF(1.0), X, outputs, EntropyReduction())
+        run = partial(GreedyRun, RBF(1.0), Block(X, y, Gaussian(0.01)), entropy_reduction)
         seconds = best(lambda run=run, d=d: run().extend(d), 2)
         limit = 8.0 * n * d * d / 2 / bandwidth  # every pick reads the factor so far
         row = f"greedy selection, {d} of {n} rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f}"
@@ -204,7 +202,7 @@ def report_two_rounds():
     from gleangp.inference.block import Block
     from gleangp.inference.projected import project
     from gleangp.noise import Gaussian
-    from gleangp.selection import two_rounds
+    from gleangp.selection.two_rounds import select_in_two_rounds
 
     def unexplained(kernel, X, Z):
         return np.sum(project(kernel, X, Z).unexplained)
@@ -219,10 +217,8 @@ def report_two_rounds():
             left = unexplained(kernel, X, X[at_once.active[0]])
             uniform = unexplained(kernel, X, X[:200]) / left
             for parts in (4, 8):
-                two_rounds.MOST_ENTRIES = len(X) * 200 // parts
-                twice = two_rounds.select_in_two_rounds(
-                    selector, kernel, block, 200, rng=np.random.default_rng(0)
-                )
+                most = len(X) * 200 // parts
+                twice = select_in_two_rounds(selector, kernel, block, 200, most, np.random.default_rng(0))
                 gain = twice.gain.sum() / at_once.gain.sum()
                 nats = unexplained(kernel, X, X[twice.active[0]]) / left
                 name = type(selector).__name__

@@ -12,8 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
-from gleangp.selection.criteria import EntropyReduction
-from gleangp.selection.greedy import GreedyRun
+from gleangp.selection.greedy import GreedyRun, entropy_reduction
 
 KERNEL = ConstantKernel(1.2) * RBF([0.8, 1.5])
 X_NEW = np.random.default_rng(1).normal(size=(6, 2))
@@ -166,12 +165,12 @@ def test_filtered_covariance_stays_positive(n, seed, noise, white):
     target = y if noise == "gaussian" else np.where(labels, 1.0, -1.0)
     kernel = KERNEL + WhiteKernel(0.01) if white else KERNEL
     block = Block(X[rows], target[rows], model)
-    run = GreedyRun(kernel, block.X, [(block.y, block.noise)], EntropyReduction()).extend(2 * n)
+    run = GreedyRun(kernel, block, entropy_reduction).extend(2 * n)
     assert sorted(run.picks) == list(range(2 * n))
-    assert np.all(run.gains() > 0)
-    assert run.filters[0].var.min() > -1e-9
+    assert np.all(np.array(run.gains) > 0)
+    assert run.filter.var.min() > -1e-9
     if noise == "gaussian":
-        assert np.all(np.diff(run.gains()) < 1e-7)  # information has diminishing returns
+        assert np.all(np.diff(run.gains) < 1e-7)  # information has diminishing returns
 
 
 @few

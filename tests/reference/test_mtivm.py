@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import posterior_from_sites, predict_latent
-from gleangp.selection.criteria import EntropyReduction
-from gleangp.selection.greedy import GreedyRun
+from gleangp.selection.greedy import GreedyRun, entropy_reduction
 from gleangp.selection.selectors import EntropySelector
 from tests.reference.algorithm2 import one_round_each, rounds
 from tests.reference.ivm_cases import (
@@ -88,15 +87,15 @@ def read(name):
 
 def replay(case):
     """The reference order, task by task; every forced point must be within rounding of the best."""
-    runs = [GreedyRun(case.kernel.kernel, b.X, [(b.y, b.noise)], EntropyReduction()) for b in case.blocks]
+    runs = [GreedyRun(case.kernel.kernel, b, entropy_reduction) for b in case.blocks]
     rows = [iter(a) for a in case.outputs["active_per_task"]]
     gains = []
     for task in case.outputs["task_order"]:
         row = next(rows[task])
-        offers = [run.candidate_gains() for run in runs]
+        offers = [run.scores() for run in runs]
         assert offers[task][row] >= max(o.max() for o in offers) - ENTROPY_ATOL
         gains.append(offers[task][row])
-        runs[task].force(row)
+        runs[task].take(row)
     assert [next(r, None) for r in rows] == [None] * len(rows)
     return runs, np.array(gains)
 
@@ -119,9 +118,9 @@ def test_replay(name):
         case.outputs["train_var_per_task"],
         strict=True,
     ):
-        assert_allclose(run.filters[0].mean, mean, rtol=RTOL, atol=ATOL)
-        assert_allclose(run.filters[0].var, var, rtol=RTOL, atol=ATOL)
-        ours = run.sites()[0]
+        assert_allclose(run.filter.mean, mean, rtol=RTOL, atol=ATOL)
+        assert_allclose(run.filter.var, var, rtol=RTOL, atol=ATOL)
+        ours = run.filter.sites()
         assert_allclose(ours.mean, sites.mean, rtol=RTOL, atol=ATOL)
         assert_allclose(ours.precision, sites.precision, rtol=RTOL, atol=ATOL)
 

@@ -1,17 +1,19 @@
-"""Very many rows: selection in two rounds, learning on a part, rows stored in float32."""
+"""Very many rows: selection in two rounds, rows stored in float32."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import EntropySelector, ResidualSelector, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.projected import project
 from gleangp.models import defaults
+from gleangp.models.active import tasks
 from gleangp.noise import Gaussian
-from gleangp.selection import two_rounds
-from gleangp.selection.two_rounds import needs_two_rounds, part_of_row, select_in_two_rounds
+from gleangp.selection.two_rounds import select_in_two_rounds
 
 
 def make_rows(n, p=2, seed=0):
@@ -20,38 +22,44 @@ def make_rows(n, p=2, seed=0):
     return X, np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 / 2.0 + 0.1 * rng.normal(size=n)
 
 
-def test_parts_of_rows_are_even_and_do_not_depend_on_who_asks():
-    """About as many rows in each part; the part of a row is a function of its number alone."""
-    part = part_of_row(np.arange(10_000), 7)
-    assert_allclose(np.bincount(part, minlength=7), 10_000 / 7, rtol=0.08)
-    assert_array_equal(part[5000:5100], part_of_row(np.arange(5000, 5100), 7))
-    assert needs_two_rounds(1_000_000, 500)
-    assert not needs_two_rounds(10_000, 1000)
+def test_a_huge_task_is_chosen_from_in_two_rounds(monkeypatch):
+    """With more rows x points than may be held, no selection sees all rows; the model has its points."""
+    X, y = make_rows(1500)
+    seen, select = [], EntropySelector.select
+
+    def watched(self, kernel, blocks, *arguments, **options):
+        seen.append(len(blocks[0]))
+        return select(self, kernel, blocks, *arguments, **options)
+
+    monkeypatch.setattr(EntropySelector, "select", watched)
+    monkeypatch.setattr(tasks, "ACTIVE", replace(defaults.ACTIVE, most_entries=1500 * 40 // 3))
+    model = SparseGPRegressor(RBF(), selector="entropy", n_active=40, posterior="active", optimizer=None)
+    assert len(np.unique(model.fit(X, y).active_)) == 40
+    assert seen == [500, 500, 500, 120]
 
 
-def in_both_ways(monkeypatch, selector, block, kernel):
+def in_both_ways(selector, block, kernel):
     """40 points chosen at once, and in two rounds from eight parts."""
     rng = np.random.default_rng(1)
     at_once = selector.select(kernel, [block], 40, rng=rng)
-    monkeypatch.setattr(two_rounds, "MOST_ENTRIES", len(block) * 40 // 8)
-    twice = select_in_two_rounds(selector, kernel, block, 40, rng=rng)
+    twice = select_in_two_rounds(selector, kernel, block, 40, len(block) * 40 // 8, rng)
     assert len(np.unique(twice.active[0])) == len(twice.gain) == 40
     return at_once, twice
 
 
-def test_two_greedy_rounds_lose_little_entropy(monkeypatch):
+def test_two_greedy_rounds_lose_little_entropy():
     """The entropy that two rounds remove is within one percent of what the exact order removes."""
     X, y = make_rows(2000)
     block = Block(X, y, Gaussian(0.01))
-    at_once, twice = in_both_ways(monkeypatch, EntropySelector(), block, ConstantKernel(1.0) * RBF(0.7))
+    at_once, twice = in_both_ways(EntropySelector(), block, ConstantKernel(1.0) * RBF(0.7))
     assert twice.gain.sum() > 0.99 * at_once.gain.sum()
 
 
-def test_two_sampling_rounds_explain_as_much(monkeypatch):
+def test_two_sampling_rounds_explain_as_much():
     """What residual sampling leaves unexplained in two rounds is less than what uniform points leave."""
     X, y = make_rows(2000)
     kernel, block = ConstantKernel(1.0) * RBF(0.7), Block(X, y, Gaussian(0.01))
-    at_once, twice = in_both_ways(monkeypatch, ResidualSelector(), block, kernel)
+    at_once, twice = in_both_ways(ResidualSelector(), block, kernel)
 
     def unexplained(Z):
         return np.sum(project(kernel, X, Z).unexplained)

@@ -54,36 +54,32 @@ def blocks_of(sizes, seed=0, p=2):
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_degree_greedy_equals_brute_force(seed, ties):
-    """The lazy queue takes what recomputing every degree takes, ties to the lowest row."""
+    """The run takes what recomputing every degree takes, ties to the lowest row."""
     W = random_weights(np.random.default_rng(seed), 40, ties)
     run = GraphRun(csr_array(W)).extend(40)
     assert run.picks == take_largest_degree(W, 40)
-    assert run.keys == sorted(run.keys, reverse=True)
-    assert run.head == (-np.inf, -1)
+    assert run.gains == sorted(run.gains, reverse=True)
+    assert run.weight == -np.inf
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_coverage_greedy_equals_brute_force(seed):
-    """The lazy queue takes what the plain greedy on eq. 10 takes."""
+    """The run takes what the plain greedy on eq. 10 takes."""
     W = random_weights(np.random.default_rng(seed), 25, ties=False)
     run = GraphRun(csr_array(W), "coverage").extend(24)
     assert run.picks == take_best_connectivity(W, 24)
 
 
 @pytest.mark.parametrize("objective", ["degree", "coverage"])
-def test_scores_agree_with_the_queue(objective):
-    """The score vector, the score of one row and the head tell the same, to the last bit."""
-    W = random_weights(np.random.default_rng(3), 60, ties=False)
-    lazy, eager = GraphRun(csr_array(W), objective), GraphRun(csr_array(W), objective)
+def test_scores_are_kept_up_to_date(objective):
+    """After every pick the scores are, to the last bit, those of a computation from the beginning."""
+    W = csr_array(random_weights(np.random.default_rng(3), 60, ties=False))
+    run = GraphRun(W, objective)
     for _ in range(60):
-        scores = eager.scores()
-        assert lazy.head == (scores.max(), scores.argmax())
-        row = eager.choose(scores)
-        eager.force(row)
-        lazy.extend(1)
-    assert eager.picks == lazy.picks
-    assert eager.keys == lazy.keys
-    assert_array_equal(eager.scores(), -np.inf)
+        again = run.objective.scores(run.W, np.arange(60))
+        assert_array_equal(run.scores(), np.where(run.left, again, -np.inf))
+        run.extend(1)
+    assert_array_equal(run.scores(), -np.inf)
 
 
 def test_coverage_gains_add_up_to_the_objective():
@@ -92,7 +88,7 @@ def test_coverage_gains_add_up_to_the_objective():
     W = exponential_graph(X, 8, 3.0)
     run = GraphRun(W, "coverage").extend(20)
     expected = 20 + 60 * connectivity(W, np.array(run.picks))
-    assert sum(run.keys) == pytest.approx(expected, rel=1e-12)
+    assert sum(run.gains) == pytest.approx(expected, rel=1e-12)
 
 
 def test_coverage_beats_degree_and_chance_at_its_goal():
@@ -116,9 +112,9 @@ def test_tasks_compete_for_every_pick(objective):
     selection = selector.select(RBF(), blocks, 50, rng=np.random.default_rng(0))
     runs = selector.start_runs(RBF(), blocks, None)
     for step, task in enumerate(selection.order):
-        heads = [run.head for run in runs]
-        assert task == int(np.argmax([h[0] for h in heads]))
-        assert selection.gain[step] == heads[task][0]
+        weights = [run.weight for run in runs]
+        assert task == int(np.argmax(weights))
+        assert selection.gain[step] == weights[task]
         runs[task].extend(1)
     for run, rows in zip(runs, selection.active, strict=True):
         assert run.picks == rows.tolist()

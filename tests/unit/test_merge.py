@@ -9,7 +9,7 @@ from gleangp import EntropySelector, RandomSelector, ResidualSelector
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.everything import keep_everything
-from gleangp.selection.merge import merge_order, merge_runs
+from gleangp.selection.runs import Run, merge_runs
 from tests.unit.gp_twins import KERNELS, NOISES, greedy_twin, make_block
 
 
@@ -58,68 +58,33 @@ def test_tasks_of_different_weight(noise):
     assert sorted(everything.active[0]) == sorted(everything.active[1]) == list(range(12))
 
 
-@pytest.mark.parametrize(
-    "selector", [EntropySelector(), ResidualSelector("variance"), ResidualSelector("gain")]
-)
-def test_two_processes_give_the_same(selector):
-    """Tasks may be run in any process."""
-    blocks = [make_block(Probit(), 20, seed) for seed in range(4)]
-    one = select(selector, KERNELS["white"], blocks, 30)
-    two = select(selector, KERNELS["white"], blocks, 30, n_jobs=2)
-    assert_array_equal(one.order, two.order)
-    for a, b in zip(one.active, two.active, strict=True):
-        assert_array_equal(a, b)
-    assert_array_equal(one.gain, two.gain)
-
-
-class Scripted:
-    """A run whose picks and weights are given."""
+class Scripted(Run):
+    """A run whose weights are given."""
 
     def __init__(self, weights):
-        self.weights = list(weights)
-        self.picks, self.keys = [], []
+        super().__init__(len(weights))
+        self.given = weights
 
-    def __len__(self):
-        return len(self.weights)
+    def worth(self):
+        return np.full(len(self), self.given[len(self.picks)] if self.left.any() else 0.0)
 
-    @property
-    def head(self):
-        return self.weights[len(self.picks)], -1
-
-    def extend(self, count):
-        for _ in range(min(count, len(self) - len(self.picks))):
-            self.keys.append(self.weights[len(self.picks)])
-            self.picks.append(len(self.picks))
-        return self
+    def include(self, row):
+        pass
 
 
 def test_head_against_head_is_not_a_sort():
     """A gain that rises later must wait behind its own predecessors."""
-    runs, order = merge_runs([Scripted([3.0, 1.0, 9.0]), Scripted([2.0, 2.0])], 5)
+    order, counts = merge_runs([Scripted([3.0, 1.0, 9.0]), Scripted([2.0, 2.0])], 5)
     assert_array_equal(order, [0, 1, 1, 0, 0])
-    assert_array_equal(merge_order([np.array([3.0, 1.0, 9.0]), np.array([2.0, 2.0])]), order)
-    assert all(len(run.picks) == len(run) for run in runs)
-
-
-def test_falling_sequences_are_merged_as_by_heads():
-    """Sequences that only fall, with ties within and across tasks, are merged head against head."""
-    rng = np.random.default_rng(0)
-    keys = [np.sort(rng.integers(0, 5, n))[::-1].astype(float) for n in (7, 0, 4, 9)]
-    expected, used = [], [0] * len(keys)
-    for _ in range(20):
-        heads = [k[u] if u < len(k) else -np.inf for k, u in zip(keys, used, strict=True)]
-        expected.append(int(np.argmax(heads)))
-        used[expected[-1]] += 1
-    assert_array_equal(merge_order(keys), expected)
+    assert_array_equal(counts, [3, 2])
 
 
 def test_runs_are_extended_only_as_far_as_needed():
     """A task that never wins is not computed to its end."""
     poor, rich = Scripted([0.5] * 100), Scripted([1.0] * 100)
-    _, order = merge_runs([poor, rich], 20)
+    order, _ = merge_runs([poor, rich], 20)
     assert_array_equal(order, np.ones(20))
-    assert len(poor.picks) < 20
-    assert len(rich.picks) < 40
+    assert (len(poor.picks), len(rich.picks)) == (0, 20)
 
 
 @pytest.mark.parametrize("n_active", [1, 7, 20])

@@ -276,27 +276,3 @@ def test_equality_and_pickling():
     assert Probit() != Probit(bias=1.0)
     assert Probit() != Gaussian()
     assert Ordered(widths=[1.0]) != Ordered(widths=[1.0, 2.0])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_null_category_precision_is_bounded_in_a_box(seed):
-    """No marginal inside a box of means and variances has more precision times variance than the bound.
-
-    A box that is a point gives the precision itself, or zero where that is negative.
-    """
-    rng, n = np.random.default_rng(seed), 300
-    noise = NullCategory(
-        rng.normal(), *rng.uniform(0.01, 0.99, 2), np.exp(2.0 * rng.normal()), [2.0**-52, 0.1, 3.0][seed % 3]
-    )
-    y = rng.integers(-1, 2, n).astype(float)
-    mean = rng.normal(size=n) * np.exp(2.0 * rng.normal(size=n))
-    move = np.exp(3.0 * rng.normal(size=n) - 2.0)
-    high = np.exp(3.0 * rng.normal(size=n))
-    low = high * rng.uniform(0, 1, n) ** 3
-    bound = high * noise.precision_bound(y, mean - move, mean + move, low, high)
-    for k in range(40):
-        inside = mean + move * (rng.uniform(-1, 1, n) if k > 1 else 2 * k - 1)
-        var = np.where(rng.random(n) < 0.3, low, low + (high - low) * rng.uniform(0, 1, n))
-        assert np.all(var * noise.precision(y, inside, var) <= bound)
-    point = high * noise.precision_bound(y, mean, mean, high, high)
-    assert_allclose(point, np.maximum(high * noise.precision(y, mean, high), 0.0), rtol=1e-8, atol=1e-12)

@@ -84,7 +84,7 @@ def choose_jointly(selector, blocks, distances, n_active, weight, k):
             reg = np.array([regulariser(x, task, chosen, closeness, m_x, k) for x in blocks[task].X])
             reg *= max(scores[left]) / max(reg[left])
         best = max(left, key=lambda r: (round(scores[r] + weight * reg[r], 10), -r))
-        runs[task].force(best)
+        runs[task].take(best)
         picks.append((task, best))
     return picks
 

@@ -18,14 +18,13 @@ prefers any point that speaks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from gleangp._state import check_arrays
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.noise import NoiseModel
@@ -71,20 +70,6 @@ class Sites:
 NO_SITES = Sites(np.zeros(0), np.zeros(0))
 
 
-class Look(NamedTuple):
-    """Moments of the noise at the marginals of all rows, and which rows have a sound site (`speaks`)."""
-
-    g: FloatArray  # (n,)
-    nu: FloatArray  # (n,)
-    sound: np.ndarray  # (n,)
-
-
-def look_at_rows(noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray) -> Look:
-    """The moments of rows whose noise is not log-concave."""
-    log_z, g, nu = noise.log_partition(y, mean, var)
-    return Look(g, nu, speaks(log_z, g, nu, var))
-
-
 class Inclusion(NamedTuple):
     """A row that was absorbed: its marginal just before, and the moments of its noise there."""
 
@@ -109,85 +94,56 @@ class Filter:
         self.mean = np.zeros(len(y))
         self.var = np.array(prior_var, dtype=np.float64)
         self.prior_var = prior_var
-        self.least_var = least_variance(self.var)
         self.rows = np.empty((0, len(y)))
-        self.size = 0
         self.history: list[Inclusion] = []
-        self._look: tuple[int, Look] | None = None  # and the size at which it was taken
 
-    def reserve(self, count: int) -> None:
-        """Make room for `count` more rows of the factor."""
-        need = self.size + count
-        if need > len(self.rows):
-            rows = np.empty((max(need, 2 * len(self.rows)), len(self.y)))
-            rows[: self.size] = self.rows[: self.size]
-            self.rows = rows
-
-    def at(self, index: IntArray) -> Filter:
-        """A filter over some of the rows, in the same state but with no history."""
-        part = Filter(self.y[index], self.noise.at(index), self.var[index])
-        part.mean = self.mean[index]
-        part.least_var = self.least_var
-        part.rows = self.rows[: self.size, index]
-        part.size = self.size
-        return part
-
-    def look(self) -> Look:
-        """Moments of all rows at present, for noise that is not log-concave; kept until a row is absorbed."""
-        if self._look is None or self._look[0] != self.size:
-            self._look = self.size, look_at_rows(self.noise, self.y, self.mean, self.var)
-        return self._look[1]
-
-    def moments(self, n: int) -> Inclusion:
-        """What including row n now would mean, after the policy for silent sites."""
-        if self._look is not None and self._look[0] == self.size:
-            look = self._look[1]
-            sound = bool(look.sound[n])
-            known = (float(look.g[n]), float(look.nu[n])) if sound else (0.0, PRECISION_FLOOR)
-            return Inclusion(n, float(self.mean[n]), float(self.var[n]), *known, not sound)
-        one = slice(n, n + 1)
-        mean, var = self.mean[one], self.var[one]
-        _, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
-        return Inclusion(n, float(mean[0]), float(var[0]), float(g[0]), float(nu[0]), bool(silent[0]))
+    @property
+    def size(self) -> int:
+        """Number of absorbed rows."""
+        return len(self.history)
 
     def include(self, n: int, prior_column: FloatArray) -> None:
         """Absorb row n; `prior_column` (n,) is column n of K, white included. O(n size)."""
-        now = self.moments(n)
-        s = prior_column - self.rows[: self.size, n] @ self.rows[: self.size]  # LPJ05 eq. 21
-        s *= np.sqrt(now.nu)
-        self.append(s[None, :], [now])
+        one, size = slice(n, n + 1), self.size
+        mean, var = self.mean[one], self.var[one]
+        _, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
+        now = Inclusion(n, float(mean[0]), float(var[0]), float(g[0]), float(nu[0]), bool(silent[0]))
+        if size == len(self.rows):
+            rows = np.empty((max(16, 2 * size), len(self.y)))
+            rows[:size] = self.rows
+            self.rows = rows
+        new = prior_column - self.rows[:size, n] @ self.rows[:size]  # LPJ05 eq. 21
+        new *= np.sqrt(now.nu)
+        self.rows[size] = new
+        self.var -= new * new  # LPJ05 eqs. 24 and 25
+        self.mean += (now.g / np.sqrt(now.nu)) * new
+        self.history.append(now)
+        self._check()
 
-    def append(self, new_rows: FloatArray, inclusions: Sequence[Inclusion]) -> None:
-        """Take in new rows of the factor (LPJ05 eqs. 24 and 25) with the points they belong to."""
-        count = len(inclusions)
-        self.reserve(count)
-        self.rows[self.size : self.size + count] = new_rows
-        self.size += count
-        self.var -= np.einsum("kn,kn->n", new_rows, new_rows)
-        self.mean += mean_steps(inclusions) @ new_rows
-        self.history += inclusions
-        self.check()
-
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise if a variance is negative beyond rounding."""
-        if not np.min(self.var, initial=0.0) >= self.least_var:
-            raise indefinite(self.var, self.size)
+        if not np.min(self.var, initial=0.0) >= -_ROUNDING * np.max(self.prior_var, initial=0.0):
+            row = int(np.argmin(self.var))
+            raise NotPositiveDefiniteError(
+                f"the covariance matrix of {len(self.var)} rows is not positive definite: {self.size} of "
+                f"them leave row {row} a variance of {self.var[row]:.3g}. Use a kernel that is a covariance "
+                "function."
+            )
 
-    def sites(self, count: int | None = None) -> Sites:
-        """The sites of the first `count` absorbed points (all of them by default)."""
-        history = self.history[:count]
-        moments = np.array([h[1:5] for h in history], dtype=np.float64).reshape(-1, 4).T
-        return Sites(*site_moments(*moments), sum(h.silent for h in history))
+    def sites(self) -> Sites:
+        """The sites of the absorbed points."""
+        moments = np.array([h[1:5] for h in self.history], dtype=np.float64).reshape(-1, 4).T
+        return Sites(*site_moments(*moments), sum(h.silent for h in self.history))
 
     def seen_by_others(self, sites: Sites) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (n,) of all rows given the first `sites`, absorbed ones without their own."""
-        rows, history = self.rows[: len(sites)], self.history[: len(sites)]
-        mean = np.einsum("k,kn->n", mean_steps(history), rows)  # what was absorbed later leaves no trace
-        var = np.maximum(self.prior_var - np.einsum("kn,kn->n", rows, rows), 0.0)
-        own = [h.row for h in history]
-        mean[own], var[own] = without_site(
-            mean[own], var[own], self.prior_var[own], sites.mean, sites.precision
-        )
+        """Mean and variance (n,) of all rows, absorbed ones without their own `sites`.
+
+        N(m, v) without its site is N(m - w beta (site_mean - m), w), w = v / (1 - beta v).
+        """
+        mean, var, own = self.mean.copy(), np.maximum(self.var, 0.0), [h.row for h in self.history]
+        share_left = np.maximum(1.0 - sites.precision * var[own], 2.0**-53)
+        var[own] = np.minimum(var[own] / share_left, self.prior_var[own])
+        mean[own] -= var[own] * sites.precision * (sites.mean - mean[own])
         return mean, var
 
 
@@ -211,34 +167,6 @@ def site_moments(
     return mean + g / nu, nu / left
 
 
-def without_site(
-    mean: FloatArray, var: FloatArray, prior_var: FloatArray, site_mean: FloatArray, precision: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Marginals N(m, v) without their sites: N(m - w beta (site_mean - m), w), w = v / (1 - beta v)."""
-    share_left = np.maximum(1.0 - precision * var, 2.0**-53)
-    without = np.minimum(var / share_left, prior_var)
-    return mean - without * precision * (site_mean - mean), without
-
-
-def least_variance(prior_var: FloatArray) -> float:
-    """How far below zero rounding can take a variance."""
-    return -_ROUNDING * float(np.max(prior_var, initial=0.0))
-
-
-def indefinite(var: FloatArray, n_absorbed: int) -> NotPositiveDefiniteError:
-    """What to say of variances (n,) of which one is negative beyond rounding."""
-    row = int(np.argmin(var))
-    return NotPositiveDefiniteError(
-        f"the covariance matrix of {len(var)} rows is not positive definite: {n_absorbed} of them leave row "
-        f"{row} a variance of {var[row]:.3g}. Use a kernel that is a covariance function."
-    )
-
-
-def mean_steps(inclusions: Sequence[Inclusion]) -> FloatArray:
-    """Coefficients of the factor's rows in the mean: mean = sum_k (g_k / sqrt(nu_k)) rows_k."""
-    return np.array([h.g for h in inclusions]) / np.sqrt([h.nu for h in inclusions])
-
-
 def filter_in_order(kernel, block: Block) -> Sites:
     """Sites of all rows of a block, absorbed in the order in which they stand. O(n^3).
 
@@ -246,7 +174,6 @@ def filter_in_order(kernel, block: Block) -> Sites:
     """
     K = kernel(block.X)
     state = Filter(block.y, block.noise, np.diagonal(K))
-    state.reserve(len(block))
     for n in range(len(block)):
         state.include(n, K[n])
     return state.sites()

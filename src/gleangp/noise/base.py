@@ -72,15 +72,6 @@ class NoiseModel(Protocol):
         """The model of those rows: per-row fields are indexed, the others kept."""
 
 
-class BoundedNoise(NoiseModel, Protocol):
-    """A noise model with a bound of nu; selection speculates only where there is one."""
-
-    def precision_bound(
-        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
-    ) -> FloatArray:
-        """A bound of nu var / var_high while mean and var stay in the box."""
-
-
 @runtime_checkable
 class ClassNoise(Protocol):
     """What a classifier asks of its noise model beside the members of `NoiseModel`."""

@@ -55,13 +55,6 @@ class Gaussian(Noise):
         """nu = 1 / (var + variance); y and mean do not matter."""
         return np.reciprocal(var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
 
-    def precision_bound(
-        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
-    ) -> FloatArray:
-        """Largest nu while mean and var stay in a box, at the largest var: 1 / (var + variance)."""
-        # Selection multiplies by var_high, and var / (var + variance) grows with var.
-        return np.reciprocal(var_high + self.variance)
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d variance and d bias, per row."""
         _, g, nu = self.log_partition(y, mean, var)

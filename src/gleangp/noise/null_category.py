@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit, log_ndtr
+from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
-_SLACK = 1e-9  # of bounds, relative: more than rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,31 +114,6 @@ class NullCategory(NoiseFields):
         between = minus.share * plus.share * (minus.h + plus.h) ** 2
         return log_z, g, (within - between) / total
 
-    def precision_bound(
-        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
-    ) -> FloatArray:
-        """Bound of nu var / var_high in a box; never negative.
-
-        Shares, slopes h and curvatures of the two sides are monotone in their arguments, and nu is the mean
-        curvature less the variance of the slopes (`log_partition`): each part is taken at its best corner.
-        """
-        narrow, wide = np.maximum(var_low, 0.0) + self.variance, var_high + self.variance
-        far_below, above = self._arguments_in_units(mean_low)
-        below, far_above = self._arguments_in_units(mean_high)
-        log_minus, _, curvature_minus = log_ndtr_derivatives(_least_ratio(below, narrow, wide))
-        log_plus, _, curvature_plus = log_ndtr_derivatives(_least_ratio(above, narrow, wide))
-        most_minus, h_minus, _ = log_ndtr_derivatives(_least_ratio(far_below, wide, narrow))
-        most_plus, h_plus, _ = log_ndtr_derivatives(_least_ratio(far_above, wide, narrow))
-        log_weight_minus, log_weight_plus = self._log_weights(y)
-        log_odds = log_weight_plus - log_weight_minus
-        low, high = expit(log_odds + log_plus - most_minus), expit(log_odds + most_plus - log_minus)
-        within = np.maximum(
-            low * curvature_plus + (1.0 - low) * curvature_minus,
-            high * curvature_plus + (1.0 - high) * curvature_minus,
-        )
-        between = np.minimum(low * (1.0 - low), high * (1.0 - high)) * (h_minus + h_plus) ** 2
-        return np.maximum(within - between, 0.0) * (1.0 + _SLACK) / wide
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d parameter, per row."""
         log_z, minus, plus = self._sides(y, mean, var)
@@ -216,11 +190,6 @@ class NullCategory(NoiseFields):
         missing, is_label = np.equal(y, 0), np.equal(y, label)
         if_missing = np.exp(np.where(missing, side.log_phi - log_z, -np.inf))
         return np.where(is_label, -1.0 / (1.0 - gamma), if_missing)
-
-
-def _least_ratio(numerator: FloatArray, narrow: Floats, wide: Floats) -> FloatArray:
-    """The least of numerator / deviation between two variances; the largest with them exchanged."""
-    return numerator / np.sqrt(np.where(numerator > 0, wide, narrow))
 
 
 class _Side(NamedTuple):

@@ -76,18 +76,6 @@ class Probit(NoiseFields):
             _fill_precision(nu[rows], *(a[rows] if np.shape(a) == nu.shape else a for a in inputs))
         return nu
 
-    def precision_bound(
-        self, y: Floats, mean_low: Floats, mean_high: Floats, var_low: Floats, var_high: Floats
-    ) -> FloatArray:
-        """Bound of nu var / var_high in a box."""
-        # The curvature falls as the margin y (mean + bias) grows.
-        margin = np.where(y > 0, mean_low + self.bias, -(mean_high + self.bias))
-        widest = var_high + self._variance
-        # A positive margin is smallest in units of the widest deviation, a negative one of the
-        # least.
-        scale = np.where(margin > 0, widest, var_low + self._variance)
-        return log_ndtr_curvature(margin / np.sqrt(scale)) / widest
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d bias and d slope, per row."""
         total = var + self._variance

@@ -25,11 +25,6 @@ class Selection:
     seen: Any = None  # `TaskChoice.seen` per task, or what stands for it where the rows are elsewhere
     objective: float | None = None  # what the choice achieves, where the selector has a goal of its own
 
-    def of_tasks(self, start: int, stop: int) -> Selection:
-        """What was chosen of some neighbouring tasks; their place among the others is lost."""
-        sites = None if self.sites is None else self.sites[start:stop]
-        return Selection(np.zeros(0, np.intp), self.active[start:stop], np.zeros(0), sites)
-
     def rows(self, block_rows: list[IntArray]) -> IntArray:
         """Rows of the training set, in order of inclusion over all tasks."""
         return in_order(self.order, [rows[a] for rows, a in zip(block_rows, self.active, strict=True)])
@@ -68,11 +63,8 @@ class Selector(Protocol):
     A selector whose choice depends on neither kernel nor noise may say so with a true attribute
     `model_free`: it is then asked once per fit and not in every round. One that needs several tasks
     refuses a single one in `check_tasks(n_tasks)`, which is asked even where all rows are kept and
-    nothing is chosen, and names in `alone` the selector that serves a task on its own.
-
-    Where tasks do not interact, a true attribute `task_by_task` says that the choice is a merge of one run
-    per task (`start_runs`, `merge_draws`), whose runs may live in other processes or on other machines. A
-    true attribute `samples` says that points are drawn and not ranked.
+    nothing is chosen, and names in `alone` the selector that serves a task on its own. A true attribute
+    `samples` says that points are drawn and not ranked.
     """
 
     def select(
@@ -96,47 +88,3 @@ class Chosen:
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The choice."""
         return self.selection
-
-
-class ScoredRun(Protocol):
-    """A selection within one task whose every pick may be argued with.
-
-    `TaskRelevance` reads the scores, adds its own, lets the run choose by the sum, and has the
-    choice included. `selector.start_runs(kernel, blocks, rng, n_jobs)` gives one run per block.
-    """
-
-    @property
-    def picks(self) -> list[int]:
-        """Rows in order of inclusion."""
-
-    def scores(self) -> FloatArray:
-        """What every row is worth now, (n,), not negative; -inf for rows that were taken."""
-
-    def choose(self, scores: FloatArray) -> int:
-        """The row to take by these scores: the best, or one drawn in proportion to them."""
-
-    def force(self, row: int) -> None:
-        """Include a row."""
-
-    def task_sites(self) -> Sites | None:
-        """Sites of the picks, if the run filtered them."""
-
-
-def keep_rows_in_order(sizes: list[int]) -> Selection:
-    """All rows of all tasks, as they come and without scores: for selectors with nothing to choose."""
-    order = np.repeat(np.arange(len(sizes)), sizes)
-    active = tuple(np.arange(n, dtype=np.intp) for n in sizes)
-    return Selection(order, active, np.full(len(order), np.nan), objective=1.0)
-
-
-def best_row(scores: FloatArray) -> int:
-    """The row of the largest score; the lowest of several."""
-    return int(np.argmax(scores))
-
-
-def draw_row(scores: FloatArray, rng: np.random.Generator) -> int:
-    """A row drawn in proportion to its score; uniformly where nothing left has one."""
-    left = np.isfinite(scores)
-    weights = np.where(left, np.maximum(scores, 0.0), 0.0)
-    total = weights.sum()
-    return int(rng.choice(len(scores), p=weights / total if total > 0.0 else left / left.sum()))

@@ -12,13 +12,14 @@ from scipy.linalg import lapack
 
 from gleangp.inference.block import Block
 from gleangp.selection.base import Selection, TaskChoice, join_choices
-from gleangp.selection.merge import merge_order
 
 
 def keep_everything(kernel, blocks: list[Block]) -> Selection:
     """All rows of all blocks, in greedy order within and across tasks."""
     choices = [keep_block(kernel, block) for block in blocks]
-    return join_choices(merge_order([c.gain for c in choices]), choices)
+    task = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
+    gain = np.concatenate([c.gain for c in choices])  # falls within a task: a stable sort merges the tasks
+    return join_choices(task[np.lexsort((task, -gain))], choices)
 
 
 def keep_block(kernel, block: Block) -> TaskChoice:
@@ -29,4 +30,4 @@ def keep_block(kernel, block: Block) -> TaskChoice:
     factor, pivots, rank, _ = lapack.dpstrf(C, lower=1, tol=0.0, overwrite_a=1)
     gain = np.zeros(len(block))
     gain[:rank] = np.log(np.diagonal(factor)[:rank])
-    return TaskChoice(pivots.astype(np.intp) - 1, np.maximum(gain, 0.0))
+    return TaskChoice(pivots.astype(np.intp) - 1, np.minimum.accumulate(np.maximum(gain, 0.0)))

@@ -2,14 +2,12 @@
 
 Zhu & Sun 2013, section 3. Their algorithm takes the vertex of largest degree, removes it with its
 edges, and goes on. It is meant to make eq. 10 large (how strongly the rows left out are linked to
-those kept) but is weak at it, so the plain greedy on eq. 10 is here as well. Both scores of a row can
-only fall as others are taken, which makes the lazy queue exact: a row is looked at again only when its
-old score is the best on offer.
+those kept) but is weak at it, so the plain greedy on eq. 10 is here as well.
 """
 
 from __future__ import annotations
 
-import heapq
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,8 @@ from sklearn.base import BaseEstimator
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import GraphError
 from gleangp.graph.weights import connectivity, exponential_graph
-from gleangp.selection.base import Selection, best_row, keep_rows_in_order
-from gleangp.selection.merge import merge_runs
+from gleangp.selection.base import Selection
+from gleangp.selection.runs import Run, merged
 
 
 class GraphSelector(BaseEstimator):
@@ -72,16 +70,9 @@ class GraphSelector(BaseEstimator):
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice; `kernel` and `rng` are not used."""
         if n_active >= sum(len(b) for b in blocks):
-            return keep_rows_in_order([len(b) for b in blocks])
+            return _all_in_order([len(b) for b in blocks])
         runs = self.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
-        runs, order = merge_runs(runs, n_active)
-        counts = np.bincount(order, minlength=len(runs))
-        active, gain = [], np.empty(len(order))
-        for task, (run, count) in enumerate(zip(runs, counts, strict=True)):
-            active.append(np.array(run.picks[:count], dtype=np.intp))
-            gain[order == task] = run.keys[:count]
-        objective = mean_connectivity([run.W for run in runs], active)
-        return Selection(order, tuple(active), gain, objective=objective)
+        return replace(merged(runs, blocks, n_active), objective=self.achieved(runs))
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None):
         """One run per block, nothing taken yet."""
@@ -125,99 +116,47 @@ class GraphSelector(BaseEstimator):
             raise GraphError(f"GraphSelector{where}: {error}") from None
 
 
-class GraphRun:
-    """A greedy choice on one graph that can be taken further.
+class GraphRun(Run):
+    """A greedy choice on one graph; only the scores that a pick changes are computed again.
 
-    Attributes
-    ----------
-    W : csr_array of shape (n, n)
-        Symmetric weights in [0, 1], zero diagonal. Entries of a row are stored in ascending order of
-        weight: rows with equal weights then have equal sums to the last bit, and ties are ties.
-    picks : list of int
-        Rows in order of inclusion.
-    keys : list of float
-        Score of each when it was taken.
+    The weights W (n, n) are symmetric, in [0, 1], with zero diagonal. Entries of a row are stored in
+    ascending order of weight: rows with equal weights then have equal sums to the last bit, and stay ties.
     """
 
     def __init__(self, W: csr_array, objective: str = "degree"):
         if objective not in _OBJECTIVES:
             raise ValueError(f"objective={objective!r} is not known; use 'degree' or 'coverage'.")
+        super().__init__(W.shape[0])
         self.W = _ascending(W)
-        self.objective = _OBJECTIVES[objective](self.W)
-        self.is_active = np.zeros(W.shape[0], dtype=bool)
-        self.picks: list[int] = []
-        self.keys: list[float] = []
-        self._queue: list[tuple[float, int]] | None = None
+        self.objective = _OBJECTIVES[objective](len(self))
+        self._worth = self.objective.scores(self.W, np.arange(len(self)))
 
-    def __len__(self) -> int:
-        return len(self.is_active)
+    def worth(self) -> FloatArray:
+        """Remaining degree, or the coverage that the row adds."""
+        return self._worth
 
-    @property
-    def head(self) -> tuple[float, int]:
-        """Score and row of the next pick; the score is -inf when no row is left."""
-        queue = self._queue
-        if queue is None:
-            queue = self._queue = [(-s, v) for v, s in enumerate(self.scores().tolist())]
-            heapq.heapify(queue)
-        while queue:
-            old, v = queue[0]
-            if self.is_active[v]:
-                heapq.heappop(queue)
-            elif (score := self.objective.score(v)) == -old:
-                return score, v
-            else:
-                heapq.heapreplace(queue, (-score, v))
-        return -np.inf, -1
-
-    def extend(self, count: int) -> GraphRun:
-        """Make `count` more picks, or as many as there are rows."""
-        for _ in range(min(count, len(self) - len(self.picks))):
-            score, row = self.head
-            self._include(row, score)
-        return self
-
-    def scores(self) -> FloatArray:
-        """Score of every row, -inf for those taken."""
-        return np.where(self.is_active, -np.inf, self.objective.scores())
-
-    def choose(self, scores: FloatArray) -> int:
-        """The best row; the lowest of several."""
-        return best_row(scores)
-
-    def force(self, row: int) -> None:
-        """Include a row of the caller's choice."""
-        self._include(row, self.objective.score(row))
-
-    def task_sites(self):
-        """None: nothing is filtered."""
-        return None
-
-    def _include(self, row: int, score: float) -> None:
-        self.picks.append(int(row))
-        self.keys.append(score)
-        self.is_active[row] = True
-        self.objective.take(row)
+    def include(self, row: int) -> None:
+        """Take the row out of the graph, or have it cover its neighbours."""
+        edges = slice(*self.W.indptr[row : row + 2])
+        changed = np.append(self.objective.take(row, self.W.indices[edges], self.W.data[edges]), row)
+        affected = np.unique(np.append(self.W[changed].indices, changed))
+        self._worth[affected] = self.objective.scores(self.W[affected], affected)
 
 
 class Degree:
     """Sum of the weights to rows not yet taken: d(x) of Zhu & Sun 2013, eq. 13."""
 
-    def __init__(self, W: csr_array):
-        self.W = W
-        self.left = np.ones(W.shape[0])
+    def __init__(self, n_rows: int):
+        self.left = np.ones(n_rows)
 
-    def scores(self) -> FloatArray:
-        """Degree of every row among those left."""
-        return self.W @ self.left
+    def scores(self, W: csr_array, rows: IntArray) -> FloatArray:
+        """Of some rows, whose edges are W (k, n)."""
+        return W @ self.left
 
-    def score(self, v: int) -> float:
-        """The same of one row, added up in the same order."""
-        edges = slice(*self.W.indptr[v : v + 2])
-        return _running_sum(self.W.data[edges] * self.left[self.W.indices[edges]])
-
-    def take(self, v: int) -> None:
-        """Remove a row with its edges."""
-        self.left[v] = 0.0
+    def take(self, row: int, linked: IntArray, weight: FloatArray) -> IntArray:
+        """Remove a row with its edges; says on which other rows scores depend that have changed."""
+        self.left[row] = 0.0
+        return linked[:0]
 
 
 class Coverage:
@@ -227,31 +166,30 @@ class Coverage:
     eq. 10; with the diagonal it is monotone submodular.
     """
 
-    def __init__(self, W: csr_array):
-        self.W = W
-        self.best = np.zeros(W.shape[0])  # strongest link of every row to a kept one
-        self._start = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
+    def __init__(self, n_rows: int):
+        self.best = np.zeros(n_rows)  # strongest link of every row to a kept one
 
-    def scores(self) -> FloatArray:
-        """Gain of every row."""
-        rise = np.maximum(self.W.data - self.best[self.W.indices], 0.0)
-        return np.bincount(self._start, rise, minlength=len(self.best)) + (1.0 - self.best)
+    def scores(self, W: csr_array, rows: IntArray) -> FloatArray:
+        """Gain of some rows, whose edges are W (k, n)."""
+        rise = np.maximum(W.data - self.best[W.indices], 0.0)
+        start = np.repeat(np.arange(len(rows)), np.diff(W.indptr))
+        return np.bincount(start, rise, minlength=len(rows)) + (1.0 - self.best[rows])
 
-    def score(self, v: int) -> float:
-        """The same of one row, added up in the same order."""
-        edges = slice(*self.W.indptr[v : v + 2])
-        rise = np.maximum(self.W.data[edges] - self.best[self.W.indices[edges]], 0.0)
-        return _running_sum(rise) + (1.0 - float(self.best[v]))
-
-    def take(self, v: int) -> None:
+    def take(self, row: int, linked: IntArray, weight: FloatArray) -> IntArray:
         """Keep a row: its neighbours are linked to it from now on."""
-        edges = slice(*self.W.indptr[v : v + 2])
-        linked = self.W.indices[edges]
-        self.best[linked] = np.maximum(self.best[linked], self.W.data[edges])
-        self.best[v] = 1.0
+        self.best[linked] = np.maximum(self.best[linked], weight)
+        self.best[row] = 1.0
+        return linked
 
 
 _OBJECTIVES: dict[str, Any] = {"degree": Degree, "coverage": Coverage}
+
+
+def _all_in_order(sizes: list[int]) -> Selection:
+    """All rows of all tasks, as they come and without scores."""
+    order = np.repeat(np.arange(len(sizes)), sizes)
+    active = tuple(np.arange(n, dtype=np.intp) for n in sizes)
+    return Selection(order, active, np.full(len(order), np.nan), objective=1.0)
 
 
 def mean_connectivity(graphs: list[csr_array], active: list[IntArray]) -> float:
@@ -267,11 +205,6 @@ def _ascending(W: csr_array) -> csr_array:
     start = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
     order = np.lexsort((W.data, start))
     return csr_array((W.data[order], W.indices[order], W.indptr), shape=W.shape)
-
-
-def _running_sum(terms: FloatArray) -> float:
-    # Left to right like the sparse product and bincount; np.sum adds in another order.
-    return float(np.add.accumulate(terms)[-1]) if len(terms) else 0.0
 
 
 def _where(task: int, n_tasks: int) -> str:

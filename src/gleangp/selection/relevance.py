@@ -21,6 +21,8 @@ of the moment, beta the `weight`. Tasks take turns, so that they share the budge
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from numbers import Integral, Real
 
 import numpy as np
@@ -29,7 +31,7 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import TaskError
-from gleangp.selection.base import Selection
+from gleangp.selection.base import in_order, join_choices
 from gleangp.selection.descriptors import RELEVANCES
 from gleangp.selection.selectors import SELECTORS
 
@@ -125,20 +127,17 @@ class TaskRelevance(BaseEstimator):
             return selector.select(kernel, blocks, n_active, rng=rng, n_jobs=n_jobs)
         runs = selector.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
         pull = Pull([b.X for b in blocks], self._task_closeness(kernel, blocks), self.n_neighbors)
-        order = np.empty(n_active, dtype=np.intp)
-        gain = np.empty(n_active)
-        for step, task in zip(range(n_active), take_turns([len(b) for b in blocks]), strict=False):
-            scores = runs[task].scores()
-            row = runs[task].choose(scores + self.weight * scaled_to(scores, pull.on(task)))
-            order[step], gain[step] = task, scores[row]
-            runs[task].force(row)
+        order = np.array(list(islice(take_turns([len(b) for b in blocks]), n_active)), dtype=np.intp)
+        for task in order:
+            run = runs[task]
+            scores = np.where(run.left, np.maximum(run.scores(), 0.0), -np.inf)
+            row = run.choose(scores + self.weight * scaled_to(scores, pull.on(task)))
+            run.take(row)
             pull.add(task, row)
-        active = tuple(np.array(run.picks, dtype=np.intp) for run in runs)
-        sites = [run.task_sites() for run in runs]
+        choices = [run.choice(len(run.picks), block) for run, block in zip(runs, blocks, strict=True)]
+        gain = in_order(order, [np.array(run.gains) for run in runs])
         achieved = getattr(selector, "achieved", lambda runs: None)
-        return Selection(
-            order, active, gain, None if None in sites else tuple(sites), objective=achieved(runs)
-        )
+        return replace(join_choices(order, choices), gain=gain, seen=None, objective=achieved(runs))
 
     def check_tasks(self, n_tasks: int) -> None:
         """Refuse a single task."""

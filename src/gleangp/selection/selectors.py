@@ -12,15 +12,14 @@ from numbers import Integral
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
-from gleangp.selection.base import ScoredRun, Selection, Selector, TaskChoice, draw_row, join_choices
-from gleangp.selection.criteria import EntropyReduction, InformationGain
+from gleangp.selection.base import Selector, TaskChoice, join_choices
 from gleangp.selection.graph import GraphSelector
-from gleangp.selection.greedy import GreedyRun
-from gleangp.selection.merge import merge_runs
-from gleangp.selection.residual import PivotedRun, SampledRun
+from gleangp.selection.greedy import GreedyRun, entropy_reduction, information_gain
+from gleangp.selection.residual import PivotedRun
+from gleangp.selection.runs import Run, UniformRun, merged
 from gleangp.selection.swaps import swap_points
 
 
@@ -47,32 +46,21 @@ class EntropySelector(BaseEstimator):
     def __init__(self, n_swaps=0):
         self.n_swaps = n_swaps
 
-    @property
-    def task_by_task(self):
-        """Whether tasks do not interact: second thoughts weigh all of them against each other."""
-        return self.n_swaps == 0
-
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice, with its swaps; `rng` is not used."""
         if not isinstance(self.n_swaps, Integral) or self.n_swaps < 0:
             raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
-        selection = _merged(EntropySelector(), kernel, blocks, n_active, rng, n_jobs)
-        if self.n_swaps == 0:
-            return selection
-        return swap_points(EntropyReduction(), kernel, blocks, selection, self.n_swaps)
+        selection = merged(EntropySelector().start_runs(kernel, blocks, rng), blocks, n_active)
+        return swap_points(entropy_reduction, kernel, blocks, selection, self.n_swaps)
 
-    def merge_draws(self, n_active, rng):
-        """None: the best head wins."""
-        return None
-
-    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
         """One run per block, nothing taken yet."""
         if self.n_swaps:
             raise ValueError(
                 f"n_swaps={self.n_swaps}: a choice that is made point by point under another rule cannot be "
                 "swapped afterwards. Leave n_swaps=0 inside other selectors."
             )
-        return _greedy_runs(EntropyReduction(), kernel, blocks)
+        return [GreedyRun(kernel, b, entropy_reduction) for b in blocks]
 
 
 class InformationGainSelector(BaseEstimator):
@@ -88,19 +76,13 @@ class InformationGainSelector(BaseEstimator):
     InformationGainSelector()
     """
 
-    task_by_task = True
-
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The greedy choice; `rng` is not used."""
-        return _merged(self, kernel, blocks, n_active, rng, n_jobs)
+        return merged(self.start_runs(kernel, blocks, rng), blocks, n_active)
 
-    def merge_draws(self, n_active, rng):
-        """None: the best head wins."""
-        return None
-
-    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
         """One run per block, nothing taken yet."""
-        return _greedy_runs(InformationGain(), kernel, blocks)
+        return [GreedyRun(kernel, b, information_gain) for b in blocks]
 
 
 class ResidualSelector(BaseEstimator):
@@ -120,27 +102,23 @@ class ResidualSelector(BaseEstimator):
     ResidualSelector(weight='variance')
     """
 
-    task_by_task = True
     samples = True
 
     def __init__(self, weight="auto"):
         self.weight = weight
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The sampled choice."""
-        return _merged(self, kernel, blocks, n_active, rng, n_jobs)
+        """The sampled choice; tasks are drawn in proportion to what is on offer in them."""
+        runs = self.start_runs(kernel, blocks, rng)
+        return merged(runs, blocks, n_active, rng.random(n_active))
 
-    def merge_draws(self, n_active, rng):
-        """Tasks are drawn in proportion to what is on offer in them."""
-        return rng.random(n_active)
-
-    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
         """One run per block, nothing drawn yet."""
         streams = rng.spawn(len(blocks))
         if not self._by_gain(blocks):
             return [PivotedRun(kernel, b.X, stream) for b, stream in zip(blocks, streams, strict=True)]
-        runs = _greedy_runs(EntropyReduction(), kernel, blocks)
-        return [SampledRun(run, stream) for run, stream in zip(runs, streams, strict=True)]
+        given = zip(blocks, streams, strict=True)
+        return [GreedyRun(kernel, b, entropy_reduction, stream) for b, stream in given]
 
     def _by_gain(self, blocks: list[Block]) -> bool:
         if self.weight not in ("auto", "variance", "gain"):
@@ -162,40 +140,19 @@ class RandomSelector(BaseEstimator):
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
         """The uniform choice; a point's gain is what it would have told at the prior."""
-        order, active = draw_uniformly([len(b) for b in blocks], n_active, rng)
-        choices = [uniform_choice(kernel, block, rows) for block, rows in zip(blocks, active, strict=True)]
-        return join_choices(order, choices)
+        sizes = [len(b) for b in blocks]
+        chosen = rng.permutation(sum(sizes))[:n_active]
+        order = np.searchsorted(np.cumsum(sizes), chosen, side="right")
+        row_of = np.concatenate([np.arange(n) for n in sizes])[chosen]
+        by_task = blocks_of_rows(order, len(blocks))
+        return join_choices(
+            order, [_at_prior(kernel, b, row_of[at]) for b, at in zip(blocks, by_task, strict=True)]
+        )
 
-    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[ScoredRun]:
+    def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
         """One run per block, nothing drawn yet."""
         streams = rng.spawn(len(blocks))
         return [UniformRun(len(b), stream) for b, stream in zip(blocks, streams, strict=True)]
-
-
-class UniformRun:
-    """A run in which every row left is worth the same; picks are drawn."""
-
-    def __init__(self, n_rows: int, rng: np.random.Generator):
-        self.rng = rng
-        self.picks: list[int] = []
-        self._scores = np.ones(n_rows)
-
-    def scores(self) -> FloatArray:
-        """One for rows left, -inf for rows taken."""
-        return self._scores.copy()
-
-    def choose(self, scores: FloatArray) -> int:
-        """A row drawn in proportion to the scores."""
-        return draw_row(scores, self.rng)
-
-    def force(self, row: int) -> None:
-        """Include a row."""
-        self.picks.append(row)
-        self._scores[row] = -np.inf
-
-    def task_sites(self):
-        """None: nothing is filtered."""
-        return None
 
 
 SELECTORS: dict[str, type[Selector]] = {
@@ -207,31 +164,8 @@ SELECTORS: dict[str, type[Selector]] = {
 }
 
 
-def _merged(selector, kernel, blocks, n_active, rng, n_jobs) -> Selection:
-    """The choice of a selector to which tasks are strangers: one run per task, merged."""
-    runs = selector.start_runs(kernel, blocks, rng)
-    draws = selector.merge_draws(n_active, rng)
-    runs, order = merge_runs(runs, n_active, draws=draws, n_jobs=n_jobs)
-    counts = np.bincount(order, minlength=len(runs)).tolist()
-    return join_choices(order, [r.choice(c, b) for r, c, b in zip(runs, counts, blocks, strict=True)])
-
-
-def _greedy_runs(criterion, kernel, blocks: list[Block]) -> list[GreedyRun]:
-    return [GreedyRun(kernel, b.X, [(b.y, b.noise)], criterion) for b in blocks]
-
-
-def draw_uniformly(sizes: list[int], n_active: int, rng) -> tuple[IntArray, list[IntArray]]:
-    """Task of each of `n_active` rows drawn from all of them, and the rows of every task."""
-    task_of = np.repeat(np.arange(len(sizes)), sizes)
-    row_of = np.concatenate([np.arange(n) for n in sizes])
-    chosen = rng.permutation(len(task_of))[:n_active]
-    order = task_of[chosen]
-    return order, [row_of[chosen[places]] for places in blocks_of_rows(order, len(sizes))]
-
-
-def uniform_choice(kernel, block: Block, rows: IntArray) -> TaskChoice:
+def _at_prior(kernel, block: Block, rows: IntArray) -> TaskChoice:
     """Rows drawn without looking; a point's gain is what it would have told at the prior."""
     kept = block.at(rows)
     var = kernel.diag(kept.X) if len(rows) else np.zeros(0)  # not every kernel takes an empty array
-    key = EntropyReduction().key(kept.noise, kept.y, np.zeros(len(kept)), var)
-    return TaskChoice(rows, EntropyReduction().gain(key))
+    return TaskChoice(rows, entropy_reduction(kept.noise, kept.y, np.zeros(len(kept)), var))

@@ -24,10 +24,11 @@ from gleangp.inference.posterior import (
 )
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.models.active.settings import Settings
+from gleangp.models.defaults import ACTIVE
 from gleangp.numerics.parallel import in_parallel
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
-from gleangp.selection.two_rounds import needs_two_rounds, select_in_two_rounds
+from gleangp.selection.two_rounds import select_in_two_rounds
 
 
 class TaskBlocks:
@@ -65,9 +66,9 @@ class TaskBlocks:
         if self.is_exact(settings):
             return keep_everything(kernel, whole)
         selector, n_active, rng = settings.selector, settings.n_active, np.random.default_rng(seed)
-        alone = len(whole) == 1 and getattr(selector, "task_by_task", False)
-        if alone and needs_two_rounds(self.sizes[0], n_active):
-            return select_in_two_rounds(selector, kernel, whole[0], n_active, rng=rng, n_jobs=settings.n_jobs)
+        many = self.sizes[0] > max(ACTIVE.most_entries // n_active, 4 * n_active)
+        if len(whole) == 1 and many and not getattr(selector, "model_free", False):
+            return select_in_two_rounds(selector, kernel, whole[0], n_active, ACTIVE.most_entries, rng)
         return selector.select(kernel, whole, n_active, rng=rng, n_jobs=settings.n_jobs)
 
     def row_numbers(self, selection: Selection) -> IntArray:

@@ -190,7 +190,7 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
 
 def pivots(kernel, W, count, rng):
     """Rows of W that leave little of the kernel's covariance unexplained."""
-    return PivotedRun(kernel, W, rng).extend(min(count, len(W))).picks
+    return PivotedRun(kernel, W, rng).extend(count).picks[:count]
 
 
 def pivots_of(kernel, W, pool, count, rng):
