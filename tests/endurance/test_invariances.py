@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
 from gleangp.exceptions import LabelError
-from tests.endurance.every_estimator import CASES, Case, every, make_rows
+from tests.endurance.every_estimator import CASES, Case, every, make_rows, outputs
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*singular in floating point:RuntimeWarning"
@@ -23,7 +23,7 @@ STORED = {
     "read-only": lambda a: _frozen(a),
     "objects": lambda a: a.astype(object),
     "list": lambda a: a.tolist(),
-    "frame": lambda a: pd.DataFrame(a).to_numpy(),
+    "frame": lambda a: pd.DataFrame(a).to_numpy().reshape(a.shape),
     "big-endian": lambda a: a.astype(">f8"),
 }
 X, Y, CODES, RNG = make_rows(24, 0)
@@ -49,13 +49,21 @@ def refitted(case, rows, target=None, codes=CODES):
     return case.outputs(model, rows, codes)
 
 
-def test_every_way_to_store_inputs():
+@pytest.mark.parametrize("options", [{}, {"n_active": 15, "posterior": "active"}], ids=["local", "active"])
+@pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])
+def test_every_way_to_store_rows(Model, options):
     """The same numbers in another memory layout give bit for bit the same predictions; inputs stay."""
-    model, before = SparseGPRegressor(coupling="kernel", optimizer=None), X.copy()
-    expected = clone(model).fit(X, Y, CODES).predict(X, CODES)
-    for way in STORED.values():
-        assert_array_equal(clone(model).fit(way(X), Y, CODES).predict(way(X), CODES), expected)
-    assert_array_equal(X, before)
+    model = Model(coupling="kernel", optimizer=None, random_state=0, **options)
+    y = (Y if Model is SparseGPRegressor else np.sign(Y)).astype(np.float32).astype(float)
+    before = X.copy(), y.copy()
+    expected = outputs(clone(model).fit(X, y, CODES), X, CODES)
+    for way in (*STORED.values(), lambda a: a.astype(np.float32)):
+        found = clone(model).fit(way(X), way(y), CODES)
+        assert_array_equal(outputs(found, way(X), CODES), expected)
+        assert outputs(found, way(X), CODES).dtype == np.float64
+        found.partial_fit(X, y, CODES)
+    assert_array_equal(X, before[0])
+    assert_array_equal(y, before[1])
 
 
 @every()
