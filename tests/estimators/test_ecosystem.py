@@ -13,26 +13,19 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import StackingRegressor, VotingClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
     cross_val_predict,
     cross_validate,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from gleangp import (
     EntropySelector,
     ResidualSelector,
     SparseGPClassifier,
     SparseGPRegressor,
-    TaskColumn,
 )
 
 N = 90
@@ -92,16 +85,6 @@ def test_cross_val_predict(Model):
         assert_array_equal(out[test], by_hand.predict(frame.iloc[test]))
 
 
-def test_cross_val_predict_probabilities():
-    """Probabilities too, in the order of classes_."""
-    frame, y = table()
-    y = targets(SparseGPClassifier, y)
-    model = fixed(SparseGPClassifier, task="school")
-    p = cross_val_predict(model, frame, y, cv=FOLDS, method="predict_proba")
-    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
-    assert np.mean((p[:, 1] > 0.5) == (y == "pass")) > 0.8
-
-
 @both
 def test_grid_search_over_estimator_and_selector(Model):
     """Nested parameters of kernel and selector are searched, and the best model predicts."""
@@ -130,49 +113,6 @@ def test_grid_search_over_selectors():
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     named, as_object = search.cv_results_["mean_test_score"][[0, -1]]
     assert named == as_object
-
-
-def test_calibrated_classifier():
-    """Calibration wraps the classifier, task column and all."""
-    frame, y = table()
-    y = targets(SparseGPClassifier, y)
-    model = CalibratedClassifierCV(fixed(SparseGPClassifier, task="school"), cv=3).fit(frame, y)
-    p = model.predict_proba(frame)
-    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-9)
-    assert model.score(frame, y) > 0.85
-
-
-def test_stacking_and_voting():
-    """Estimators that know tasks and estimators that do not can be combined."""
-    frame, y = table()
-    linear = make_pipeline(
-        make_column_transformer((OneHotEncoder(), ["school"]), remainder="passthrough"), Ridge()
-    )
-    stack = StackingRegressor(
-        [("gp", fixed(SparseGPRegressor, task="school")), ("linear", linear)], cv=FOLDS
-    ).fit(frame, y)
-    assert stack.score(frame, y) > 0.85
-    labels = targets(SparseGPClassifier, y)
-    parts = [
-        ("one", fixed(SparseGPClassifier, task="school")),
-        ("two", fixed(SparseGPClassifier, task="school", posterior="active", n_active=30)),
-    ]
-    assert VotingClassifier(parts, voting="soft").fit(frame, labels).score(frame, labels) > 0.8
-
-
-@both
-def test_pipeline_in_a_task_column(Model):
-    """A ColumnTransformer scales and encodes what is left when the task column was taken off."""
-    frame, y = table()
-    y = targets(Model, y)
-    frame = frame.assign(kind=np.array(["x", "y"])[np.arange(N) % 2])
-    prepare = make_column_transformer((StandardScaler(), ["a", "b"]), (OneHotEncoder(), ["kind"]))
-    model = TaskColumn(make_pipeline(prepare, fixed(Model)), task="school")
-    scores = cross_validate(model, frame, y, cv=FOLDS, error_score="raise")
-    assert np.isfinite(scores["test_score"]).all()
-    fitted = model.fit(frame, y)
-    by_hand = fixed(Model).fit(prepare.fit_transform(frame), y, frame["school"])
-    assert_array_equal(fitted.predict(frame), by_hand.predict(prepare.transform(frame), frame["school"]))
 
 
 @both

@@ -21,6 +21,7 @@ from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.learn import mean_uncertainty
 from gleangp.models.hierarchical.rows import GraphSettings, task_rows
+from tests.estimators.learning_checks import checks_of_what_learns
 
 C = ConstantKernel
 
@@ -32,7 +33,7 @@ def test_estimator_checks(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks([HierarchicalGPRegressor()])
+@checks_of_what_learns(HierarchicalGPRegressor())
 def test_estimator_checks_of_what_learns(estimator, check):
     """They pass with learning too."""
     check(estimator)

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gleangp import SparseGPOrdinal, translations
 from gleangp.exceptions import LabelError
+from tests.estimators.learning_checks import checks_of_what_learns
 
 NAMES = np.array(["poor", "fair", "good", "excellent"])
 
@@ -22,7 +23,7 @@ def test_scikit_learn_check(estimator, check):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:y has two categories")
-@parametrize_with_checks([SparseGPOrdinal()])
+@checks_of_what_learns(SparseGPOrdinal())
 def test_scikit_learn_check_of_what_learns(estimator, check):
     """They pass with learning too."""
     check(estimator)

@@ -5,6 +5,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gleangp import CoregionCoupling, EntropySelector, SparseGPClassifier, SparseGPRegressor
+from tests.estimators.learning_checks import checks_of_what_learns
 
 # The contract is about parameters, input and state. Learning and a basis are left to the slow form; no check
 # has tasks, so that a coupling is there as a parameter alone.
@@ -13,10 +14,8 @@ QUICK = [
     SparseGPRegressor(**FIXED, coupling=CoregionCoupling(rank=2)),
     SparseGPClassifier(**FIXED, coupling="coregion"),
 ]
-LEARNING = [
-    SparseGPRegressor(),
+ACTIVE = [
     SparseGPRegressor(n_active=0.5, posterior="active", selector="entropy"),
-    SparseGPClassifier(),
     SparseGPClassifier(n_active=0.1, posterior="active", sites="ep", selector=EntropySelector()),
 ]
 
@@ -48,7 +47,14 @@ def test_scikit_learn_check(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks(LEARNING, expected_failed_checks=expected_failures)
+@parametrize_with_checks(ACTIVE, expected_failed_checks=expected_failures)
+def test_scikit_learn_check_of_active_points(estimator, check):
+    """Nor does one of few points chosen by entropy, with a kernel that is learnt."""
+    check(estimator)
+
+
+@pytest.mark.slow
+@checks_of_what_learns(SparseGPRegressor(), SparseGPClassifier())
 def test_scikit_learn_check_of_what_learns(estimator, check):
-    """Nor does one of the defaults, or of few points chosen by entropy."""
+    """Nor does one of the defaults."""
     check(estimator)

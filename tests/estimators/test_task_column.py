@@ -326,23 +326,34 @@ def test_classifier(routing):
     assert model.score(X_PANDAS, LABELS) > 0.9
 
 
-def test_model_selection(routing):
+OWN_OR_WRAPPED = [
+    (ToyRegressor(task="who"), ToyClassifier(task="who"), "alpha"),
+    (
+        TaskColumn(pipeline(ToyRegressor()), "who"),
+        TaskColumn(pipeline(ToyClassifier()), "who"),
+        "estimator__toyregressor__alpha",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "classifier", "alpha"), OWN_OR_WRAPPED, ids=["own column", "around a pipeline"]
+)
+def test_model_selection(routing, model, classifier, alpha):
     """Named scorers, predictions, grids, calibration and stacking all get the tasks."""
-    model = TaskColumn(pipeline(ToyRegressor()), "who")
     assert cross_val_score(model, X_PANDAS, Y).min() > 0.99
     scoring = {"scoring": "neg_mean_squared_error", "error_score": "raise"}
     assert cross_validate(model, X_PANDAS, Y, **scoring)["test_score"].min() > -0.01
     assert_allclose(cross_val_predict(model, X_PANDAS, Y), Y, atol=0.1)
-    grid = {"estimator__toyregressor__alpha": [1e-3, 1e3]}
-    search = GridSearchCV(model, grid, error_score="raise").fit(X_PANDAS, Y)
-    assert search.best_params_ == {"estimator__toyregressor__alpha": 1e-3}
+    search = GridSearchCV(model, {alpha: [1e-3, 1e3]}, error_score="raise").fit(X_PANDAS, Y)
+    assert search.best_params_ == {alpha: 1e-3}
     stack = StackingRegressor([("m", model)], final_estimator=Ridge()).fit(X_PANDAS, Y)
     assert stack.score(X_PANDAS, Y) > 0.99
-    classifier = TaskColumn(pipeline(ToyClassifier()), "who")
     calibrated = CalibratedClassifierCV(classifier, cv=3).fit(X_PANDAS, LABELS)
     assert calibrated.score(X_PANDAS, LABELS) > 0.9
     proba = cross_val_predict(classifier, X_PANDAS, LABELS, method="predict_proba")
-    assert proba.shape == (N, 2)
+    assert_allclose(proba.sum(axis=1), 1.0)
+    assert np.mean((proba[:, 1] > 0.5) == (LABELS == "pos")) > 0.9
 
 
 def test_parameters_tags_clone_and_pickle():
