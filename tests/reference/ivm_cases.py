@@ -251,8 +251,11 @@ def check_removal(case: IvmCase) -> None:
         assert_allclose(state.var, theirs, rtol=RTOL, atol=ATOL)
 
 
-def best_objective(log_evidence, kernel, n_restarts=6) -> float:
-    """Least negative log evidence that our optimiser finds over the kernel's parameters."""
+def best_objective(log_evidence, kernel, enough) -> float:
+    """Least negative log evidence that our optimiser finds over the kernel's parameters.
+
+    There are six restarts where the first climb does not find `enough`.
+    """
     from sklearn.base import clone
 
     def objective(theta):
@@ -262,11 +265,11 @@ def best_objective(log_evidence, kernel, n_restarts=6) -> float:
         return -value, -gradient
 
     bounds = np.column_stack([kernel.theta - 30.0, kernel.theta + 30.0])  # as good as none
-    rng = np.random.default_rng(0)
-    optimum = minimize(
-        objective, kernel.theta, bounds, max_iter=500, tol=1e-12, n_restarts=n_restarts, rng=rng
+    options = {"max_iter": 500, "tol": 1e-12, "rng": np.random.default_rng(0)}
+    value = minimize(objective, kernel.theta, bounds, **options).value
+    return (
+        value if value <= enough else minimize(objective, kernel.theta, bounds, n_restarts=6, **options).value
     )
-    return optimum.value
 
 
 def assert_gradient(ours, theirs) -> None:

@@ -194,9 +194,9 @@ def test_prediction(name):
 def test_optimum_on_fixed_active_set(name):
     """Our optimiser ends at an objective at least as good as scaled conjugate gradients did."""
     case = read(name)
-    theirs = case.outputs["behaviour_after_scg_on_fixed_active_set"]
-    ours = best_objective(case.log_evidence, case.kernel.kernel) + case.two_pi
-    assert ours <= theirs["negative_log_likelihood_total"] + OBJECTIVE_SLACK
+    theirs = case.outputs["behaviour_after_scg_on_fixed_active_set"]["negative_log_likelihood_total"]
+    enough = theirs + OBJECTIVE_SLACK - case.two_pi
+    assert best_objective(case.log_evidence, case.kernel.kernel, enough) <= enough
 
 
 @pytest.mark.parametrize("name", entry_names_with(FILE, "behaviour_algorithm2"))
@@ -205,9 +205,10 @@ def test_algorithm_2(name):
     case = read(name)
     theirs = case.outputs["behaviour_algorithm2"]
     n_active = len(case.outputs["task_order"])
-    ours = one_round_each(case.kernel, case.blocks, n_active, theirs["natural_after_each"])
-    expected = np.array(theirs["negative_log_likelihood_after_each"])
-    assert np.all(case.two_pi - np.array(ours) <= expected + OBJECTIVE_SLACK)
+    enough = case.two_pi - np.array(theirs["negative_log_likelihood_after_each"]) - OBJECTIVE_SLACK
+    assert np.all(
+        one_round_each(case.kernel, case.blocks, n_active, theirs["natural_after_each"], enough) >= enough
+    )
     if not any(b.noise.precision_depends_on_mean for b in case.blocks):
         _, best = rounds(case.kernel.kernel, case.blocks, n_active, theirs["outer_iterations"])
         assert np.all(np.diff(best) >= 0.0)
