@@ -188,6 +188,8 @@ def test_simpler_models_of_the_caller(data, model):
     (line,) = (r for r in found.rivals if r.name == "a line")
     assert (line.error, line.ours, line.rows) == (pytest.approx(0.1), pytest.approx(1.0), len(rows))
     assert "Better on the same rows: a line. It is simpler: use it." in advice(found)
+    found = gather(model, X, y, tasks, held_out=held, simpler={"a line": held.predicted})
+    assert any("Not distinguishable from it on the same rows: a line" in said for said in advice(found))
 
 
 @pytest.mark.slow
@@ -376,7 +378,7 @@ def test_dates_are_dates_and_rows_are_those_of_the_file(tmp_path):
     given = [tmp_path / "t.csv", "--target", "y", "--folds", 3, "--seed", 1, "-o", tmp_path / "m.glean"]
     result = CliRunner().invoke(app, [str(a) for a in ["fit", *given, "--report", tmp_path / "r.html"]])
     assert result.exit_code == 0, result.output
-    assert "left out 'same': a column that is the same in every row" in result.stderr
+    assert "left out 'same': the same in every row" in result.stderr
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     parse(page)
     assert re.search(r">2020-01</text>.*>when</text>", page)

@@ -100,6 +100,9 @@ TABLES = {
     "missing": Foreign(with_gaps(), error="column 'x' has 4 missing values. Fill them with --impute"),
     "missing, filled": Foreign(with_gaps(), options=("--impute",)),
     "dates": Foreign(base().assign(day=DAYS)),
+    "almost empty": Foreign(base().assign(z=[5.0, *[None] * 23]), options=("--impute",)),
+    "dates and a word": Foreign(base().assign(when=[*DAYS[:23], "unknown"])),
+    "words only": Foreign(base().drop(columns="x").assign(k=np.resize(list("uvw"), 24))),
     "unicode": Foreign(base(), write=unicode, options=("--encoding", "cp1252")),
     "unicode, not said": Foreign(base(), write=unicode, error="--encoding"),
     "semicolons": Foreign(base(), write=semicolons),
@@ -112,7 +115,7 @@ TABLES = {
     ),
     "three rows": Foreign(base(3, 2), options=("--folds", "5")),
     "id column": Foreign(base().assign(rownames=range(1, 25)), said="left out 'rownames'"),
-    "constant": Foreign(base().assign(c=7.0), said="left out 'c': a column that is the same in every row"),
+    "constant": Foreign(base().assign(c=7.0), said="left out 'c': the same in every row"),
     "constant target": Foreign(base().assign(y=7.0)),
     "booleans": Foreign(base().assign(b=np.resize(["yes", "no"], 24), c=np.resize([True, False, False], 24))),
     "huge integers": Foreign(base().assign(big=2**60 + 2**40 * np.resize([3, 1, 2, 7], 24))),
@@ -123,7 +126,7 @@ TABLES = {
     "5000 x 3": Foreign(large(5000), names=NO_TASK),
     "300 000 rows": Foreign(large(300_000), suffix=".parquet", names=NO_TASK),
 }
-HOPELESS = ("constant target", "one row per task", "three rows")
+HOPELESS = ("constant target", "one row per task", "three rows", "words only", "dates and a word")
 SAME_CONTENT = ("semicolons", "BOM", "gz", "parquet", "xlsx")  # of `base`; once read, nothing differs
 HUGE = "300 000 rows"
 CONTENT = [name for name, table in TABLES.items() if table.error is None and name not in SAME_CONTENT]

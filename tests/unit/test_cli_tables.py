@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -69,6 +70,8 @@ def test_fit_and_predict(fitted, frame, tmp_path):
     assert facts["tasks"] == ["01", "02", "03", "04", "<script>"]
     assert facts["inputs"] == ["hours", "age", "kind=day", "kind=night", "tutor"]
     assert facts["summary"]["held_out"]["rmse"] < 0.4
+    for scales in re.findall(r"length_scale=\[(.*?)\]", facts["kernel"]):  # a category has one
+        assert scales.split(", ")[2] == scales.split(", ")[3]
     for suffix in ("csv", "parquet"):  # how the others are written and read is asked below
         new, out = tmp_path / f"new.{suffix}", tmp_path / f"out.{suffix}"
         with table_writer(str(new)) as write:

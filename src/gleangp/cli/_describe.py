@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
@@ -15,15 +14,7 @@ from sklearn.base import is_classifier
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._usage import printable
 from gleangp.report.held_out import added_variance, quiet
-
-_SHARED = {
-    "function": "a common function; every task deviates from it by a function of its own",
-    "kernel": "the kernel (how smooth, how large, how noisy); every task has a function of its own",
-    "coregion": "a few hidden functions, which every task weighs in its own way",
-    "HierarchicalGPRegressor": "a prior of the kernel; every task has a kernel of its own under it",
-    "SharedLatentGPRegressor": "a space of few hidden inputs",
-    "SharedLatentGPClassifier": "a space of few hidden inputs",
-}
+from gleangp.report.words import shares_text, variance_shares, what_is_shared
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -49,12 +40,8 @@ def describe(model: Any) -> dict[str, Any]:
             out["summary"]["rows"] = int(fitted.n_rows)
     if len(tasks) > 1:
         out["shared"] = out["summary"].get("shared") or what_is_shared(inner)
-    shares = getattr(inner, "variance_shares_", None)
-    if isinstance(shares, Mapping):
-        normal = getattr(inner, "noise", "gaussian") == "gaussian"
-        # Other noise has no variance of its own: the shares are those of the function.
-        known = [name for name in shares if normal or name in ("common", "task")]
-        out["variance_shares"] = {str(name): float(np.mean(shares[name])) for name in known}
+    if shares := variance_shares(inner):
+        out["variance_shares"] = shares
     if getattr(inner, "decisions_", ()):
         out["decisions"] = [str(decision) for decision in inner.decisions_]
     if hasattr(inner, "kernel_"):
@@ -73,18 +60,6 @@ def describe(model: Any) -> dict[str, Any]:
         if noise is not None:
             out["noise_std"] = noise
     return out
-
-
-def what_is_shared(estimator: Any) -> list[str]:
-    """What tasks share and why: the estimator's own words, or its coupling in ours."""
-    found = [(d.chosen, d.reason) for d in getattr(estimator, "decisions_", ()) if d.what == "coupling"]
-    coupling = getattr(estimator, "coupling_", [])
-    if not found:
-        choices = coupling if isinstance(coupling, list) else [coupling]
-        found = [(choice.name, choice.reason) for choice in choices]
-    if not found:
-        return [_SHARED.get(type(estimator).__name__, "")]
-    return list(dict.fromkeys(f"{_SHARED.get(name, name)} ({reason})" for name, reason in found))
 
 
 def _noise_words(noise: Any) -> str:
@@ -150,7 +125,7 @@ def print_description(model: Any, console: Console, *, verbose: bool = False) ->
     for number, text in enumerate(facts.get("shared", ())):
         line("tasks share" if number == 0 else "", text)
     if "variance_shares" in facts:
-        line("variance", _shares_text(facts["variance_shares"]))
+        line("variance", shares_text(facts["variance_shares"]))
     if "noise" in facts:
         line("noise", facts["noise"])
     if "noise_std" in facts:
@@ -185,10 +160,6 @@ def _rows_text(summary: dict[str, Any]) -> str:
     more = [f"{without} without a target"] if without else []
     more += [f"and {added} that were added since"] if added else []
     return f"{summary['rows']} rows" + (f" ({', '.join(more)})" if more else "") + ", "
-
-
-def _shares_text(shares: dict[str, float]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:.0%}" for name, value in shares.items())
 
 
 def _noise_text(ends: list[float], target: str | None) -> str:

@@ -49,13 +49,16 @@ class OnNumbers(BaseEstimator):
     def fit(self, X: Any, y: Any, tasks: Any = None) -> OnNumbers:
         """Fit to numbers."""
         given = {} if tasks is None else {"tasks": tasks}
-        self.estimator_ = clone(self.estimator).fit(encode_columns(self.columns, X), y, **given)
+        self.estimator_ = clone(self.estimator).fit(self._numbers(X), y, **given)
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Any:
         """Predict from numbers."""
-        given = {} if tasks is None else {"tasks": tasks}
-        return self.estimator_.predict(encode_columns(self.columns, X), **given)
+        return self.estimator_.predict(self._numbers(X), **({} if tasks is None else {"tasks": tasks}))
+
+    def _numbers(self, X: Any) -> Any:
+        """A column that is not there is missing in every row."""
+        return encode_columns(self.columns, X.reindex(columns=[column.name for column in self.columns]))
 
 
 class WithTaskColumn(BaseEstimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gleangp.report.inputs import as_cells, as_frame
 COUNTS = ("poisson", "negative_binomial")
 _MOST_CLASSES = 50
 _NOISE_OF_CLASSES = ("probit", "logit", "robust")
+_WHY_ID = "names of the rows (--keep-id learns from them)"
 _ID_NAMES = {"id", "index", "row.names", "rownames"}
 
 
@@ -116,8 +118,8 @@ def read_problem(
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
     frame = frame.reset_index(drop=True)
     others = {target, task, row_id, exposure, trials, *drop}
-    ids = [] if keep_id else _id_columns(frame, others)
-    constants = _constant_columns(frame, {*others, *ids})
+    ids = [] if keep_id else _left_out(frame, others, _names_rows, _WHY_ID)
+    constants = _left_out(frame, {*others, *ids}, _is_constant, "the same in every row")
     roles = {"row_id": row_id, "exposure": exposure, "trials": trials}
     left_out = [*drop, *ids, *constants]
     encoding = learn_encoding(frame, target, task, drop=left_out, impute=impute, **roles)
@@ -163,28 +165,21 @@ def _needs_noise(option: str, column: str | None, noise: str | None, needed: tup
         raise UsageError(f"--{option} {column} is for counts: add --noise {' or --noise '.join(needed)}.")
 
 
-def _id_columns(frame: Any, others: set[str | None]) -> list[str]:
-    """Columns that only name the rows, said aloud; none if there would be no other input."""
+def _left_out(frame: Any, others: set[str | None], useless: Callable[[Any], bool], why: str) -> list[str]:
+    """Columns that are not learnt from, said aloud; none if there would be no other input."""
     inputs = [c for c in frame.columns if c not in others]
-    found = [c for c in inputs if _names_rows(frame[c])]
+    found = [c for c in inputs if useless(frame[c])]
     if not found or len(found) == len(inputs):
         return []
-    what, it = ("a column that names", "it") if len(found) == 1 else ("columns that name", "them")
-    note(f"left out {first_names(found)}: {what} the rows. Use --keep-id to learn from {it}.")
+    note(f"left out {first_names(found)}: {why}.")
     return found
 
 
-def _constant_columns(frame: Any, others: set[str | None]) -> list[str]:
-    """Columns without a difference between rows, said aloud; none if there would be no other input."""
-    inputs = [c for c in frame.columns if c not in others]
-    found = [c for c in inputs if len(frame) > 1 and frame[c].nunique(dropna=False) == 1]
-    # Missing and infinite cells are refused, with what to do about them.
-    found = [c for c in found if frame[c].notna().all() and frame[c].iloc[0] not in (np.inf, -np.inf)]
-    if not found or len(found) == len(inputs):
-        return []
-    what = "a column that is" if len(found) == 1 else "columns that are"
-    note(f"left out {first_names(found)}: {what} the same in every row.")
-    return found
+def _is_constant(values: Any) -> bool:
+    """Whether there is no difference between rows; missing and infinite cells are refused elsewhere."""
+    if len(values) < 2 or values.isna().any() or values.nunique() > 1:
+        return False
+    return values.iloc[0] not in (np.inf, -np.inf)
 
 
 def _names_rows(values: Any) -> bool:

@@ -19,7 +19,7 @@ from gleangp.report.held_out import HeldOutRows, error_of, hold_out, losses, mea
 from gleangp.report.inputs import read_inputs
 from gleangp.report.rivals import Rival, rivals
 from gleangp.report.single_tasks import Curve, Distances, OddRow, curves, distances, noise_std, odd_rows
-from gleangp.report.words import words_of
+from gleangp.report.words import shares_text, variance_shares, what_is_shared, words_of
 
 LEVELS = np.linspace(0.1, 0.9, 9)
 
@@ -84,6 +84,8 @@ class Facts:
     dropped: dict[str, str]
     kernel: str
     kernel_words: list[str]
+    shared: list[str]  # what tasks have in common, and why
+    variance: str  # shares of it
     measure: str  # of errors: "labels", "counts" or "numbers"
     noise_std: float | None
     log_evidence: float
@@ -162,6 +164,8 @@ def gather(
         columns=[_column_facts(c, cells) for c, cells in zip(inputs.columns, inputs.cells.T, strict=True)],
         dropped=dict(dropped or {}),
         kernel="; ".join(map(str, getattr(model.kernel_, "kernels", [model.kernel_]))),
+        shared=what_is_shared(model) if len(unique) > 1 else [],
+        variance=shares_text(variance_shares(model)),
         kernel_words=words_of(model, model.kernel_, _feature_words(learnt or inputs.columns)),
         noise_std=noise_std(model, inputs, names, codes),
         log_evidence=float(model.log_evidence_ if hasattr(model, "log_evidence_") else -model.objective_),

@@ -172,6 +172,9 @@ def advice(facts: Facts) -> list[str]:
             elif "alone" in rival.name:
                 what = "The tasks have little in common: fit them separately, or try HierarchicalGPRegressor."
             said.append(f"Better on the same rows: {rival.name}. {what}")
+    equal = [r.name for r in facts.rivals if not (r.is_better or r.is_worse or r is average)]
+    if equal:
+        said.append(f"Not distinguishable from it on the same rows: {_some(equal)}.")
     if facts.calibration is not None:
         if facts.calibration.misses and facts.calibration.overall is not None:
             stated, right, _ = facts.calibration.overall

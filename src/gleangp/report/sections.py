@@ -260,8 +260,10 @@ def _odd_rows(facts: Facts) -> str:
 
 
 def learnt(facts: Facts) -> str:
-    """The kernel in words, the noise."""
-    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in facts.kernel_words)
+    """What tasks share, the kernel in words, the noise."""
+    sentences = [f"Tasks share {text}." for text in facts.shared if text]
+    sentences += [f"Shares of the variance: {facts.variance}."] if facts.variance else []
+    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences + facts.kernel_words)
     noise = ""
     if facts.noise_std is not None:
         size, unit = number(facts.noise_std), escape(facts.target)

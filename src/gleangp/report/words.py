@@ -1,7 +1,8 @@
-"""A kernel in words."""
+"""What was learnt, in words: what tasks share, shares of the variance, the kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,43 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from gleangp.kernels import ScaledInputs
+
+_SHARED = {
+    "function": "a common function; every task deviates from it by a function of its own",
+    "kernel": "the kernel (how smooth, how large, how noisy); every task has a function of its own",
+    "coregion": "a few hidden functions, which every task weighs in its own way",
+    "HierarchicalGPRegressor": "a prior of the kernel; every task has a kernel of its own under it",
+    "SharedLatentGPRegressor": "a space of few hidden inputs",
+    "SharedLatentGPClassifier": "a space of few hidden inputs",
+}
+
+
+def what_is_shared(estimator: Any) -> list[str]:
+    """What tasks share and why: the estimator's own words, or its coupling in ours."""
+    found = [(d.chosen, d.reason) for d in getattr(estimator, "decisions_", ()) if d.what == "coupling"]
+    coupling = getattr(estimator, "coupling_", [])
+    if not found:
+        choices = coupling if isinstance(coupling, list) else [coupling]
+        found = [(choice.name, choice.reason) for choice in choices]
+    if not found:
+        return [_SHARED.get(type(estimator).__name__, "")]
+    return list(dict.fromkeys(f"{_SHARED.get(name, name)} ({reason})" for name, reason in found))
+
+
+def variance_shares(estimator: Any) -> dict[str, float]:
+    """Shares of the variance, averaged over tasks; empty if the estimator has none."""
+    shares = getattr(estimator, "variance_shares_", None)
+    if not isinstance(shares, Mapping):
+        return {}
+    normal = getattr(estimator, "noise", "gaussian") == "gaussian"
+    # Other noise has no variance of its own: the shares are those of the function.
+    known = [name for name in shares if normal or name in ("common", "task")]
+    return {str(name): float(np.mean(shares[name])) for name in known}
+
+
+def shares_text(shares: dict[str, float]) -> str:
+    """Shares as percentages."""
+    return ", ".join(f"{name.replace('_', ' ')} {value:.0%}" for name, value in shares.items())
 
 
 def _is_linear(kernel: Kernel) -> bool:
