@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gleangp._state import check_arrays
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import BoolArray, FloatArray, IntArray
 from gleangp.kernels.evaluate import Evaluation, evaluate
 from gleangp.numerics.linalg import cholesky, solve_lower
 
@@ -57,13 +58,25 @@ class Term:
         return self.loadings @ self.loadings.T + np.diag(self.own)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stack:
     """Blocks of nearly equal size in one array; a padded row has the number n, one past the last."""
 
     rows: IntArray  # (B, m)
     codes: IntArray  # (B, m) task of each row
     mixed: bool  # whether a block has rows of several tasks
+
+    @cached_property
+    def by_task(self) -> list[Stack]:
+        """The rows of every task of a single block, as numbers of its rows: blocks within the block."""
+        codes = self.codes[0]
+        order = np.argsort(codes, kind="stable")
+        return _stack(codes, np.split(order, np.flatnonzero(np.diff(codes[order])) + 1))
+
+    @cached_property
+    def same(self) -> BoolArray:
+        """(B, m, m) whether two rows of a block belong to one task."""
+        return self.codes[:, :, None] == self.codes[:, None, :]
 
     @property
     def tasks(self) -> IntArray:
@@ -184,14 +197,11 @@ class WholeBlocks:
         self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
         if stack.mixed:
             loadings = term.loadings[stack.codes]
-            own = np.where(self._same, term.own[stack.codes][:, :, None], 0.0)
-            self._weight = loadings @ loadings.transpose(0, 2, 1) + own
+            self._weight = loadings @ loadings.transpose(0, 2, 1)
+            if term.own.any():
+                self._weight += np.where(stack.same, term.own[stack.codes][:, :, None], 0.0)
         else:
             self._weight = term.within[stack.tasks][:, None, None]
-
-    @property
-    def _same(self) -> FloatArray:
-        return self._stack.codes[:, :, None] == self._stack.codes[:, None, :]
 
     def add_to(self, H: FloatArray) -> None:
         """Add the covariance to H (B, m, m)."""
@@ -204,7 +214,7 @@ class WholeBlocks:
         theta, d_rows, _ = self._K.vjp(self._weight * G)
         GK, L, codes = G * self._K.value, self._term.loadings, self._stack.codes
         if self._stack.mixed:
-            np.add.at(own, codes, np.sum(GK * self._same, axis=2))
+            np.add.at(own, codes, np.sum(GK * self._stack.same, axis=2))
             if L.shape[1]:
                 np.add.at(loadings, codes, 2.0 * (GK @ L[codes]))
         else:
@@ -219,12 +229,9 @@ class WithinTasks:
     """Covariance of a term that no tasks share, in one block of several tasks: zero between tasks."""
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
-        self._term, codes = term, stack.codes[0]
-        order = np.argsort(codes, kind="stable")
-        tasks = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        self._term, self._shape = term, X.shape
         inputs = np.vstack([X[0], X[0, :1]])  # a padded row
-        self._shape = X.shape
-        self._parts = [(part, evaluate(term.kernel, inputs[part.rows])) for part in _stack(codes, tasks)]
+        self._parts = [(part, evaluate(term.kernel, inputs[part.rows])) for part in stack.by_task]
 
     def add_to(self, H: FloatArray) -> None:
         """Add the covariance to H (1, m, m)."""
@@ -242,7 +249,7 @@ class WithinTasks:
         _, m, p = self._shape
         padded = np.zeros((m + 1, m + 1))
         padded[:m, :m] = G[0]
-        theta, d_rows = np.zeros(self._term.kernel.n_dims), np.zeros((m + 1, p))
+        theta, d_rows = np.zeros(1), np.zeros((m + 1, p))
         for part, K in self._parts:
             of_part = padded[part.rows[:, :, None], part.rows[:, None, :]]
             of_theta, d_input, _ = K.vjp(self._term.own[part.tasks][:, None, None] * of_part)

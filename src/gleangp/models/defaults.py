@@ -65,7 +65,7 @@ class Learning:
     tol: float = (
         1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus
     )
-    settled: float = 0.1  # nats: a search whose last allowed step was smaller has converged
+    settled: float = 0.05  # nats: a search that gains less in three iterations has converged
     # Long length scales with much noise or many wrong rows can be a local optimum; the second start has none.
     starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17, wrong=0.2))
     n_together: int = 300  # rows up to which parameters are learnt on all of them as one block: exact

@@ -15,6 +15,7 @@ column, values are cut off at some distance from the middle nine tenths.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,27 +82,35 @@ class InputMap:
             W[:, self.warped] = (v - mean) / spread
         return np.clip(W, -LARGEST, LARGEST)
 
-    def linearize(self, X: FloatArray, parameters: FloatArray) -> Warped:
-        """The training rows X (n, p), with the gradient of the parameters."""
+    def linearize(self, X: FloatArray) -> Callable[[FloatArray], Warped]:
+        """From the parameters to the training rows X (n, p), with the gradient of the parameters.
+
+        What does not depend on the parameters is computed once: a search asks for many of them.
+        """
         X = np.clip(X, self.floor, self.ceiling)
-        W = (X - self.center) / self.scale
+        unwarped = (X - self.center) / self.scale
         if not len(self.warped):
-            return Warped(W, lambda dW: np.zeros(0))
-        v, dv_da, dv_db = _kumaraswamy(self._u(X[:, self.warped]), parameters)
-        r, dr_da, dr_db = _kumaraswamy(self._u(self.reference), parameters)
-        mean, spread = r.mean(0), _spread(r)
-        w = (v - mean) / spread
-        W[:, self.warped] = w
+            return lambda parameters: Warped(unwarped, lambda dW: np.zeros(0))
+        log_rows, log_reference = (np.log(self._u(x)) for x in (X[:, self.warped], self.reference))
 
-        def vjp(dW):
-            dv = dW[:, self.warped] / spread
-            # The units move too: d mean and d spread go to the reference rows.
-            dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / spread) / len(r)
-            of_a = (dv * dv_da).sum(0) + (dr * dr_da).sum(0)
-            of_b = (dv * dv_db).sum(0) + (dr * dr_db).sum(0)
-            return np.concatenate([of_a, of_b])
+        def at(parameters: FloatArray) -> Warped:
+            v, dv_da, dv_db = _kumaraswamy(log_rows, parameters)
+            r, dr_da, dr_db = _kumaraswamy(log_reference, parameters)
+            mean, spread = r.mean(0), _spread(r)
+            w, W = (v - mean) / spread, unwarped.copy()
+            W[:, self.warped] = w
 
-        return Warped(W, vjp)
+            def vjp(dW):
+                dv = dW[:, self.warped] / spread
+                # The units move too: d mean and d spread go to the reference rows.
+                dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / spread) / len(r)
+                of_a = (dv * dv_da).sum(0) + (dr * dr_da).sum(0)
+                of_b = (dv * dv_db).sum(0) + (dr * dr_db).sum(0)
+                return np.concatenate([of_a, of_b])
+
+            return Warped(W, vjp)
+
+        return at
 
     def inverse(self, W: FloatArray, parameters: FloatArray) -> FloatArray:
         """Training rows (n, p) in their own units, from what the kernels see of them."""
@@ -115,7 +124,7 @@ class InputMap:
         return X
 
     def _units(self, parameters):
-        r = _kumaraswamy(self._u(self.reference), parameters)[0]
+        r = _kumaraswamy(np.log(self._u(self.reference)), parameters)[0]
         return r.mean(0), _spread(r)
 
     def _u(self, X):
@@ -126,11 +135,11 @@ class InputMap:
         u = self._u(X)
         a, b = np.exp(parameters.reshape(2, -1))
         slope = a * b * u ** (a - 1.0) * (1.0 - u**a) ** (b - 1.0) / (1.0 + 2.0 * _MARGIN)
-        ends = _kumaraswamy(self._u(np.vstack([self.low, self.low + self.width])), parameters)[0]
+        ends = _kumaraswamy(np.log(self._u(np.vstack([self.low, self.low + self.width]))), parameters)[0]
         slope = np.maximum(slope, ends[1] - ends[0])
         beyond = (X - self.low) / self.width
         beyond = beyond - np.clip(beyond, 0.0, 1.0)
-        return _kumaraswamy(u, parameters)[0] + slope * beyond
+        return _kumaraswamy(np.log(u), parameters)[0] + slope * beyond
 
 
 def map_inputs(X: FloatArray, *, warp: bool = True) -> InputMap:
@@ -165,15 +174,15 @@ def _limits(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     return low - reach, high + reach
 
 
-def _kumaraswamy(u, parameters):
+def _kumaraswamy(log_u, parameters):
     """v and its derivatives in log a and log b, each (n, c)."""
     a, b = np.exp(parameters.reshape(2, -1))
-    log_u = np.log(u)
-    power = np.exp(a * log_u)
-    log_rest = np.log1p(-power)
-    rest = np.exp(b * log_rest)
-    d_log_a = b * np.exp((b - 1.0) * log_rest) * power * a * log_u
-    return 1.0 - rest, d_log_a, -b * log_rest * rest
+    a_log_u = a * log_u
+    power = np.exp(a_log_u)
+    log_rest = b * np.log1p(-power)
+    rest = np.exp(log_rest)
+    d_log_a = b * rest * power * a_log_u / (1.0 - power)  # u stays off 0 and 1
+    return 1.0 - rest, d_log_a, -log_rest * rest
 
 
 def _spread(r):

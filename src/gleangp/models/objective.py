@@ -79,6 +79,7 @@ class LogPosterior:
         )
         self._moving = [MovingTerm(spec, f"term{k}__", self.slots) for k, spec in enumerate(specs)]
         self._sites: RowSites | None = None
+        self._warping: Any = None  # of the rows: from parameters to inputs as the kernels see them
 
     def sites(self, n_rows: int) -> RowSites | None:
         """Sites of all rows of the data at the last call, in order; None if not all were learnt from."""
@@ -109,7 +110,9 @@ class LogPosterior:
     def settle(self, z: FloatArray) -> tuple[BlockPrior, Settled, Any]:
         """The prior at z, the settled sites, and the warped inputs."""
         rows = self.rows
-        warped = self.inputs.linearize(rows.all_inputs, self.warp(z))
+        if self._warping is None or self._warping[0] is not rows:
+            self._warping = rows, self.inputs.linearize(rows.all_inputs)
+        warped = self._warping[1](self.warp(z))
         W, Z, layout = rows.seen_as(warped.value)
         prior = BlockPrior(self.terms(z), W, layout, Z)
         return prior, self.likelihood.settle(prior, rows, self.slots, z, self._sites), warped

@@ -43,8 +43,9 @@ class Slot:
         """Log density, and its gradient on the free scale."""
         if self.prior is None:
             return 0.0, np.zeros(len(z))
-        value, slope = self.prior.log_prob(self.natural(z))
-        return float(np.sum(value)), slope * self.slope(z)
+        natural = self.natural(z)
+        value, slope = self.prior.log_prob(natural)
+        return float(np.sum(value)), slope * constrain_slope(self.transform, natural)
 
 
 class Slots:

@@ -58,6 +58,7 @@ def minimize(
     scale: float = 1.0,
     unit: float = 1.0,
     first_step: float | None = None,
+    settled: float = 0.0,
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
 
@@ -91,6 +92,9 @@ def minimize(
         Instead of a unit: length of the first step of every start, from which and the gradient there the unit
         follows. A first step as short as a gradient per row gains so little
         that it looks like the last.
+    settled : float, default=0.0
+        Gain in value by three iterations together below which a start has converged. One alone may gain
+        little on its way to more.
 
     Returns
     -------
@@ -115,7 +119,9 @@ def minimize(
     keep_freed_memory()
     runs = []
     for s in starts:
-        runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, first_step))
+        runs.append(
+            _minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, first_step, settled)
+        )
         if runs[-1].stopped:
             break
     return min(runs, key=lambda run: run.value)
@@ -133,7 +139,13 @@ class _StopSearch(Exception):
     """The progress function asked to stop."""
 
 
-def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit, first_step) -> Optimum:
+class _Settled(Exception):
+    """The last iterations gained next to nothing."""
+
+
+def _minimize_from(
+    objective, start, bounds, max_iter, tol, report, scale, unit, first_step, settled
+) -> Optimum:
     best = Optimum(start, np.inf, False, 0, "not evaluated")
     ceiling = reason = None
     at_start = np.nan
@@ -171,6 +183,8 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit,
         values.append(scale * float(intermediate_result.fun))
         if report is not None and report(len(values), values[-1]):
             raise _StopSearch
+        if len(values) > 3 and values[-4] - values[-1] < settled:
+            raise _Settled
 
     if len(start) == 0:
         value, _ = objective(start)
@@ -191,6 +205,8 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit,
         converged = bool(result.success) or "ABNORMAL" in message.upper()
     except _StopSearch:
         n_evaluations, message, converged = len(values), _STOPPED, False
+    except _Settled:
+        n_evaluations, message, converged = len(values), "the value has settled", True
     before = values[-2] if len(values) > 1 else at_start
     if values and before is not None:
         last_change = abs(values[-1] - before)

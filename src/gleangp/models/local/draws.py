@@ -79,12 +79,11 @@ def _draw(mode: Mode, normal: FloatArray, learning: Learning) -> FloatArray:
     objective, z = mode.learnt.objective, mode.learnt.z
     step, expected = mode.root @ normal, 0.5 * float(normal @ normal)
     low, high = objective.slots.bounds.T
-    at_mode = objective.value(z)
     for _ in range(learning.most_halvings):
         drawn = z.copy()
         drawn[mode.free] += step
         drawn = np.clip(drawn, low, high)
-        if objective.value(drawn) - at_mode <= expected + learning.slack:
+        if objective.value(drawn) - mode.learnt.value <= expected + learning.slack:
             return drawn
         step, expected = 0.5 * step, 0.25 * expected
     return z.copy()

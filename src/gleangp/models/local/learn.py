@@ -114,7 +114,7 @@ class Search:
 
 
 def race(search: Search, data: Data, seed: int) -> list[Learnt]:
-    """The best of a few steps from every start on a few rows, for each form."""
+    """A few steps on a few rows, for each form: from every start and the best of them, then from there."""
     learning = search.learning
     if not search.optimize:
         objective = search.objective(search.starts[0], search.forms[0], None)
@@ -126,15 +126,26 @@ def race(search: Search, data: Data, seed: int) -> list[Learnt]:
         if not form.warped and not search.averages(len(data)):
             continue
         found: list[Learnt] = []
-        for k, start in enumerate(search.starts):
+        for k, start in enumerate(search.starts[:1] if winners else search.starts):
             draw = np.random.default_rng(seed)  # the same rows for all
             objective = search.objective(start, form, None)
             objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
+            # Other forms begin where the first has ended: most of what is learnt is the same.
+            z = _values_of(winners[0], objective.slots) if winners else None
             needed = not (winners or found)
-            climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, needed=needed)
+            climbed = _climb(search, objective, z, first.max_iter, form, k + 1, rng, needed=needed)
             found += [] if climbed is None else [climbed]
         winners += [_best(found)] if found else []
     return winners
+
+
+def _values_of(learnt: Learnt, slots: Slots) -> FloatArray:
+    """What was learnt, for the slots of another form; those that were not learnt at their start."""
+    z = slots.start
+    for name, part in slots.where.items():
+        if name in learnt.slots.where:
+            z[part] = learnt.slots.get(learnt.z, name)
+    return z
 
 
 def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> list[Learnt]:
@@ -216,6 +227,7 @@ def _climb(search, objective, start, max_iter, form, number, rng, *, needed: boo
         objective.slots.bounds,
         max_iter=max_iter,
         tol=search.learning.tol,
+        settled=search.learning.settled,
         scale=float(n_rows),
         n_restarts=search.n_restarts if number == 1 else 0,
         rng=rng,
