@@ -20,7 +20,7 @@ and K_zz follows from the invariance under rotations of the basis (`Basis.gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -226,11 +226,18 @@ class EvidenceGradient:
     own_Z: list[FloatArray | None]  # per group, in its basis points
 
 
-def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
-    """By the explicit dependence on the covariance; sites that have settled do not contribute."""
+def evidence_gradient(
+    prior: BlockPrior, q: Conditioned, of_weights: Sequence[bool] | None = None
+) -> EvidenceGradient:
+    """By the explicit dependence on the covariance; sites that have settled do not contribute.
+
+    `of_weights`: of which terms the gradients of loadings and own weights are wanted; None: of all.
+    """
     terms, n = prior.terms, len(prior.layout)
     theta: list[Any] = [0.0 for _ in terms]
     loadings, own = [np.zeros_like(t.loadings) for t in terms], [np.zeros_like(t.own) for t in terms]
+    wanted = [True] * len(terms) if of_weights is None else of_weights
+    weights = [part if w else None for w, part in zip(wanted, zip(loadings, own, strict=True), strict=True)]
     alpha, variance, dX = np.append(q.alpha, 0.0), np.zeros(n + 1), np.zeros((n + 1, prior.X.shape[1]))
     inside: dict[int, list] = {}  # basis -> [basis, dE/dPhi Phi^T, dE/dZ so far, term]
     for g, own_knowledge in enumerate(q.groups):
@@ -249,10 +256,10 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
             dF = a[:, :, None] * mean - shared - 2.0 * (G @ built.F)
             d_rows = np.zeros((*stack.rows.shape, prior.X.shape[1]))
             for k, covariance in enumerate(built.covariances):
-                of_theta, d_input = covariance.gradients(G, loadings[k], own[k])
+                of_theta, d_input = covariance.gradients(G, weights[k])
                 theta[k] = theta[k] + of_theta
                 d_rows += d_input
-            d_rows += _feature_gradients(built, dF, theta, loadings, own, inside)
+            d_rows += _feature_gradients(built, dF, theta, weights, inside)
             dX[stack.rows] += d_rows
     dX[n] = 0.0
     dZ = np.zeros_like(prior.Z)
@@ -271,7 +278,7 @@ def evidence_gradient(prior: BlockPrior, q: Conditioned) -> EvidenceGradient:
     return EvidenceGradient(theta, loadings, own, variance[:n], dX[:n], dZ, own_Z)
 
 
-def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:
+def _feature_gradients(built, dF, theta, weights, inside) -> FloatArray:
     """Adds the gradients through the features of a stack; returns dE/dX of its rows (B, m, p)."""
     stack, at = built.stack, 0
     d_phi_of: dict[int, list] = {}
@@ -281,12 +288,14 @@ def _feature_gradients(built, dF, theta, loadings, own, inside) -> FloatArray:
         part_dF = dF[:, :, at : at + d]
         at += d
         weight = part.weights[stack.codes]
-        by_row = np.einsum("bmd,bmd->bm", part_dF, Phi.reshape(B, m, d))
-        if part.loading is None:
-            # sqrt(kappa) Phi: d/dkappa = 1 / (2 sqrt(kappa))
-            np.add.at(own[part.term], stack.codes, by_row * 0.5 / np.maximum(weight, 1e-150))
-        else:
-            np.add.at(loadings[part.term], (stack.codes, part.loading), by_row)
+        of_weights = weights[part.term]
+        if of_weights is not None:
+            by_row = np.einsum("bmd,bmd->bm", part_dF, Phi.reshape(B, m, d))
+            if part.loading is None:
+                # sqrt(kappa) Phi: d/dkappa = 1 / (2 sqrt(kappa))
+                np.add.at(of_weights[1], stack.codes, by_row * 0.5 / np.maximum(weight, 1e-150))
+            else:
+                np.add.at(of_weights[0], (stack.codes, part.loading), by_row)
         entry = d_phi_of.setdefault(id(part.basis), [part, K, Phi, np.zeros((B * m, d))])
         entry[3] += (weight[:, :, None] * part_dF).reshape(B * m, d)
     d_rows: Any = 0.0
@@ -330,6 +339,11 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
     if M.shape[1] == 0:  # LAPACK complains of matrices without rows
         return M, log_det, jitter
     np.einsum("bii->bi", M)[...] += 1.0
+    if M.shape[1] < min(_FEW_ROWS, len(M)):
+        try:
+            return *_many_inverse_factors(M), jitter
+        except np.linalg.LinAlgError:
+            pass  # one by one, so that each gets the jitter it needs
     for matrix in M:
         kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None
         # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
@@ -347,6 +361,20 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
         log_det += 2.0 * float(np.log(chol.diagonal()).sum())
         lapack.dtrtri(chol, lower=0, overwrite_c=1)
     return M, log_det, jitter
+
+
+def _many_inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
+    """L^-1 of the lower factor of every matrix of a large stack of small ones, in place of M; sum of log |M|.
+
+    Row i of L X = I gives row i of X from those above, of all matrices at once.
+    """
+    L = np.linalg.cholesky(M)
+    diagonal = np.einsum("bii->bi", L)
+    for i in range(M.shape[1]):
+        M[:, i, :i] = -(L[:, i, None, :i] @ M[:, :i, :i])[:, 0] / diagonal[:, i, None]
+        M[:, i, i] = 1.0 / diagonal[:, i]
+        M[:, i, i + 1 :] = 0.0
+    return M, 2.0 * float(np.log(diagonal).sum())
 
 
 def _triangular_times(half: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:

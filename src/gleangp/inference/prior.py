@@ -32,6 +32,7 @@ from gleangp.numerics.linalg import cholesky, solve_lower
 
 NUGGET = 1e-8  # of the mean prior variance at the basis: float64 kernels are accurate to little more
 _STACK_ENTRIES = 2_000_000  # of one array of matrices or features
+_STACK_COST = 20_000  # entries of padded rows that cost as much as one more stack does
 _LEAST_WIDTH = 100  # that a row counts for, whatever its block: it has features too
 _KEPT_ENTRIES = 20_000_000  # of all matrices and features (160 MB); above that they are computed again
 
@@ -123,15 +124,17 @@ def lay_out(
 
 
 def _stack(codes: IntArray, blocks: list[IntArray]) -> list[Stack]:
-    """Blocks of nearly equal size together: a padded row costs as much as another."""
+    """Blocks of nearly equal size together: a padded row costs as much as another, a stack some rows."""
     by_size = sorted(range(len(blocks)), key=lambda b: len(blocks[b]))
     stacks: list[Stack] = []
     members: list[int] = []
+    n_real = 0  # rows of the members
     for b in [*by_size, None]:
         size = 0 if b is None else len(blocks[b])
+        padded = len(members) * size - n_real
         full = members and (
             b is None
-            or size > 1.15 * len(blocks[members[0]])
+            or (size > 1.15 * len(blocks[members[0]]) and padded * max(size, _LEAST_WIDTH) > _STACK_COST)
             or (len(members) + 1) * size * max(size, _LEAST_WIDTH) > _STACK_ENTRIES
         )
         if full:
@@ -143,9 +146,10 @@ def _stack(codes: IntArray, blocks: list[IntArray]) -> list[Stack]:
                 which[k] = codes[blocks[member][0]]
                 which[k, : len(blocks[member])] = codes[blocks[member]]
             stacks.append(Stack(rows, which, bool((which != which[:, :1]).any())))
-            members = []
+            members, n_real = [], 0
         if b is not None:
             members.append(b)
+            n_real += size
     return stacks
 
 
@@ -190,37 +194,41 @@ class Part:
     loading: int | None  # column of the loadings; None: the task's own function
 
 
+Weights = tuple[FloatArray, FloatArray]  # dE/dloadings (M, R) and dE/down (M,), to add to
+
+
 class WholeBlocks:
     """Covariance of one term between all rows of every block of a stack."""
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
         self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
-        if stack.mixed:
+        self._weight = term.within[stack.tasks][:, None, None]
+        if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
             loadings = term.loadings[stack.codes]
             self._weight = loadings @ loadings.transpose(0, 2, 1)
-            if term.own.any():
-                self._weight += np.where(stack.same, term.own[stack.codes][:, :, None], 0.0)
-        else:
-            self._weight = term.within[stack.tasks][:, None, None]
+            self._weight += np.where(stack.same, term.own[stack.codes][:, :, None], 0.0)
 
     def add_to(self, H: FloatArray) -> None:
         """Add the covariance to H (B, m, m)."""
         H += self._weight * self._K.value
 
-    def gradients(
-        self, G: FloatArray, loadings: FloatArray, own: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds dE/dloadings (M, R) and dE/down (M,)."""
+    def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
+        """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
         theta, d_rows, _ = self._K.vjp(self._weight * G)
-        GK, L, codes = G * self._K.value, self._term.loadings, self._stack.codes
-        if self._stack.mixed:
-            np.add.at(own, codes, np.sum(GK * self._stack.same, axis=2))
-            if L.shape[1]:
+        if weights is not None:
+            (loadings, own), L, codes, tasks = (
+                weights,
+                self._term.loadings,
+                self._stack.codes,
+                self._stack.tasks,
+            )
+            if self._stack.mixed:
+                GK = G * self._K.value
+                np.add.at(own, codes, np.sum(GK * self._stack.same, axis=2))
                 np.add.at(loadings, codes, 2.0 * (GK @ L[codes]))
-        else:
-            total, tasks = GK.sum(axis=(1, 2)), self._stack.tasks
-            np.add.at(own, tasks, total)
-            if L.shape[1]:
+            else:
+                total = np.einsum("bij,bij->b", G, self._K.value)
+                np.add.at(own, tasks, total)
                 np.add.at(loadings, tasks, 2.0 * L[tasks] * total[:, None])
         return theta, d_rows
 
@@ -234,28 +242,25 @@ class WithinTasks:
         self._parts = [(part, evaluate(term.kernel, inputs[part.rows])) for part in stack.by_task]
 
     def add_to(self, H: FloatArray) -> None:
-        """Add the covariance to H (1, m, m)."""
-        m = H.shape[1]
-        padded = np.zeros((m + 1, m + 1))
+        """Add the covariance to H (1, m + 1, m + 1); padded rows end in what is one too many."""
         for part, K in self._parts:
             weight = self._term.own[part.tasks][:, None, None]
-            padded[part.rows[:, :, None], part.rows[:, None, :]] = weight * K.value
-        H[0] += padded[:m, :m]
+            H[0, part.rows[:, :, None], part.rows[:, None, :]] += weight * K.value
 
-    def gradients(
-        self, G: FloatArray, loadings: FloatArray, own: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """As `WholeBlocks.gradients`."""
         _, m, p = self._shape
-        padded = np.zeros((m + 1, m + 1))
-        padded[:m, :m] = G[0]
         theta, d_rows = np.zeros(1), np.zeros((m + 1, p))
         for part, K in self._parts:
-            of_part = padded[part.rows[:, :, None], part.rows[:, None, :]]
+            rows, real = np.minimum(part.rows, m - 1), part.rows < m
+            of_part = G[0, rows[:, :, None], rows[:, None, :]]
+            if not real.all():
+                of_part *= real[:, :, None] & real[:, None, :]
             of_theta, d_input, _ = K.vjp(self._term.own[part.tasks][:, None, None] * of_part)
             theta = theta + of_theta
             d_rows[part.rows] += d_input
-            np.add.at(own, part.tasks, np.sum(of_part * K.value, axis=(1, 2)))
+            if weights is not None:
+                np.add.at(weights[1], part.tasks, np.einsum("bij,bij->b", of_part, K.value))
         return theta, d_rows[None, :m]
 
 
@@ -366,11 +371,17 @@ class BlockPrior:
     def _build(self, stack: Stack, parts: list[Part]) -> BuiltStack:
         B, m = stack.rows.shape
         X = self.X[np.minimum(stack.rows, len(self.X) - 1)]
-        H, covariances = np.zeros((B, m, m)), []
+        several = stack.mixed and B == 1
+        padded = np.zeros((B, m + several, m + several))
+        H, covariances = padded[:, :m, :m], []
         for term in self.terms:
-            alone = stack.mixed and B == 1 and term.loadings.shape[1] == 0
-            covariance = WithinTasks(term, stack, X) if alone else WholeBlocks(term, stack, X)
-            covariance.add_to(H)
+            covariance: Any
+            if several and term.loadings.shape[1] == 0:
+                covariance = WithinTasks(term, stack, X)
+                covariance.add_to(padded)
+            else:
+                covariance = WholeBlocks(term, stack, X)
+                covariance.add_to(H)
             covariances.append(covariance)
         F, crosses, known = [np.zeros((B, m, 0))], [], {}
         for part in parts:

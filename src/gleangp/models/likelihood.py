@@ -182,10 +182,13 @@ class GaussianNoise:
         mean = softmax(log_density, axis=1) @ np.exp(tau * _LEVELS)
         return shared * np.append(mean, np.exp(0.5 * tau**2))
 
+    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, factors: FloatArray) -> FloatArray:
+        """(n,) of the noise of rows of these tasks, with known factors of its variance."""
+        return 1.0 / (self.variance(slots, z)[codes] * factors)
+
     def settle(self, prior, rows, slots, z, sites=None, *, gradient=True) -> Settled:
         """At once: sites are the targets with their noise."""
-        by_task = self.variance(slots, z)
-        precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
+        by_task, precision = self.variance(slots, z), self.precision(slots, z, rows.layout.codes, rows.noise)
         q = condition(prior, precision, precision * rows.y, rows=gradient)
         correction, of_tau, of_rho = self._correction(slots, z)
 

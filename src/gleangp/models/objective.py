@@ -123,14 +123,16 @@ class LogPosterior:
         prior, settled, warped = self.settle(z)
         if not isinstance(self.likelihood, GaussianNoise):
             self._sites = RowSites(settled.precision, settled.shift)
-        found = evidence_gradient(prior, settled.q)
+        scale = self.likelihood.own_scale(slots, z)
+        scaled = [scale is not None and not spec.loadings.shape[1] for spec in self.specs]
+        of_weights = [spec.mixture or s for spec, s in zip(self.specs, scaled, strict=True)]
+        found = evidence_gradient(prior, settled.q, of_weights)
         value, gradient = slots.log_prior(z)
         for k, term in enumerate(self._moving):
             term.add_gradient(gradient, found.theta[k], found.loadings[k], found.own[k], z)
         for name, part in settled.slot_gradients(found).items():
             gradient[slots.where[name]] += part
-        scale = self.likelihood.own_scale(slots, z)
-        own = [d_own for spec, d_own in zip(self.specs, found.own, strict=True) if not spec.loadings.shape[1]]
+        own = [d_own for d_own, s in zip(found.own, scaled, strict=True) if s]
         if scale is not None and own:
             for name, part in self.likelihood.own_scale_gradients(slots, z, scale * sum(own)).items():
                 gradient[slots.where[name]] += part

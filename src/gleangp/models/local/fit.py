@@ -60,7 +60,7 @@ def fit_local(
     search.progress(stage, 0, None)
     at_best, basis, n_silent = finish(best.z, rng)
     search.progress(stage, 1, at_best.posterior.log_evidence)
-    draws = _draws(finish, modes, rng) if modes else ()
+    draws = _draws(finish, modes, at_best.posterior, rng) if modes else ()
     decisions += [*best.decisions, *_decided_forms(modes)]
     if search.optimize and best.slots.size and isinstance(search.likelihood, GaussianNoise):
         reason = (
@@ -139,7 +139,9 @@ def _decided_forms(modes: list[Mode]) -> list[Decision]:
     return made
 
 
-def _draws(finish: _Finish, modes: list[Mode], rng: np.random.Generator) -> tuple[Draw, ...]:
+def _draws(
+    finish: _Finish, modes: list[Mode], best: LocalPosterior, rng: np.random.Generator
+) -> tuple[Draw, ...]:
     """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
 
     A draw is left out where a covariance has no factor, as with hardly any noise.
@@ -151,10 +153,10 @@ def _draws(finish: _Finish, modes: list[Mode], rng: np.random.Generator) -> tupl
     several: list[Draw] = []
     for learnt, z in laplace_draws(modes, learning):
         try:
-            several.append(replace(finish, learnt=learnt)(z, rng)[0])
+            several.append(replace(finish, learnt=learnt).draw(z, best, rng))
         except NotPositiveDefiniteError:
             continue
-        search.progress(stage, len(several), several[-1].posterior.log_evidence)
+        search.progress(stage, len(several), None)
     return tuple(several)
 
 
@@ -172,6 +174,21 @@ class _Finish:
     def _terms(self, z: FloatArray) -> list[Term]:
         empty = self.data.sizes == 0
         return [_average_where_empty(term, empty) for term in self.learnt.frozen_terms(z)]
+
+    def draw(self, z: FloatArray, best: LocalPosterior, rng: np.random.Generator) -> Draw:
+        """The posterior at a draw; of one block as at the best, its factor when predictions need it."""
+        data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
+        if not (best.together and self.learnt.n_rows == len(data) and isinstance(likelihood, GaussianNoise)):
+            return self(z, rng)[0]
+        warp = self.learnt.objective.warp(z)
+        posterior = replace(
+            best,
+            terms=tuple(self._terms(z)),
+            X=self.search.inputs(data.X, warp),
+            precision=likelihood.precision(slots, z, data.codes, data.noise),
+            log_evidence=np.nan,
+        )
+        return Draw(posterior, warp, likelihood.predictive_variance(slots, z))
 
     def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
@@ -286,7 +303,7 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
     tau = float(np.exp(slots.get(z, "tau")[0]))
     for _ in range(n_passes):
         by_task = likelihood.variance(slots, z)
-        precision = 1.0 / (by_task[rows.layout.codes] * rows.noise)
+        precision = likelihood.precision(slots, z, rows.layout.codes, rows.noise)
         q = condition(prior, precision, precision * rows.y, also=row_inverse)
         sensitivity = 0.5 * (q.alpha**2 - q.also)  # of the log evidence to the noise variance of each row
         slope = by_task * np.bincount(rows.layout.codes, sensitivity * rows.noise, len(by_task))
