@@ -325,7 +325,8 @@ class LocalPosterior:
         T = solved.whitened(H)
         g = F
         if with_g and F.shape[2]:
-            g = F - T.transpose(0, 2, 1) @ solved.whitened(solved.F)
+            C = solved.half.transpose(0, 2, 1) @ T  # few columns: before the product with many features
+            g = F - C.transpose(0, 2, 1) @ solved.F
         return T, F, g
 
     def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool):

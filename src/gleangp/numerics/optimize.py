@@ -15,7 +15,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.numerics.memory import keep_freed_memory
+from gleangp.numerics.memory import freed_memory_kept
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 Report = Callable[[int, float], bool | None]
@@ -116,14 +116,14 @@ def minimize(
         low = np.maximum(bounds[:, 0], start - _RESTART_REACH)
         high = np.minimum(bounds[:, 1], start + _RESTART_REACH)
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
-    keep_freed_memory()
     runs = []
-    for s in starts:
-        runs.append(
-            _minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, first_step, settled)
-        )
-        if runs[-1].stopped:
-            break
+    with freed_memory_kept():
+        for s in starts:
+            runs.append(
+                _minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, first_step, settled)
+            )
+            if runs[-1].stopped:
+                break
     return min(runs, key=lambda run: run.value)
 
 

@@ -21,6 +21,7 @@ from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabiliti
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.objective import Rows
+from gleangp.numerics.memory import freed_memory_kept
 from gleangp.numerics.parallel import where_blocks_are
 from gleangp.progress import Stage
 
@@ -34,6 +35,7 @@ class Candidate:
     penalty: float = 0.0
 
 
+@freed_memory_kept()
 def fit_local(
     candidates: Sequence[Candidate],
     data: Data,
