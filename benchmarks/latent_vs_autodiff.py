@@ -16,8 +16,9 @@ import time
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import start_perceptron
-from gleangp.models.latent.space import PULL, ConstrainedPositions, LatentObjective, Weighted
+from gleangp.models.latent.space import ConstrainedPositions, LatentObjective, Weighted
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 
@@ -49,7 +50,7 @@ def written_with(np_like, solve_triangular, sigmoid, inputs, terms):
         V = z[sizes[1] : sizes[2]].reshape(N_HIDDEN, N_LATENT)
         X = sigmoid(inputs @ U + z[sizes[0] : sizes[1]]) @ V + z[sizes[2] : sizes[3]]
         weights, theta = z[: sizes[3]], z[sizes[3] :].reshape(-1, 4)
-        total = 0.5 * PULL * (X * X).sum() + 0.5 * DECAY * (weights * weights).sum()
+        total = 0.5 * LATENT_SPACE.pull * (X * X).sum() + 0.5 * DECAY * (weights * weights).sum()
         for k, (targets, rows) in enumerate(terms):
             A = X[rows] / np_like.exp(theta[k, 1])
             square = (A * A).sum(1)

@@ -21,17 +21,13 @@ from gleangp.estimators._sparse import FittedModel, SparseGPMixin
 from gleangp.estimators._training_rows import ClassSigns, LocalRows
 from gleangp.estimators._unlabelled import UnlabelledRows
 from gleangp.exceptions import LabelError
-from gleangp.models.defaults import LINKED_PRIORS
+from gleangp.models.defaults import LINKED_PRIORS, UNLABELLED
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.noise.base import ClassNoise
 from gleangp.numerics.parallel import threads_for
-
-# Variance that softens the steps of the null category at the start: a tenth of its width. Sharper steps
-# make expectation propagation swing, softer ones let rows stay inside.
-_SOFT_STEP = 0.01
 
 
 class ClassificationMixin(ClassParameters, SparseGPMixin, AnswersMixin):
@@ -122,7 +118,7 @@ class ClassificationMixin(ClassParameters, SparseGPMixin, AnswersMixin):
         if missing > 0.0:
             kernel = self._start_kernel(lambda: null_category_kernel(rows.X), positive, self._n_models)
             own_priors = variance_priors(kernel)
-            noise = NullCategory(bias, missing, missing, variance=_SOFT_STEP)
+            noise = NullCategory(bias, missing, missing, variance=UNLABELLED.soft)
             usual: tuple[str, ...] = ("bias",)
         else:
             kernel = self._start_kernel(

@@ -8,16 +8,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
+from gleangp.models.defaults import START_KERNEL, UNITS
 from gleangp.models.priors import Gamma, LogNormal, Prior
-
-# One length scale per feature is learnt where there are rows enough to tell them apart.
-_ROWS_PER_LENGTH_SCALE = 10
-_MOST_LENGTH_SCALES = 100
-_NEIGHBOUR = 15
-_LEAST_ACTIVE = 200
-_WILD = 20.0  # times the spread of the middle nine tenths of a feature
-_NEAR = 0.1  # of the range of all features
-_ENTRIES = 20_000_000  # of the projection of one task: 160 MB
 
 
 def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False, n_rows: int | None = None) -> Kernel:
@@ -28,7 +20,7 @@ def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False, n_rows:
     """
     n, p = len(X) if n_rows is None else n_rows, X.shape[1]
     spread, start = _spread(X), np.sqrt(p)
-    if p <= _MOST_LENGTH_SCALES and n >= _ROWS_PER_LENGTH_SCALE * p:
+    if p <= START_KERNEL.most_length_scales and n >= START_KERNEL.rows_per_length_scale * p:
         scales = spread * start
         shape: Kernel = RBF(scales if p > 1 else float(scales[0]), _around(scales, p))
     else:
@@ -67,7 +59,7 @@ def _spread(X: FloatArray) -> FloatArray:
     """
     deviation = np.std(X, axis=0)
     middle = np.subtract(*np.quantile(X, [0.95, 0.05], axis=0)) / 3.29  # of a normal feature: the same
-    wild = (middle > 0.0) & (deviation > _WILD * middle)
+    wild = (middle > 0.0) & (deviation > UNITS.wild * middle)
     deviation[wild] = middle[wild]
     varies = deviation > 1e-12 * np.max(np.abs(X), axis=0, initial=0.0)
     unit = np.ones(len(deviation))
@@ -96,7 +88,7 @@ def _in_one_unit(X: FloatArray) -> bool:
         return False
     least, greatest = np.min(X, axis=0), np.max(X, axis=0)
     low, high = least.min(), greatest.max()
-    near = _NEAR * (high - low)
+    near = UNITS.near * (high - low)
     return bool(np.mean((least <= low + near) & (greatest >= high - near)) > 0.5)
 
 
@@ -121,7 +113,7 @@ def _neighbour_distance(X: FloatArray) -> float:
     """Median distance of (at most 2000) rows to their fifteenth neighbour; 1 where rows are all alike."""
     if len(X) < 2:
         return 1.0
-    k = min(_NEIGHBOUR, len(X) - 1)
+    k = min(START_KERNEL.neighbour, len(X) - 1)
     some = X[:: -(-len(X) // 2000)]
     distance = NearestNeighbors(n_neighbors=k + 1).fit(X).kneighbors(some)[0][:, -1]
     return float(np.median(distance)) or float(np.max(distance)) or 1.0
@@ -191,4 +183,6 @@ def noise_prior() -> dict[str, Prior]:
 
 def default_n_active(sizes: list[int], most: int) -> int:
     """All rows of tasks up to `most`; of larger ones as many, fewer where n x d numbers grow large."""
-    return sum(min(n, max(_LEAST_ACTIVE, min(most, _ENTRIES // n))) for n in sizes if n)
+    return sum(
+        min(n, max(START_KERNEL.least_points, min(most, START_KERNEL.most_entries // n))) for n in sizes if n
+    )

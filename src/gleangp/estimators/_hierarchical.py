@@ -29,11 +29,10 @@ from gleangp.estimators._parameters import PARTS_CONSTRAINTS, parameters
 from gleangp.estimators._targets import natural_units, target_moments, units_of_hierarchy
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.estimators._training_rows import in_canonical_order
+from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.learn import most_stages
 from gleangp.models.hierarchical.model import add_task, predict_hierarchy, predict_hierarchy_cov
 from gleangp.numerics.parallel import threads_for
-
-_SELECTION_NOISE = 0.1  # while rows are chosen before anything is learnt
 
 
 @documented()
@@ -227,7 +226,7 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
             self.common_ = self._learn_common(X, y, codes, labeled_rows)
             kernel = self._start_kernel(lambda: linear_plus_rbf(X.shape[1], offset=n_tasks > 1))
             make = BlockMaker(self, X, y, codes, rows, encoded)
-            blocks = make([kernel] * n_tasks, _SELECTION_NOISE)
+            blocks = make([kernel] * n_tasks, HIERARCHY.noise)
             times = 2 if make.left_some_out else 1
             progress = self._begin_progress(*given, times * most_stages(self.n_rounds))
             model = self._learn(kernel, blocks, progress)

@@ -12,9 +12,8 @@ from gleangp._typing import FloatArray
 from gleangp.estimators._warnings import level_of_caller
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import HELD_OUT
+from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.checks import gain, held_out_scores
-from gleangp.models.hierarchical.learn import WIDE_VARIANCE
 from gleangp.models.hierarchical.model import HierarchicalModel, add_task
 
 
@@ -47,7 +46,7 @@ def alone_if_better(
     """The model whose last task has its own kernel where the prior of the others is clearly worse."""
     if block.n_labelled < HELD_OUT.least_labels:
         return model, []
-    wide = replace(before, prior_cov=WIDE_VARIANCE * np.eye(len(before.prior_cov)))
+    wide = replace(before, prior_cov=HIERARCHY.wide_variance * np.eye(len(before.prior_cov)))
     alone = add_task(wide, block)
     scores = [held_out_scores(m, [block]) for m in (model, alone)]
     numbers, worse = _decided(scores, ("prior of the others", "alone"))

@@ -24,13 +24,13 @@ from gleangp.inference.task_rows import TaskRows
 from gleangp.io.classes import register
 from gleangp.kernels import ScaledInputs, has_white
 from gleangp.models.decisions import Decision
+from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel, fit_hierarchical_model
 from gleangp.models.hierarchical.rows import GraphSettings, choose_active, task_rows
 from gleangp.progress import Progress
 
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable.
 _NO_OTHER_NOISE = 1e-6
-_DENSE_LABELS = 500
 NO_TASK = -1  # the task of the common model that has no rows: the common function itself
 
 register(DataDependentPosterior, FittedTask, HierarchicalModel)
@@ -65,7 +65,7 @@ class HierarchyMixin(ChosenPartsMixin):
 
     def _most_labels(self, n_labelled: int) -> int:
         if self.n_active is None:
-            return _DENSE_LABELS
+            return HIERARCHY.dense_labels
         if isinstance(self.n_active, Integral):
             return int(self.n_active)
         return max(1, round(self.n_active * n_labelled))
@@ -73,7 +73,7 @@ class HierarchyMixin(ChosenPartsMixin):
     def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:
         noise = self.noise_variance
         if noise is None and (has_white(kernel) or self.optimizer is None):
-            noise = _NO_OTHER_NOISE if has_white(kernel) else 0.1
+            noise = _NO_OTHER_NOISE if has_white(kernel) else HIERARCHY.noise
         return fit_hierarchical_model(
             kernel,
             blocks,

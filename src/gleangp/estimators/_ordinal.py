@@ -26,13 +26,11 @@ from gleangp.estimators._training_rows import LocalRows, Ranks
 from gleangp.estimators._warnings import level_of_caller
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
-from gleangp.models.defaults import ORDERED_PRIORS
+from gleangp.models.defaults import ORDERED_PRIORS, UNITS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
 from gleangp.numerics.parallel import threads_for
-
-_NOISE_VARIANCE = 0.1  # beside a latent function of variance one under the default kernel
 
 
 @documented(SPARSE)
@@ -303,8 +301,8 @@ class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifi
             priors = default_priors(kernel) if self.kernel is None else {}
         # First cut-points where the prior would give every category its share of the rows.
         counts = rows.counts(len(self.classes_)) + 0.5
-        edges = np.sqrt(1.0 + _NOISE_VARIANCE) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
-        noise = Ordered(-float(edges[0]), np.diff(edges), _NOISE_VARIANCE)
+        edges = np.sqrt(1.0 + UNITS.noise) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
+        noise = Ordered(-float(edges[0]), np.diff(edges), UNITS.noise)
         names = self._names_to_learn(noise, ("bias", "widths"))
         names = tuple(n for n in names if np.size(noise.parameters[n]))
         return self._check_priors(Parameters(kernel, noise, names, priors))

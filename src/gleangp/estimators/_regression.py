@@ -18,7 +18,7 @@ from gleangp.estimators._targets import TargetUnits, natural_units, own_units, s
 from gleangp.estimators._training_rows import LocalRows, StandardTargets
 from gleangp.exceptions import LabelError
 from gleangp.kernels import has_white
-from gleangp.models.defaults import LINKED_PRIORS, PRIORS
+from gleangp.models.defaults import LINKED_PRIORS, PRIORS, UNITS
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
 from gleangp.models.local.model import LocalModel
 from gleangp.models.parameters import Parameters
@@ -34,7 +34,6 @@ _FIELDS = {
 # Where all noise is in the kernel's white part, the rest only keeps matrices factorable (the
 # default of scikit-learn's exact regressor).
 _NO_OTHER_NOISE = 1e-10
-_NOISE_START = 0.1
 
 
 class RegressionMixin(SparseGPMixin, OutputsMixin):
@@ -62,7 +61,7 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
         if self.noise_variance is not None:
             start = float(self.noise_variance) if variance is None else variance
         else:
-            start = _NO_OTHER_NOISE if has_white(kernel) else _NOISE_START
+            start = _NO_OTHER_NOISE if has_white(kernel) else UNITS.noise
         learn = ("variance",) if self.noise_variance is None and not has_white(kernel) else ()
         parameters = self._check_priors(Parameters(kernel, Gaussian(start), learn, priors))
         rng = generator_from(self.random_state)

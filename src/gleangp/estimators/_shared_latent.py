@@ -21,6 +21,7 @@ from gleangp.estimators._warnings import warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import Perceptron
 from gleangp.models.latent.blend import (
     add_blended_prior,
@@ -47,9 +48,7 @@ from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
 
-_WHITE = (0.1, (1e-4, 10.0))  # noise variance in units of the targets' variance: start and bounds
 _MOST_DENSE_ROWS, _BASIS = 2000, 200
-_OBSERVED = 100  # most components of the features, unless the user gives another number
 
 register(Blend, LatentModel, Mapping, Observations, Perceptron)
 
@@ -262,7 +261,7 @@ class SharedLatentMixin(
 
     def _settings(self, n_rows: int) -> Settings:
         kernel = latent_kernel(self.n_components, ard=self.ard) if self.kernel is None else clone(self.kernel)
-        noisy = kernel if has_white(kernel) else kernel + WhiteKernel(*_WHITE)
+        noisy = kernel if has_white(kernel) else kernel + WhiteKernel(*LATENT_SPACE.white)
         probit = self._probit()
         label_kernel = kernel if probit else noisy
         return Settings(
@@ -270,7 +269,7 @@ class SharedLatentMixin(
             label_parameters=Parameters(label_kernel, None, (), default_priors(label_kernel)),
             probit=probit,
             n_components=self.n_components,
-            n_scores=_OBSERVED if self.n_observed is None else self.n_observed,
+            n_scores=LATENT_SPACE.n_scores if self.n_observed is None else self.n_observed,
             n_active=default_n_basis(n_rows) if self.n_active is None else self.n_active,
             n_hidden=None if self.back_constraint is None else self.hidden_units,
             label_weight=float(self.label_weight),

@@ -18,13 +18,9 @@ from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.io.classes import register
 from gleangp.models import defaults
-from gleangp.models.defaults import HIERARCHY
+from gleangp.models.defaults import HIERARCHY, UNITS
 from gleangp.numerics.linalg import deviation
 
-# Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ by
-# that factor, shared units have the lower error at 4 and own units at 8 (and by far where tasks are related).
-_SCALES_APART = 6.0
-_OFFSETS_APART = 10.0
 _CONSTANT = 1e-13  # standard deviation, of the largest target, below which targets are constant
 _BITS = 24  # left of the units of one task whose rows may lie, and be summed, in many places
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
@@ -121,7 +117,10 @@ def standard_units(moments: TargetMoments) -> TargetUnits:
         if size.sum() > defaults.MANY_ROWS:
             centre, one_scale = _rounded(centre, one_scale)
         return _shared_units(n_tasks, centre, one_scale)
-    if not _scales_apart(size, deviations, _SCALES_APART) and np.std(means) <= _OFFSETS_APART * within:
+    if (
+        not _scales_apart(size, deviations, UNITS.scales_apart)
+        and np.std(means) <= UNITS.offsets_apart * within
+    ):
         return _shared_units(n_tasks, centre, within)
     return _own_units(moments, within)
 

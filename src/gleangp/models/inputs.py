@@ -23,10 +23,10 @@ import numpy as np
 
 from gleangp._state import LARGEST, check_arrays, check_codes
 from gleangp._typing import FloatArray, IntArray
+from gleangp.models.defaults import UNITS
 from gleangp.numerics.linalg import deviation
 
 _MARGIN = 0.02  # of the range, kept free at both ends, where the slope of v can be zero or infinite
-_WILD = 20.0  # times the spread of the middle nine tenths of a column
 _MOST_REFERENCE = 2000  # rows from which the units of a warped column are computed
 
 
@@ -169,8 +169,8 @@ def _limits(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Where values of each column are cut off."""
     low, high = np.quantile(X, [0.05, 0.95], axis=0)
     middle = (high - low) / 3.29  # of a normal column: its deviation
-    wild = (middle > 0.0) & (deviation(X) > _WILD * middle)
-    reach = np.where(wild, _WILD * middle, np.inf)
+    wild = (middle > 0.0) & (deviation(X) > UNITS.wild * middle)
+    reach = np.where(wild, UNITS.wild * middle, np.inf)
     return low - reach, high + reach
 
 

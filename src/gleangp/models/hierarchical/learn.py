@@ -42,8 +42,6 @@ _ALPHA_BOUNDS = (-12.0, 8.0)
 _WIDTH_BOUNDS = (np.log(1e-2), np.log(1e1))
 _Z_BOUNDS = (-20.0, 20.0)
 
-START_VARIANCE = 0.25  # S0: kernel parameters of tasks differ by a factor of e^0.5, before any data
-WIDE_VARIANCE = 4.0  # of the start at which tasks are nearly independent
 _START_TOL = 1e-4
 _LARGE_ALPHA = np.log(10.0)
 _DIFFERENCE = 1e-4
@@ -226,7 +224,7 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     explained by noise, which all share. The second avoids it. The better of the two goes on.
     """
     q = start.theta.shape[1]
-    cov = START_VARIANCE * np.eye(q) if plan.fixed_cov is None else plan.fixed_cov
+    cov = HIERARCHY.start_variance * np.eye(q) if plan.fixed_cov is None else plan.fixed_cov
     if not plan.learn_shared:
         graph = replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA))
         return [(start, cov), (graph, cov)] if terms.has_graph.any() else [(start, cov)]
@@ -243,7 +241,7 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     starts = [(shared, cov)]
     stage = _stage("tasks apart", terms, plan)
     if len(terms) > 1 and cov.any() and not plan.progress(stage, 0, None):
-        wide = np.sqrt(WIDE_VARIANCE) * np.eye(q)
+        wide = np.sqrt(HIERARCHY.wide_variance) * np.eye(q)
         begin = replace(start, log_alpha=shared.log_alpha)
         apart, _ = _optimize(terms, start, begin, wide, plan, stage, tol=_START_TOL)
         if plan.fixed_cov is None:
@@ -289,7 +287,8 @@ def log_inverse_wishart(cov: FloatArray) -> float:
     q = len(cov)
     nu0 = q + 2
     return -0.5 * (
-        (nu0 + q + 1) * np.linalg.slogdet(cov)[1] + nu0 * START_VARIANCE * np.trace(np.linalg.inv(cov))
+        (nu0 + q + 1) * np.linalg.slogdet(cov)[1]
+        + nu0 * HIERARCHY.start_variance * np.trace(np.linalg.inv(cov))
     )
 
 
@@ -312,7 +311,7 @@ def update_cov(point: Point, theta_cov: FloatArray) -> FloatArray:
     deviation = point.theta - point.mean
     scatter = deviation.T @ deviation + theta_cov.sum(axis=0)
     nu0 = q + 2
-    return (nu0 * START_VARIANCE * np.eye(q) + scatter) / (n_tasks + nu0 + q + 1)
+    return (nu0 * HIERARCHY.start_variance * np.eye(q) + scatter) / (n_tasks + nu0 + q + 1)
 
 
 def curvatures(terms: TaskTerms, point: Point) -> FloatArray:

@@ -23,6 +23,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 
 from gleangp._typing import BoolArray, FloatArray
 from gleangp.kernels import ScaledInputs
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.model import (
     Blend,
     Labels,
@@ -38,16 +39,10 @@ from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.progress import Progress
 
-_FOLDS = 3  # groups of source tasks, each left out once
-_UNMEASURED = 0.05  # share of the variance for the positions where there is one task
 _WIDE, _NARROW = 1.0, 0.3  # spread of the priors: of the kernel of all source tasks, and of one task
 _FEW, _MOST_PARTS = 10, 20  # labels from which the others of a source task are predicted, and how often
-_PARTS = 10  # of the rows of a new task, each predicted from the others
-# Nats per label that the space must gain on source tasks to be used. Where classes depend on a hidden plane
-# the gain was 0.03 to 0.23. On digits and SARCOS it was below 0.02, and new tasks had no fewer errors.
-_LEAST_GAIN = 0.02
 _AMPLITUDE, _LENGTH = (1e-4, 1e3), (0.03, 30.0)
-_BIAS, _WHITE = (0.1, (1e-6, 1e2)), (0.1, (1e-4, 10.0))
+_BIAS = (0.1, (1e-6, 1e2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +78,7 @@ def fit_blended_model(
         offset = _shared_offset(_learn(tasks, start, _WIDE, offset), tasks)
     features_kernel = _learn(tasks, start, _WIDE, offset)
     if len(labels) == 1:
-        kernel = _unmeasured(_kernel(model, settings, _UNMEASURED), features_kernel)
+        kernel = _unmeasured(_kernel(model, settings, LATENT_SPACE.unmeasured), features_kernel)
         blend = Blend(kernel, features_kernel, True, offset, np.full((1, 2), np.nan))
     else:
         inputs[:, : settings.n_components] = _positions_left_out(X, labels, settings, rng)
@@ -92,7 +87,7 @@ def fit_blended_model(
         both = (kernel, features_kernel)
         scores = np.array([[_held_out(k, offset, task, few=True) for k in both] for task in away])
         gain = np.mean(scores[:, 0] - scores[:, 1])
-        blend = Blend(kernel, features_kernel, bool(gain >= _LEAST_GAIN), offset, scores)
+        blend = Blend(kernel, features_kernel, bool(gain >= LATENT_SPACE.least_gain), offset, scores)
     maps = [task.fit_map(_learn([task], blend.start, _NARROW, offset), offset) for task in tasks]
     return replace(model, label_maps=tuple(maps), blend=blend)
 
@@ -128,7 +123,7 @@ def label_inputs(model: LatentModel, X: FloatArray) -> FloatArray:
 
 def most_folds(n_tasks: int) -> int:
     """Spaces that are learnt without some of the tasks; none where there is but one task."""
-    return min(n_tasks, _FOLDS) if n_tasks > 1 else 0
+    return min(n_tasks, LATENT_SPACE.n_folds) if n_tasks > 1 else 0
 
 
 def _join(model: LatentModel, positions: FloatArray, X: FloatArray) -> FloatArray:
@@ -151,7 +146,7 @@ def _kernel(model: LatentModel, settings: Settings, share: float) -> Kernel:
     if share > 0.0:
         kernel = _part(share, own) + kernel
     kernel = kernel + ConstantKernel(*_BIAS)
-    return kernel if settings.probit else kernel + WhiteKernel(*_WHITE)
+    return kernel if settings.probit else kernel + WhiteKernel(*LATENT_SPACE.white)
 
 
 def _unmeasured(kernel: Kernel, features_kernel: Kernel) -> Kernel:
@@ -209,7 +204,7 @@ def _named(progress: Progress, name: str) -> Progress:
 def _held_out(kernel: Kernel, offset: float, task: _Task, *, few: bool) -> float:
     """Mean log score of labels predicted from few others, or from most of them."""
     n = len(task.inputs)
-    count = max(2, n // _FEW) if few else min(n, _PARTS)
+    count = max(2, n // _FEW) if few else min(n, LATENT_SPACE.n_parts)
     part_of = np.random.default_rng(0).permutation(np.arange(n) % count)
     scores = []
     for part in range(min(count, _MOST_PARTS)):

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import evaluate, evaluate_diag
-from gleangp.models.latent.space import PULL
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.terms import Mapping
 from gleangp.numerics.linalg import solve_cholesky, solve_lower
 from gleangp.numerics.memory import row_chunks
@@ -50,11 +50,11 @@ def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[
     var = diag.value - np.einsum("dm,dm->m", v, w)
     error = scores - K.value @ mapping.weights
     square = np.einsum("mk,mk->m", error, error)
-    value = 0.5 * (n_scores * np.log(var) + square / var + PULL * np.einsum("mq,mq->m", X, X))
+    value = 0.5 * (n_scores * np.log(var) + square / var + LATENT_SPACE.pull * np.einsum("mq,mq->m", X, X))
     d_var = 0.5 * (n_scores - square / var) / var
     dL_dK = -(error / var[:, None]) @ mapping.weights.T
     dL_dK -= 2.0 * d_var[:, None] * solve_lower(chol, w, transposed=True).T
-    return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + PULL * X
+    return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + LATENT_SPACE.pull * X
 
 
 def _best_start(mapping, scores, known_scores, known_positions) -> FloatArray:

@@ -23,13 +23,13 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.kernels.parameters import MovingKernel
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import Perceptron, start_perceptron
 from gleangp.models.latent.terms import Term
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
 
-PULL = 0.01  # inverse prior variance of the positions
 _RIDGE = 0.1  # per row, of the discriminants that start the positions
 
 
@@ -113,7 +113,7 @@ class LatentObjective:
         """Value and gradient."""
         own, *thetas = self.split(z)
         X = self.layout.positions(own)
-        value, dL_dX, gradients = 0.5 * PULL * float(np.vdot(X, X)), PULL * X, []
+        value, dL_dX, gradients = 0.5 * LATENT_SPACE.pull * float(np.vdot(X, X)), LATENT_SPACE.pull * X, []
         for part, kernel, theta in zip(self.parts, self._kernels, thetas, strict=True):
             log_prior, prior_gradient = part.parameters.log_prior(theta)
             value -= log_prior
