@@ -324,7 +324,7 @@ def test_suggest_writes_the_rows_to_label_next(files, tmp_path, kind):
     found = pd.read_csv(tmp_path / "out.csv", dtype={"key": str})
     X, tasks = model.inputs(pool), model.encoding.tasks(pool)
     assert (found["row"] - 1).tolist() == model.estimator.suggest(X, 4, tasks=tasks).tolist()
-    assert found["key"].astype(int).tolist() == (found["row"] - 1).tolist()
+    assert found["key"].tolist() == pool["key"].iloc[found["row"] - 1].tolist()
     assert "labels are needed most in" in said
     assert "rows are of" not in said
     pool.assign(t="elsewhere").to_csv(tmp_path / "new.csv", index=False)

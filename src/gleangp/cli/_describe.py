@@ -25,13 +25,13 @@ def describe(model: Any) -> dict[str, Any]:
     out: dict[str, Any] = {"estimator": type(inner).__name__, "tasks": tasks}
     if isinstance(model, TableModel):
         encoding = model.encoding
-        features = [name for column in model.columns for name in column.feature_names]
-        out.update(target=encoding.target, task=encoding.task, inputs=features)
+        columns = [column.name for column in model.columns]
+        out.update(target=encoding.target, task=encoding.task, inputs=columns)
         out["summary"] = model.summary
     else:
-        columns = getattr(inner, "feature_names_in_", None)
+        names_in = getattr(inner, "feature_names_in_", None)
         count = getattr(inner, "n_features_in_", 0)
-        found = [f"column {k}" for k in range(count)] if columns is None else [str(c) for c in columns]
+        found = [f"column {k}" for k in range(count)] if names_in is None else [str(c) for c in names_in]
         task = getattr(inner, "task", None)
         out.update(target=None, task=task, inputs=[c for c in found if c not in (task, f"column {task}")])
         out["summary"] = {"kind": "classification" if is_classifier(inner) else "regression"}
@@ -39,7 +39,7 @@ def describe(model: Any) -> dict[str, Any]:
         if hasattr(fitted, "n_rows"):
             out["summary"]["rows"] = int(fitted.n_rows)
     if len(tasks) > 1:
-        out["shared"] = out["summary"].get("shared") or what_is_shared(inner)
+        out["shared"] = what_is_shared(inner)
     if shares := variance_shares(inner):
         out["variance_shares"] = shares
     if getattr(inner, "decisions_", ()):

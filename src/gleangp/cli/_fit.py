@@ -159,7 +159,7 @@ def _write_report(
             source=problem.source,
             dropped=problem.dropped,
             simpler=None if simple is None else {simple[0]: simple[1].predicted},
-            encodings=problem.columns,
+            encodings=[column for column in problem.columns if problem.X[column.name].notna().any()],
             row_numbers=problem.row_numbers.tolist(),
         )
 

@@ -50,7 +50,7 @@ def predict_table(model_path: Path, table: str, output: str, options: PredictOpt
     model = load_table_model(model_path)
     if options.interval is not None and is_classifier(model.estimator):
         raise UsageError("--interval is for numbers; this model predicts classes and their probabilities.")
-    text = _text_columns(model, table, options)
+    text = _text_columns(model, table, options.keep, options.encoding)
     unusual = Unusual(model)
     with table_writer(output) as write:
         for chunk in read_chunks(table, text=text, encoding=options.encoding):
@@ -90,12 +90,11 @@ class Unusual:
         return [*self.said, *([about_unknown(self._unknown, self.n_rows, remedy)] if self._unknown else [])]
 
 
-def _text_columns(model: TableModel, table: str, options: PredictOptions) -> tuple[str, ...]:
+def _text_columns(model: TableModel, table: str, keep: tuple[str, ...], encoding: str) -> tuple[str, ...]:
     """Columns that are read as text: the task, and what is kept and no input, so that 007 stays so."""
-    task = model.encoding.task
-    kept = columns_of(table, options.encoding) if options.keep == ("all",) else list(options.keep)
+    kept = columns_of(table, encoding) if keep == ("all",) else list(keep)
     inputs = {column.name for column in model.columns}
-    return tuple({*(c for c in kept if c not in inputs), *([] if task is None else [task])})
+    return tuple({c for c in (*kept, model.encoding.task) if c is not None and c not in inputs})
 
 
 def _with_kept(predicted: Any, chunk: Any, keep: tuple[str, ...], model: TableModel) -> Any:
@@ -121,10 +120,11 @@ def _with_kept(predicted: Any, chunk: Any, keep: tuple[str, ...], model: TableMo
 def suggest_rows(model_path: Path, table: str, output: str, n: int, encoding: str) -> None:
     """Write the rows of a pool whose labels would help most, the most useful first."""
     model = load_table_model(model_path)
-    estimator, task = model.estimator, model.encoding.task
+    estimator = model.estimator
     if not hasattr(estimator, "suggest"):
         raise UsageError(f"a {type(estimator).__name__} cannot suggest rows. Use --model sparse or coupled.")
-    frame = read_table(table, () if task is None else (task,), encoding).reset_index(drop=True)
+    text = _text_columns(model, table, ("all",), encoding)
+    frame = read_table(table, text, encoding).reset_index(drop=True)
     if len(frame) > _MOST_IN_POOL:
         note(f"{_MOST_IN_POOL} of the {len(frame)} rows, drawn at random, are looked at.")
         frame = frame.sample(_MOST_IN_POOL, random_state=0)
