@@ -19,7 +19,6 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.laplace import find_mode
-from gleangp.inference.order_evidence import combinations, prior_of_combinations, sites_of
 from gleangp.inference.posterior import (
     TaskPosterior,
     posterior_from_sites,
@@ -28,7 +27,7 @@ from gleangp.inference.posterior import (
     prior_only,
 )
 from gleangp.inference.projected import fit_projection
-from gleangp.inference.task_rows import TaskRows
+from gleangp.inference.task_rows import TaskRows, with_jitter
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.noise import Gaussian
 from gleangp.numerics.linalg import solve_general
@@ -63,15 +62,14 @@ def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width
     variance = np.full(task.n_labelled, noise)
     if has_white(kernel):
         variance += white_diag(kernel, task.X[: task.n_labelled])
-    Q = combinations(task)
+    Q = task.combinations()
     R = np.eye(len(K))
     if task.laplacian is not None:
         A = alpha * (task.laplacian @ K)
         A.flat[:: len(A) + 1] += 1.0
         R = solve_general(A, R)
     G = R @ Q.T
-    _, K_uu = prior_of_combinations(K, Q, G)
-    fit = find_mode(K_uu, sites_of(task, variance, log_width))
+    fit = find_mode(with_jitter(Q @ (K @ G)), task.sites(variance, log_width))
     reduction = G @ fit.reduction() @ G.T
     if task.laplacian is not None:
         reduction += alpha * (task.laplacian @ R.T).T

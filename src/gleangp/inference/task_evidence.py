@@ -5,10 +5,12 @@ rows Ktilde is the kernel matrix (Zhang & Yeung 2009, eq. 1); with them it is th
 
     Ktilde = K R,   R = (1 + alpha L K)^-1                               (Zhang & Yeung 2009, eqs. 5, 6)
 
-over all rows of the task, L being the graph Laplacian. K^-1 is never formed. With R_l the columns of
-the labelled rows and Kt = K R_l,
+over all rows of the task, L being the graph Laplacian. K^-1 is never formed. With order constraints the
+prior of u = Q f is N(0, Q Ktilde Q^T), Q picking the labelled rows and combining the rows of each
+constraint, so pairs, four-point constraints and labels are one mechanism; the evidence is Laplace's. With
+G = R Q^T (Q^T without a graph)
 
-    dKtilde_ll = R_l^T dK R_l,      dKtilde_ll / d ln alpha = -alpha Kt^T L Kt.
+    K_uu = Q K G,    dK_uu = G^T dK G,    dK_uu / d ln alpha = -alpha (K G)^T L (K G).
 
 Tasks are evaluated in stacks of one padded size: small matrices cost overhead, not arithmetic.
 """
@@ -25,11 +27,13 @@ from scipy.sparse import issparse
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import LOG_TWO_PI, inverse_factors, inverse_of
+from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
 from gleangp.inference.projected import projected_evidence
-from gleangp.inference.task_rows import TaskRows
+from gleangp.inference.task_rows import TaskRows, with_jitter
 from gleangp.kernels.evaluate import evaluate_apart
 from gleangp.kernels.parameters import MovingKernel
 from gleangp.noise import Gaussian
+from gleangp.noise.order import OrderSites
 from gleangp.numerics.linalg import solve_general
 
 
@@ -44,18 +48,22 @@ class TaskEvidence:
     d_log_width: FloatArray  # (B,) in the log of the noise of order constraints
 
 
-class GaussianStack:
-    """Tasks with Gaussian noise alone, with or without a graph, as one stack.
+class TaskStack:
+    """Tasks as one stack, with or without a graph; one with order constraints is a stack of its own.
 
     Labelled rows come first, then the others, either padded to the most that a task has. Padding has no
-    target, no noise and no edge in the graph: sites of precision zero, as in `inference.evidence`.
+    target, no noise and no edge in the graph: sites of precision zero, as in `inference.evidence`. The mode
+    of one call starts the search of the next.
     """
 
-    def __init__(self, kernel, tasks: Sequence[TaskRows]):
-        k = self.n_labelled = max(t.n_labelled for t in tasks)
+    def __init__(self, kernel: Any, tasks: Sequence[TaskRows]):
+        k = max(t.n_labelled for t in tasks)
         B, n = len(tasks), k + max(len(t.X) - t.n_labelled for t in tasks)
         self.kernel, self.X = MovingKernel(kernel), np.zeros((B, n, tasks[0].X.shape[1]))
         self.y, self.labelled = np.zeros((B, k)), np.zeros((B, k), dtype=bool)
+        self.ordered = tasks[0] if tasks[0].order is not None else None
+        self.Q: Any = None if self.ordered is None else self.ordered.combinations()
+        self._dual: FloatArray | None = None
         self.laplacian: Any = None
         if B == 1:
             self.laplacian = tasks[0].laplacian
@@ -75,19 +83,44 @@ class GaussianStack:
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
         B, k = self.y.shape
         kernels = evaluate_apart(self.kernel.at(theta), self.X)
-        K, alpha = kernels.value, np.exp(log_alpha)[:, None, None]
-        R_l: Any = None
-        Kt: Any = None
-        if self.laplacian is None:
-            K_ll = K
-        else:
-            A = alpha * self._times_laplacian(K)
-            np.einsum("bii->bi", A)[...] += 1.0
-            R_l = solve_general(A, np.broadcast_to(np.eye(A.shape[1])[:, :k], (B, A.shape[1], k)))
-            Kt = K @ R_l
-            K_ll = 0.5 * (Kt[:, :k] + Kt[:, :k].swapaxes(1, 2))
+        K, alpha = kernels.value, np.exp(log_alpha)
         noise = np.exp(log_noise)[:, None] + (0.0 if kernels.white is None else kernels.white[:, :k])
         noise = np.broadcast_to(noise, (B, k))
+        plain = self.laplacian is None and self.Q is None
+        G = None if plain else self._spread(K, alpha)
+        KG = K if G is None else K @ G
+        if self.ordered is None:
+            value, dK_uu, d_noise = self._gaussian(KG[:, :k], noise)
+            d_log_width = np.zeros(B)
+        else:
+            K_uu, sites = with_jitter(self.Q @ KG[0]), self.ordered.sites(noise[0], log_width)
+            fit = find_mode(K_uu, sites, self._dual)
+            self._dual, value = fit.dual, np.array([fit.log_evidence])
+            dK_uu, d_noise, d_log_width = _laplace_gradients(K_uu, sites, fit)
+        d_white = np.zeros(self.X.shape[:2])
+        d_white[:, :k] = d_noise
+        d_log_alpha = np.zeros(B)
+        if self.laplacian is not None:
+            rough = KG.swapaxes(1, 2) @ self._times_laplacian(KG)
+            d_log_alpha = -alpha * np.einsum("bij,bij->b", dK_uu, rough)
+        dK = dK_uu if G is None else G @ dK_uu @ G.swapaxes(1, 2)
+        d_log_noise = np.exp(log_noise) * d_noise.sum(axis=1)
+        return TaskEvidence(value, kernels.vjp(dK, d_white), d_log_noise, d_log_alpha, d_log_width)
+
+    def _spread(self, K: FloatArray, alpha: FloatArray) -> FloatArray:
+        """G = (1 + alpha L K)^-1 Q^T (B, n, N), or Q^T without a graph."""
+        B, n = K.shape[:2]
+        Q_T = np.eye(n)[:, : self.y.shape[1]] if self.Q is None else self.Q.T.toarray()
+        Q_T = np.broadcast_to(Q_T, (B, *Q_T.shape))
+        if self.laplacian is None:
+            return Q_T
+        A = alpha[:, None, None] * self._times_laplacian(K)
+        np.einsum("bii->bi", A)[...] += 1.0
+        return solve_general(A, Q_T)
+
+    def _gaussian(self, K_ll: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log evidence (B,), and its derivatives in the covariance (B, k, k) and the noise (B, k)."""
+        K_ll = 0.5 * (K_ll + K_ll.swapaxes(1, 2))
         root = np.where(self.labelled, noise**-0.5, 0.0)
         half, _, _ = inverse_factors(K_ll * (root[:, :, None] * root[:, None, :]))
         C_inv = inverse_of(half, root)
@@ -96,26 +129,28 @@ class GaussianStack:
         constant = np.where(self.labelled, np.log(noise) + LOG_TWO_PI, 0.0).sum(axis=1)
         value = -0.5 * (np.einsum("bl,bl->b", self.y, weights) + log_det + constant)
         dC = 0.5 * (weights[:, :, None] * weights[:, None, :] - C_inv)
-        d_noise = np.einsum("bii->bi", dC)
-        d_white = np.zeros(self.X.shape[:2])
-        d_white[:, :k] = d_noise
-        dK, d_log_alpha = dC, np.zeros(B)
-        if self.laplacian is not None:
-            dK = R_l @ dC @ R_l.swapaxes(1, 2)
-            rough = Kt.swapaxes(1, 2) @ self._times_laplacian(Kt)
-            d_log_alpha = -alpha[:, 0, 0] * np.einsum("bij,bij->b", dC, rough)
-        return TaskEvidence(
-            value,
-            kernels.vjp(dK, d_white),
-            np.exp(log_noise) * d_noise.sum(axis=1),
-            d_log_alpha,
-            np.zeros(B),
-        )
+        return value, dC, np.einsum("bii->bi", dC)
 
-    def _times_laplacian(self, stack):
+    def _times_laplacian(self, stack: FloatArray) -> FloatArray:
         if issparse(self.laplacian):
             return (self.laplacian @ stack[0])[None]
         return self.laplacian @ stack
+
+
+def _laplace_gradients(
+    K_uu: FloatArray, sites: OrderSites, fit: LaplaceFit
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Derivatives of the evidence of one task in K_uu, the noise of labels, and the log width."""
+    gradient, k = laplace_gradient(K_uu, fit), len(sites.y)
+
+    def through(derivatives: tuple[FloatArray, ...], rows: slice) -> FloatArray:
+        # Through log p, through its gradient (the mode moves) and through the curvature.
+        d_log_p, d_gradient, d_precision = derivatives
+        return d_log_p + gradient.pull[rows] * d_gradient - 0.5 * gradient.variance[rows] * d_precision
+
+    d_noise = through(sites.variance_derivatives(fit.u), slice(k))
+    d_width = through(sites.width_derivatives(fit.u), slice(k, None))
+    return gradient.dK[None], d_noise[None], np.array([d_width.sum()])
 
 
 class ProjectedTask:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy.sparse import csr_array
+import numpy as np
+from scipy.sparse import csr_array, eye_array, vstack
 
 from gleangp._typing import FloatArray
+from gleangp.noise.order import OrderSites
+
+# Added to the diagonal of K_uu, in standard units: constraints on labelled rows are combinations of them.
+JITTER = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,3 +44,21 @@ class TaskRows:
     def n_labelled(self) -> int:
         """Number of labelled rows."""
         return len(self.y)
+
+    def combinations(self) -> csr_array:
+        """Q (l + c, n): the labelled rows, then the constraints."""
+        labelled = eye_array(self.n_labelled, len(self.X), format="csr")
+        return labelled if self.order is None else csr_array(vstack([labelled, self.order.coefficients]))
+
+    def sites(self, noise: FloatArray, log_width: float) -> OrderSites:
+        """The sites of Q f, `noise` (l,) being the variance of each label."""
+        if self.order is None:
+            return OrderSites(self.y, noise, np.zeros(0), np.zeros(0))
+        return OrderSites(self.y, noise, self.order.margin, np.exp(log_width) * self.order.norm)
+
+
+def with_jitter(K_uu: FloatArray) -> FloatArray:
+    """The prior covariance of Q f as a symmetric matrix that has a factor: constraints repeat rows."""
+    K_uu = 0.5 * (K_uu + K_uu.T)
+    K_uu.flat[:: len(K_uu) + 1] += JITTER
+    return K_uu

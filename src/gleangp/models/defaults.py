@@ -7,6 +7,7 @@ length scales in units of the standardised inputs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,15 @@ class Hierarchy:
     mean_spread: float = 3.0  # hyperprior of the prior mean, around kernel and noise as given: weak
     noise: float = 0.1  # variance at which a search starts
     noise_bounds: tuple[float, float] = (1e-4, 1e2)  # of the variance at the prior mean
+    # Normal hyperpriors of logarithms, centre and deviation, and limits of a search: of alpha, the weight of
+    # the graph, and of the width of order constraints; limits of whitened parameters of tasks.
+    alpha: tuple[float, float] = (log(0.1), 3.0)
+    alpha_bounds: tuple[float, float] = (-12.0, 8.0)
+    large_alpha: float = log(10.0)  # of a second start: the evidence often has two peaks, graph or no graph
+    width: tuple[float, float] = (log(0.3), 1.0)
+    width_bounds: tuple[float, float] = (log(1e-2), log(1e1))
+    z_bounds: tuple[float, float] = (-20.0, 20.0)
+    start_tol: float = 1e-4  # of the searches that find the starts
     # Variance that every task has at least: equal targets leave none, and the covariance has no factor then.
     least_noise: float = 1e-8
     start_variance: float = 0.25  # kernel parameters of tasks differ by a factor of e^0.5, before any data

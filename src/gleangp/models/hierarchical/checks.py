@@ -14,8 +14,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.data_dependent import predict_task, task_posterior
 from gleangp.inference.task_rows import TaskRows
-from gleangp.models.defaults import HELD_OUT
-from gleangp.models.hierarchical.learn import WIDTH
+from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.noise import Gaussian
 
@@ -41,7 +40,7 @@ def _scores(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> Floa
     for k in range(n_folds):
         known, out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         kernel: Any = task.kernel
-        width = WIDTH[0] if model.width is None else np.log(model.width)
+        width = HIERARCHY.width[0] if model.width is None else np.log(model.width)
         posterior = task_posterior(kernel, _thinned(block, known, out), noise, task.alpha, width)
         mean, var = predict_task(kernel, posterior, block.X[out])
         scores[out] = Gaussian(noise).log_density(block.y[out], mean, var)

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 from joblib import parallel_config
 
-from gleangp.inference.order_evidence import OrderedTask
-from gleangp.inference.task_evidence import GaussianStack, ProjectedTask, TaskEvidence
+from gleangp.inference.task_evidence import ProjectedTask, TaskEvidence, TaskStack
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.parallel import in_parallel
@@ -37,10 +36,11 @@ class TaskTerms:
         self.n_jobs = n_jobs
         self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
         self.has_order = any(t.order is not None for t in tasks)
-        self.groups = []
+        self.groups: list[tuple[np.ndarray, TaskStack | ProjectedTask]] = []
         for members in _grouped(tasks):
             chosen = [tasks[i] for i in members]
-            self.groups.append((np.array(members), _term(kernel, chosen)))
+            term = TaskStack(kernel, chosen) if chosen[0].basis is None else ProjectedTask(kernel, chosen[0])
+            self.groups.append((np.array(members), term))
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -65,14 +65,6 @@ class TaskTerms:
             return total
         d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
         return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
-
-
-def _term(kernel, tasks: list[TaskRows]):
-    if tasks[0].order is not None:
-        return OrderedTask(kernel, tasks[0])
-    if tasks[0].basis is not None:
-        return ProjectedTask(kernel, tasks[0])
-    return GaussianStack(kernel, tasks)
 
 
 def _evaluate(term, *arguments):

@@ -32,19 +32,12 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
+from gleangp.models.priors import Normal
+from gleangp.models.slots import Slot, Slots
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, report_to, silent
 
-# Hyperpriors on logarithms, in standard units: centre and standard deviation.
-ALPHA = (np.log(0.1), 3.0)
-WIDTH = (np.log(0.3), 1.0)
-_ALPHA_BOUNDS = (-12.0, 8.0)
-_WIDTH_BOUNDS = (np.log(1e-2), np.log(1e1))
-_Z_BOUNDS = (-20.0, 20.0)
-
-_START_TOL = 1e-4
-_LARGE_ALPHA = np.log(10.0)
-_DIFFERENCE = 1e-4
+_DIFFERENCE = 1e-4  # of parameters, for derivatives of gradients
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,83 +78,61 @@ class HierarchyFit:
 
 
 class HierarchyObjective:
-    """J and its gradient for a given prior covariance, as a function of one vector."""
+    """J and its gradient for a given prior covariance, as a function of one vector that begins at a point.
 
-    def __init__(self, terms: TaskTerms, start: Point, root: FloatArray, plan: LearningPlan):
-        self.terms, self.start, self.root, self.plan = terms, start, root, plan
-        self.centre = start.mean
-        n_tasks, q = start.theta.shape
-        self.parts = {}
-        at = 0
-        for name, size in (
-            ("mean", q if plan.learn_shared else 0),
-            ("log_width", int(plan.learn_shared and terms.has_order)),
-            ("z", n_tasks * q if root.any() else 0),
-            ("log_alpha", int(terms.has_graph.sum())),
-        ):
-            self.parts[name] = slice(at, at + size)
-            at += size
-        self.size = at
+    Its slots are the prior mean and the width, if these are learnt, z of all tasks unless the root is zero,
+    and log alpha of tasks with a graph. Log densities of priors are relative to their peaks.
+    """
 
-    def pack(self, point: Point) -> FloatArray:
-        """The vector of a point."""
-        x = np.empty(self.size)
-        values = {
-            "mean": point.mean,
-            "log_width": point.log_width,
-            "z": whitened(point.theta - point.mean, self.root).ravel(),
-            "log_alpha": point.log_alpha[self.terms.has_graph],
-        }
-        for name, part in self.parts.items():
-            if part.stop > part.start:
-                x[part] = values[name]
-        return x
+    def __init__(self, terms: TaskTerms, centre, point: Point, root: FloatArray, plan: LearningPlan):
+        self.terms, self.begin, self.root = terms, point, root
+        shared, z = plan.learn_shared, whitened(point.theta - point.mean, root)
+        ordered = shared and terms.has_order
+        slots = [
+            _slot("mean", point.mean, plan.mean_bounds.T, (centre, HIERARCHY.mean_spread), shared),
+            _slot("log_width", point.log_width, HIERARCHY.width_bounds, HIERARCHY.width, ordered),
+            _slot("z", z, HIERARCHY.z_bounds, (0.0, 1.0), bool(root.any())),
+            _slot("log_alpha", point.log_alpha[terms.has_graph], HIERARCHY.alpha_bounds, HIERARCHY.alpha),
+        ]
+        self.slots = Slots(slots)
+        self._peak = sum(
+            float(np.sum(s.prior.log_prob(s.prior.mean + 0.0 * s.start)[0])) for s in self.slots.slots
+        )
 
-    def unpack(self, x: FloatArray) -> tuple[Point, FloatArray]:
-        """The point of a vector, and z (M, q)."""
-        point, part = self.start, self.parts
-        mean = x[part["mean"]] if self.plan.learn_shared else point.mean
-        z = np.zeros(point.theta.shape)
-        if part["z"].stop > part["z"].start:
-            z = x[part["z"]].reshape(z.shape)
-        log_alpha = point.log_alpha.copy()
-        log_alpha[self.terms.has_graph] = x[part["log_alpha"]]
-        width = x[part["log_width"]]
-        return Point(
-            mean, float(width[0]) if len(width) else point.log_width, mean + z @ self.root.T, log_alpha
-        ), z
+    def point(self, x: FloatArray) -> Point:
+        """The point of a vector."""
+        get, where, begin = self.slots.get, self.slots.where, self.begin
+        mean = get(x, "mean") if "mean" in where else begin.mean
+        width = float(get(x, "log_width")[0]) if "log_width" in where else begin.log_width
+        log_alpha = begin.log_alpha.copy()
+        log_alpha[self.terms.has_graph] = get(x, "log_alpha")
+        return Point(mean, width, mean + self._z(x) @ self.root.T, log_alpha)
 
-    def bounds(self) -> FloatArray:
-        """(size, 2)."""
-        bounds = np.empty((self.size, 2))
-        bounds[self.parts["mean"]] = self.plan.mean_bounds if self.plan.learn_shared else 0.0
-        bounds[self.parts["log_width"]] = _WIDTH_BOUNDS
-        bounds[self.parts["z"]] = _Z_BOUNDS
-        bounds[self.parts["log_alpha"]] = _ALPHA_BOUNDS
-        return bounds
+    def _z(self, x: FloatArray) -> FloatArray:
+        """(M, q)."""
+        shape = self.begin.theta.shape
+        return self.slots.get(x, "z").reshape(shape) if "z" in self.slots.where else np.zeros(shape)
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
-        point, z = self.unpack(x)
+        point = self.point(x)
         evidence = self.terms(point.theta, point.log_alpha, point.log_width)
-        value = -evidence.value.sum() + 0.5 * np.sum(z * z)
+        log_prior, gradient = self.slots.log_prior(x)
         slopes = {
-            "mean": -evidence.d_theta.sum(axis=0),
-            "log_width": -evidence.d_log_width.sum(),
-            "z": (z - evidence.d_theta @ self.root).ravel(),
-            "log_alpha": -evidence.d_log_alpha[self.terms.has_graph],
+            "mean": evidence.d_theta.sum(axis=0),
+            "log_width": evidence.d_log_width.sum(),
+            "z": (evidence.d_theta @ self.root).ravel(),
+            "log_alpha": evidence.d_log_alpha[self.terms.has_graph],
         }
-        gradient = np.empty(self.size)
-        priors = {"mean": (self.centre, HIERARCHY.mean_spread), "log_width": WIDTH}
-        for name, part in self.parts.items():
-            if part.stop == part.start:
-                continue
-            gradient[part] = slopes[name]
-            if name != "z":
-                centre, spread = priors.get(name, ALPHA)
-                deviation = (x[part] - centre) / spread
-                value += 0.5 * deviation @ deviation
-                gradient[part] += deviation / spread
-        return float(value), gradient
+        for name, part in self.slots.where.items():
+            gradient[part] += slopes[name]
+        return -float(evidence.value.sum() + log_prior - self._peak), -gradient
+
+
+def _slot(name: str, start: Any, bounds: Any, prior: tuple[Any, float], learnt: bool = True) -> Slot:
+    """A slot with a normal prior; an empty one if it is not learnt."""
+    values = np.ravel(start) if learnt else np.zeros(0)
+    low, high = bounds
+    return Slot(name, values, low, high, Normal(*prior), "identity")
 
 
 def most_stages(max_rounds: int) -> int:
@@ -226,24 +197,24 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     q = start.theta.shape[1]
     cov = HIERARCHY.start_variance * np.eye(q) if plan.fixed_cov is None else plan.fixed_cov
     if not plan.learn_shared:
-        graph = replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA))
+        graph = replace(start, log_alpha=np.full(len(terms), HIERARCHY.large_alpha))
         return [(start, cov), (graph, cov)] if terms.has_graph.any() else [(start, cov)]
     froms = [start]
     if terms.has_graph.any():  # the evidence often has two peaks in alpha: graph or no graph
-        froms.append(replace(start, log_alpha=np.full(len(terms), _LARGE_ALPHA)))
+        froms.append(replace(start, log_alpha=np.full(len(terms), HIERARCHY.large_alpha)))
     one_kernel: list[tuple[Point, Any]] = []
     for p in froms:
         stage = _stage("one kernel", terms, plan)
         if plan.progress(stage, 0, None) and one_kernel:
             break
-        one_kernel.append(_optimize(terms, start, p, np.zeros((q, q)), plan, stage, tol=_START_TOL))
+        one_kernel.append(_optimize(terms, start, p, np.zeros((q, q)), plan, stage, tol=HIERARCHY.start_tol))
     shared, _ = min(one_kernel, key=lambda found: found[1].value)
     starts = [(shared, cov)]
     stage = _stage("tasks apart", terms, plan)
     if len(terms) > 1 and cov.any() and not plan.progress(stage, 0, None):
         wide = np.sqrt(HIERARCHY.wide_variance) * np.eye(q)
         begin = replace(start, log_alpha=shared.log_alpha)
-        apart, _ = _optimize(terms, start, begin, wide, plan, stage, tol=_START_TOL)
+        apart, _ = _optimize(terms, start, begin, wide, plan, stage, tol=HIERARCHY.start_tol)
         if plan.fixed_cov is None:
             precision = whitened_precision(curvatures(terms, apart), wide)
             cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
@@ -293,16 +264,16 @@ def log_inverse_wishart(cov: FloatArray) -> float:
 
 
 def _optimize(terms, start, point, root, plan, stage, tol=1e-6) -> tuple[Point, Optimum]:
-    objective = HierarchyObjective(terms, start, root, plan)
+    objective = HierarchyObjective(terms, start.mean, point, root, plan)
     optimum = minimize(
         objective,
-        objective.pack(point),
-        objective.bounds(),
+        objective.slots.start,
+        objective.slots.bounds,
         max_iter=plan.max_iter,
         tol=tol,
         report=report_to(plan.progress, stage),
     )
-    return objective.unpack(optimum.theta)[0], optimum
+    return objective.point(optimum.theta), optimum
 
 
 def update_cov(point: Point, theta_cov: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ disagree about to what each is uncertain of.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +23,6 @@ from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
 from gleangp.models.hierarchical.learn import (
-    ALPHA,
-    WIDTH,
     HierarchyFit,
     LearningPlan,
     Point,
@@ -195,8 +194,8 @@ def add_task(model: HierarchicalModel, task: TaskRows, *, optimize: bool = True)
     """
     if task.n_labelled == 0 and task.order is None:
         return replace(model, tasks=(*model.tasks, _prior_task(model, task.X.shape[1])))
-    width = WIDTH[0] if model.width is None else np.log(model.width)
-    start = Point(model.mean, width, model.mean[None], np.array([ALPHA[0]]))
+    width = HIERARCHY.width[0] if model.width is None else np.log(model.width)
+    start = Point(model.mean, width, model.mean[None], np.array([HIERARCHY.alpha[0]]))
     plan = LearningPlan(np.zeros((0, 2)), learn_shared=False, fixed_cov=model.new_task_cov)
     if optimize:
         terms = TaskTerms(model.kernel, [task], None if model.own_noise else model.noise)
@@ -215,10 +214,8 @@ def predict_hierarchy(
     mean, var = np.empty(len(X)), np.empty(len(X))
     for task, rows in enumerate(blocks_of_rows(codes, len(model.tasks))):
         if len(rows):
-            nodes = [predict_task(*node, X[rows]) for node in model.tasks[task].nodes]
-            means = np.array([m for m, _ in nodes])
-            mean[rows] = means.mean(axis=0)
-            var[rows] = np.mean([v for _, v in nodes], axis=0) + means.var(axis=0)
+            means, variances = _at_nodes(model.tasks[task], X[rows], predict_task)
+            mean[rows], var[rows] = means.mean(axis=0), variances + means.var(axis=0)
     return mean, var
 
 
@@ -229,14 +226,17 @@ def predict_hierarchy_cov(
     mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
     for task, rows in enumerate(blocks_of_rows(codes, len(model.tasks))):
         if len(rows):
-            nodes = [predict_task_cov(*node, X[rows]) for node in model.tasks[task].nodes]
-            means = np.array([m for m, _ in nodes])
+            means, within = _at_nodes(model.tasks[task], X[rows], predict_task_cov)
             deviation = means - means.mean(axis=0)
             mean[rows] = means.mean(axis=0)
-            cov[np.ix_(rows, rows)] = np.mean([c for _, c in nodes], axis=0) + deviation.T @ deviation / len(
-                nodes
-            )
+            cov[np.ix_(rows, rows)] = within + deviation.T @ deviation / len(means)
     return mean, cov
+
+
+def _at_nodes(task: FittedTask, X: FloatArray, predict: Callable) -> tuple[FloatArray, FloatArray]:
+    """Means of all nodes (k, n), and the mean of their variances or covariances."""
+    means, spreads = zip(*(predict(*node, X) for node in task.nodes), strict=True)
+    return np.array(means), np.mean(spreads, axis=0)
 
 
 def _fitted_task(model: HierarchicalModel, task: TaskRows, fit: HierarchyFit, k: int) -> FittedTask:
@@ -272,7 +272,7 @@ def _nodes(theta: FloatArray, theta_cov: FloatArray, average: bool) -> list[Floa
 
 
 def _starting_point(mean: FloatArray, n_tasks: int) -> Point:
-    return Point(mean, WIDTH[0], np.tile(mean, (n_tasks, 1)), np.full(n_tasks, ALPHA[0]))
+    return Point(mean, HIERARCHY.width[0], np.tile(mean, (n_tasks, 1)), np.full(n_tasks, HIERARCHY.alpha[0]))
 
 
 def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:
