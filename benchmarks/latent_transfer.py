@@ -137,7 +137,7 @@ def process_on(transform, case: Case):
     def predict(n):
         term = GaussianTerm(np.where(case.y_pool[:n, None] == 1, 1.0, -1.0), np.arange(n))
         own = fit_shared_kernel([(term, pool[:n])], parameters)
-        return (term.fit_map(own, pool[:n]).predict_mean(test)[:, 0] > 0).astype(int)
+        return (term.fit_map(own, pool[:n]).predict(test)[0][:, 0] > 0).astype(int)
 
     return predict
 

@@ -23,21 +23,13 @@ from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import Perceptron
-from gleangp.models.latent.blend import (
-    add_blended_prior,
-    fit_blended_model,
-    fit_blended_task,
-    label_inputs,
-    most_folds,
-)
+from gleangp.models.latent.blend import add_task, fit_blended_model, label_inputs, most_folds
 from gleangp.models.latent.model import (
     Blend,
     Labels,
     LatentModel,
     Settings,
-    add_prior_task,
     fit_latent_model,
-    fit_new_task,
     locate,
     most_stages,
     reconstruct,
@@ -239,19 +231,8 @@ class SharedLatentMixin(
         progress.end(fitted=True)
 
     def _learn_new_task(self, X, targets) -> None:
-        model, settings = self._model, self._settings(len(X))
         with threads_for([len(X)]):
-            if model.blend is None:
-                found = (
-                    fit_new_task(model, X, targets, settings)[0]
-                    if len(X)
-                    else add_prior_task(model, targets.shape[1])
-                )
-            elif len(X):
-                found = fit_blended_task(model, model.blend, X, targets, settings)
-            else:
-                found = add_blended_prior(model, model.blend, targets.shape[1])
-        self._store(found)
+            self._store(add_task(self._model, X, targets, self._settings(len(X))))
 
     def _store(self, model: LatentModel) -> None:
         self._model = model

@@ -1,10 +1,10 @@
-"""Label mappings with two parts: a function of the latent positions and one of the features themselves.
+"""Label mappings with several parts: functions of the latent positions, and of the features themselves.
 
 A latent space can be a poor place for a new task, and a few labels do not show it. So the function of a
-task is the sum of both parts, and the variance of each is learnt where it can be measured: on the source
+task is a sum of parts, and the variance of each is learnt where it can be measured: on the source
 tasks. Each source task is placed in a space that was learnt without its rows. There, one kernel
 
-    a RBF(positions) + b RBF(features) + c (+ noise)
+    a RBF(positions) + b RBF(features) + d features . features + c (+ noise)
 
 is learnt for all source tasks together, by their evidence. A new task starts from it, with narrow priors.
 Where this does not predict source tasks from few labels better than a kernel of the features alone, labels
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_ndtr
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 
 from gleangp._typing import BoolArray, FloatArray
 from gleangp.kernels import ScaledInputs
@@ -42,7 +42,7 @@ from gleangp.progress import Progress
 _WIDE, _NARROW = 1.0, 0.3  # spread of the priors: of the kernel of all source tasks, and of one task
 _FEW, _MOST_PARTS = 10, 20  # labels from which the others of a source task are predicted, and how often
 _AMPLITUDE, _LENGTH = (1e-4, 1e3), (0.03, 30.0)
-_BIAS = (0.1, (1e-6, 1e2))
+_LINEAR, _BIAS = 0.5, (0.01, (1e-6, 1e2))  # variances of the linear part and the constant at the start
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +55,12 @@ class _Task:
 
     def term(self, offset: float) -> Term:
         """What it adds to the objective, where its labels have that prior mean."""
-        return label_term(self.inputs, self.targets - offset, self.settings, RBF())
+        return label_term(self.inputs, self.targets - offset, self.settings)
 
     def fit_map(self, kernel: Kernel, offset: float) -> Mapping:
-        """The mapping of this task."""
+        """The mapping of this task; without rows it is the prior, where all classes are as probable."""
+        if len(self.inputs) == 0:
+            return Mapping(clone(kernel), self.inputs, self.targets, (), 0.0)
         return replace(self.term(offset).fit_map(kernel, self.inputs), offset=offset)
 
     def part(self, rows: BoolArray) -> _Task:
@@ -92,25 +94,21 @@ def fit_blended_model(
     return replace(model, label_maps=tuple(maps), blend=blend)
 
 
-def fit_blended_task(
-    model: LatentModel, blend: Blend, X: FloatArray, targets: FloatArray, settings: Settings
-) -> LatentModel:
-    """The model with one more label mapping; all else is as it was."""
-    task = _Task(label_inputs(model, X), targets, settings)
-    both = (blend.kernel, blend.features_kernel)
-    own = [_learn([task], kernel, _NARROW, blend.offset) for kernel in both]
+def add_task(model: LatentModel, X: FloatArray, targets: FloatArray, settings: Settings) -> LatentModel:
+    """The model with one more label mapping (UQD07 section 3.2); all else is as it was."""
+    task, blend = _Task(label_inputs(model, X), targets, settings), model.blend
+    if blend is None:
+        if len(X):
+            kernel = fit_shared_kernel([(task.term(0.0), task.inputs)], settings.label_parameters)
+        else:
+            thetas = [m.kernel.theta for m in model.label_maps]
+            kernel = model.label_maps[0].kernel.clone_with_theta(np.mean(thetas, axis=0))
+        return replace(model, label_maps=(*model.label_maps, task.fit_map(kernel, 0.0)))
+    own, scores = [blend.kernel, blend.features_kernel], [np.nan, np.nan]
+    if len(X):
+        own = [_learn([task], kernel, _NARROW, blend.offset) for kernel in own]
+        scores = [_held_out(kernel, blend.offset, task, few=False) for kernel in own]
     mapping = task.fit_map(own[0 if blend.used else 1], blend.offset)
-    return _with_task(model, blend, mapping, [_held_out(k, blend.offset, task, few=False) for k in own])
-
-
-def add_blended_prior(model: LatentModel, blend: Blend, n_columns: int) -> LatentModel:
-    """The model with one more label mapping that has no rows, where all classes are as probable."""
-    nowhere = np.zeros((0, model.positions.shape[1] + len(model.observations.mean)))
-    mapping = Mapping(clone(blend.start), nowhere, np.zeros((0, n_columns)), (), 0.0)
-    return _with_task(model, blend, mapping, [np.nan, np.nan])
-
-
-def _with_task(model: LatentModel, blend: Blend, mapping: Mapping, scores: list[float]) -> LatentModel:
     blend = replace(blend, scores=np.vstack([blend.scores, scores]))
     return replace(model, label_maps=(*model.label_maps, mapping), blend=blend)
 
@@ -142,10 +140,10 @@ def _kernel(model: LatentModel, settings: Settings, share: float) -> Kernel:
     """Of joined inputs, with a share of the variance for the positions."""
     n_latent, n_features = model.positions.shape[1], len(model.observations.mean)
     own = np.repeat([1.0, 0.0], [n_latent, n_features])
-    kernel = _part(1.0 - share, 1.0 - own)
+    kernel = _part(1.0 - share, RBF(1.0, _LENGTH), 1.0 - own)
     if share > 0.0:
-        kernel = _part(share, own) + kernel
-    kernel = kernel + ConstantKernel(*_BIAS)
+        kernel = _part(share, RBF(1.0, _LENGTH), own) + kernel
+    kernel += _part(_LINEAR, DotProduct(0.0, "fixed"), 1.0 - own) + ConstantKernel(*_BIAS)
     return kernel if settings.probit else kernel + WhiteKernel(*LATENT_SPACE.white)
 
 
@@ -155,8 +153,8 @@ def _unmeasured(kernel: Kernel, features_kernel: Kernel) -> Kernel:
     return kernel.clone_with_theta(np.r_[amplitude, length, features_kernel.theta])
 
 
-def _part(variance: float, columns: FloatArray) -> Kernel:
-    return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(RBF(1.0, _LENGTH), columns, "fixed")
+def _part(variance: float, kernel: Kernel, columns: FloatArray) -> Kernel:
+    return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(kernel, columns, "fixed")
 
 
 def _learn(tasks: list[_Task], kernel: Kernel, spread: float, offset: float) -> Kernel:
@@ -171,12 +169,14 @@ def _shared_offset(kernel: Kernel, tasks: list[_Task]) -> float:
     """The most probable prior mean of signs that all tasks share, at this kernel.
 
     Rows far from all labels of a new task are more often of the class that varies more: "another digit".
-    Minus the log evidence is a parabola in the offset, which three of its values give.
+    Minus the log evidence is a parabola in the offset, which three of its values give. One task more,
+    whose offset is zero, stands for what is known before: a single task does not show what others have.
     """
     low, middle, high = (
         sum(task.term(offset)(kernel, task.inputs)[0] for task in tasks) for offset in (-1.0, 0.0, 1.0)
     )
-    return float(np.clip(0.5 * (low - high) / (low + high - 2.0 * middle), -1.0, 1.0))
+    curvature = (low + high - 2.0 * middle) * (1.0 + 1.0 / len(tasks))
+    return float(np.clip(0.5 * (low - high) / curvature, -1.0, 1.0))
 
 
 def _positions_left_out(X, labels: list[Labels], settings: Settings, rng) -> FloatArray:
@@ -191,7 +191,8 @@ def _positions_left_out(X, labels: list[Labels], settings: Settings, rng) -> Flo
             for number, task in enumerate(labels)
             if number % count != fold
         ]
-        own = replace(settings, n_init=1, progress=_named(settings.progress, f"tasks left out {fold + 1}"))
+        progress = _named(settings.progress, f"tasks left out {fold + 1}")
+        own = replace(settings, n_init=1, tol=LATENT_SPACE.earlier * settings.tol, progress=progress)
         space = fit_latent_model(X[keep], others, own, stream)
         positions[left_out] = _in_unit(locate(space, X[left_out]), space.positions)
     return positions

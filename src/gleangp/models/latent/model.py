@@ -1,7 +1,6 @@
-"""The fitted latent-space model: how it is learnt, how new rows find their place, how tasks are added.
+"""The fitted latent-space model: how it is learnt, and how new rows find their place.
 
-`fit_latent_model` learns; `locate` gives latent positions of rows; `fit_new_task` learns one more label
-mapping at fixed positions (Discriminative Transfer, Urtasun, Quattoni & Darrell 2007, section 3.2).
+`fit_latent_model` learns; `locate` gives latent positions of rows. `models.latent.blend` adds tasks.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF
 
 from gleangp._state import check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
@@ -20,12 +19,12 @@ from gleangp.models.latent.search import search_positions
 from gleangp.models.latent.space import (
     LatentFit,
     Weighted,
-    fit_kernel,
+    fit_shared_kernel,
     learn_positions,
     start_positions,
 )
 from gleangp.models.latent.sparse import ProjectedTerm, choose_basis
-from gleangp.models.latent.terms import GaussianTerm, Mapping, ProbitTerm, Term
+from gleangp.models.latent.terms import GaussianTerm, Mapping, Term
 from gleangp.models.parameters import Parameters
 from gleangp.progress import Progress, Stage, silent
 
@@ -170,26 +169,6 @@ def reconstruct(model: LatentModel, positions: FloatArray) -> tuple[FloatArray, 
     return model.observations.restore(mean), model.observations.restored_variance(var[:, 0])
 
 
-def fit_new_task(
-    model: LatentModel, X: FloatArray, targets: FloatArray, settings: Settings
-) -> tuple[LatentModel, FloatArray]:
-    """The model with one more label mapping, and the positions of its rows; all else is as it was."""
-    positions = locate(model, X)
-    term = label_term(positions, targets, settings, settings.label_parameters.kernel)
-    part = fit_kernel(Weighted(term, settings.label_parameters), positions)
-    mapping = term.fit_map(part.parameters.kernel, positions)
-    return replace(model, label_maps=(*model.label_maps, mapping)), positions
-
-
-def add_prior_task(model: LatentModel, n_columns: int) -> LatentModel:
-    """The model with one more label mapping, the prior at the mean log parameters of the others' kernels."""
-    kernel = clone(model.label_maps[0].kernel)
-    kernel.theta = np.mean([m.kernel.theta for m in model.label_maps], axis=0)
-    nowhere = np.zeros((0, model.positions.shape[1]))
-    mapping = Mapping(kernel, nowhere, np.zeros((0, n_columns)), (), 0.0)
-    return replace(model, label_maps=(*model.label_maps, mapping))
-
-
 def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray:
     """(q,) length scales that the training rows span in each dimension, the most of any mapping.
 
@@ -199,11 +178,11 @@ def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray
     return np.max([spread / scale for scale in length_scales], axis=0)
 
 
-def label_term(inputs: FloatArray, targets: FloatArray, settings: Settings, kernel: Any) -> Term:
-    """The term of one task whose rows have these inputs: dense, or through a basis chosen with `kernel`."""
+def label_term(inputs: FloatArray, targets: FloatArray, settings: Settings) -> Term:
+    """The term of one task whose rows have these inputs: dense, or through a basis."""
     basis = None
     if not _is_dense(settings, len(inputs)):
-        basis = choose_basis(kernel, inputs, settings.n_active, np.random.default_rng(0))
+        basis = choose_basis(RBF(), inputs, settings.n_active, np.random.default_rng(0))
     return _label_term(Labels(np.arange(len(inputs)), targets), settings, basis)
 
 
@@ -212,9 +191,11 @@ def _is_dense(settings: Settings, n_rows: int) -> bool:
 
 
 def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Any:
-    if basis is None:
-        return (ProbitTerm if settings.probit else GaussianTerm)(labels.targets, labels.rows)
-    return ProjectedTerm(labels.targets, labels.rows, basis, settings.probit)
+    if basis is None and not settings.probit:
+        return GaussianTerm(labels.targets, labels.rows)
+    return ProjectedTerm(
+        labels.targets, labels.rows, labels.rows if basis is None else basis, settings.probit
+    )
 
 
 def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels=None) -> list[Weighted]:
@@ -277,7 +258,7 @@ def _finish(observations, scores, fit: LatentFit, parts, basis, settings) -> Lat
     settings.progress(stage, 0, None)
     for part, kernel in zip(parts, fit.kernels, strict=True):
         if part.weight == 0.0:  # these labels had no say in the positions: learn their kernel now
-            kernel = fit_kernel(part, fit.positions).parameters.kernel
+            kernel = fit_shared_kernel([(part.term, fit.positions)], part.parameters)
         maps.append(part.term.fit_map(kernel, fit.positions))
         settings.progress(stage, len(maps), None)
     return LatentModel(

@@ -16,7 +16,7 @@ priors on gamma matter only to tasks of a few rows. The paper's conjugate gradie
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -189,12 +189,6 @@ def learn_positions(
     kernels = tuple(part.parameters.unpack(t)[0] for part, t in zip(parts, thetas, strict=True))
     learnt = layout.perceptron(own) if isinstance(layout, ConstrainedPositions) else None
     return LatentFit(layout.positions(own).copy(), learnt, kernels, optimum, size * optimum.value)
-
-
-def fit_kernel(part: Weighted, positions: FloatArray, *, max_iter: int = 100) -> Weighted:
-    """A mapping's kernel at fixed positions: how a new task is learnt (UQD07 section 3.2)."""
-    kernel = fit_shared_kernel([(part.term, positions)], part.parameters, max_iter=max_iter)
-    return replace(part, parameters=replace(part.parameters, kernel=kernel))
 
 
 def fit_shared_kernel(

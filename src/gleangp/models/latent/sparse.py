@@ -1,8 +1,9 @@
-"""Latent-space terms whose cost is linear in the rows: both mappings use a basis of positions.
+"""Latent-space terms through a basis of positions: cost linear in the rows, and signs with probit noise.
 
 The basis are the latent positions of some informative rows. All rows contribute through it, by the projection
 of `inference.projected`. As rows of the training set, basis points move with the latent space. With every
-row in the basis the terms equal the dense ones of `models.latent.terms`.
+row in the basis the terms are exact: `GaussianTerm` for numbers, and expectation propagation for signs (what
+Urtasun, Quattoni & Darrell 2007 leave as future work).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def choose_basis(kernel, positions: FloatArray, n_active: int, rng: np.random.Ge
 class ProjectedTerm:
     """Targets through the basis, O(n d^2): numbers whose noise is white, or signs with probit noise.
 
-    `warm` keeps the sites of signs from call to call, as in `ProbitTerm`.
+    `warm` keeps the sites of signs from call to call. They start the next propagation, and do not change
+    its end.
     """
 
     targets: FloatArray  # (n, S)

@@ -3,35 +3,26 @@
 A term is called with the mapping's kernel and the positions of all rows; it gives the value and its
 gradients in theta and in the positions. `fit_map` gives the fitted mapping, which is what predicts.
 
-* `GaussianTerm`: columns of targets that share one covariance, the noise being the kernel's white
-  variance (Urtasun, Quattoni & Darrell 2007, eqs. 1 and 3).
-* `ProbitTerm`: columns of signs with probit noise (what the paper leaves as future work). The evidence
-  is that of expectation propagation.
+`GaussianTerm` has columns of targets that share one covariance, the noise being the kernel's white
+variance (Urtasun, Quattoni & Darrell 2007, eqs. 1 and 3). `models.latent.sparse` has the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import Block
-from gleangp.inference.evidence import inverse_factors
-from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import posterior_from_sites, variance_taken
-from gleangp.inference.propagate import Marginals, RowSites, Swept, sweep_rows
+from gleangp.inference.posterior import variance_taken
 from gleangp.kernels import kernel_columns
 from gleangp.kernels.evaluate import evaluate
-from gleangp.noise import Probit
 from gleangp.numerics.linalg import (
     cholesky,
     cholesky_in_place,
     evidence_sensitivity,
-    gram,
     log_determinant,
     mirror_upper,
     solve_cholesky,
@@ -85,13 +76,6 @@ class Mapping:
             var[part] = prior[part, None] - np.column_stack(reductions)
         return mean, np.maximum(var, 0.0)
 
-    def predict_mean(self, X: FloatArray) -> FloatArray:
-        """Mean (n, S) alone."""
-        mean = np.empty((len(X), self.weights.shape[1]))
-        for part in row_chunks(len(X), len(self.points)):
-            mean[part] = self.offset + kernel_columns(self.kernel, X[part], self.points) @ self.weights
-        return mean
-
 
 class Term(Protocol):
     """One mapping's part of the objective."""
@@ -131,69 +115,3 @@ class GaussianTerm:
         X = positions[self.rows]
         chol, jitter = cholesky(kernel(X))
         return Mapping(kernel, X, solve_cholesky(chol, self.targets), ((chol, None),), jitter)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ProbitTerm:
-    """Signs -1 / +1 with probit noise, each column by expectation propagation on the same covariance.
-
-    `warm` keeps the sites from call to call: they start the next propagation, and do not change its end.
-    """
-
-    targets: FloatArray
-    rows: IntArray
-    warm: dict = field(default_factory=dict)
-
-    def __call__(self, kernel, positions):
-        """The explicit derivative is that of log N(site means | 0, K + 1 / site precisions)."""
-        K = evaluate(kernel, positions[self.rows])
-        value, dL_dK = 0.0, np.zeros(K.value.shape)
-        for swept in self._sweeps(K.value):
-            scaled, alpha = swept.marginals.state
-            value -= swept.evidence
-            dL_dK += 0.5 * (gram(scaled.T) - np.outer(alpha, alpha))
-        theta_gradient, input_gradient, _ = K.vjp(dL_dK)
-        gradient = np.zeros_like(positions)
-        gradient[self.rows] = input_gradient
-        return value, theta_gradient, gradient
-
-    def fit_map(self, kernel, positions):
-        """One factor for every column: their sites differ."""
-        X = positions[self.rows]
-        found = []
-        for swept in self._sweeps(kernel(X)):
-            precision = np.maximum(swept.sites.precision, _LEAST_PRECISION)
-            found.append(posterior_from_sites(kernel, X, Sites(swept.sites.shift / precision, precision)))
-        weights = np.column_stack([p.weights for p in found])
-        return Mapping(kernel, X, weights, tuple((p.chol, None) for p in found), max(p.jitter for p in found))
-
-    def _sweeps(self, K: FloatArray) -> Iterator[Swept]:
-        """Expectation propagation of one column after the other."""
-        marginals = _marginals_under(K)
-        for c, signs in enumerate(np.ascontiguousarray(self.targets.T)):
-            block = Block(np.zeros((len(signs), 0)), signs, Probit())
-            swept = sweep_rows(block, marginals, start=self.warm.get(c), tol=_TOLERANCE)
-            self.warm[c] = swept.sites
-            yield swept
-
-
-def _marginals_under(K: FloatArray) -> Callable[[RowSites], Marginals]:
-    """From sites to marginals under a covariance K (n, n) that all columns share.
-
-    As `marginals_of` for one block without a basis. Its state: S with S^T S = (K + 1 / precision)^-1, and
-    alpha, that times the site means.
-    """
-    diagonal = K.diagonal()
-
-    def marginals(sites: RowSites) -> Marginals:
-        root = np.sqrt(np.maximum(sites.precision, _LEAST_PRECISION))
-        halves, log_det, _ = inverse_factors((K * root * root[:, None])[None])
-        half, scaled = halves[0], halves[0] * root
-        alpha = scaled.T @ (half @ (sites.shift / root))
-        # diag(K - K scaled^T scaled K), in which what a faint site takes off is lost in rounding
-        var = (1.0 - np.einsum("ij,ij->j", half, half)) / root**2
-        faint = np.flatnonzero(root**2 * diagonal < _FAINT)
-        var[faint] = diagonal[faint] - np.sum((scaled @ K[:, faint]) ** 2, axis=0)
-        return Marginals(K @ alpha, var, log_det, (scaled, alpha))
-
-    return marginals

@@ -19,7 +19,7 @@ from gleangp import SharedLatentGPClassifier
 from gleangp.datasets import load_usps
 from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._shared_latent import latent_kernel
-from gleangp.models.latent.space import Weighted, fit_kernel
+from gleangp.models.latent.space import fit_shared_kernel
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 from gleangp.plots._base import MARKERS, color_of
@@ -100,8 +100,8 @@ def regressor_error(F: np.ndarray, z: np.ndarray, F_test: np.ndarray, z_test: np
     kernel = latent_kernel(2, ard=False) + WhiteKernel(0.1, (1e-4, 10.0))
     term = GaussianTerm(np.where(z[:, None] == 1, 1.0, -1.0), np.arange(len(z)))
     parameters = Parameters(kernel, None, (), default_priors(kernel))
-    part = fit_kernel(Weighted(cast(Any, term), parameters), F)
-    predicted = term.fit_map(part.parameters.kernel, F).predict_mean(F_test)[:, 0] > 0
+    learnt = fit_shared_kernel([(cast(Any, term), F)], parameters)
+    predicted = term.fit_map(learnt, F).predict(F_test)[0][:, 0] > 0
     return float(np.mean(predicted != (z_test == 1)))
 
 
