@@ -15,6 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
+from gleangp.models.local.new_task import propagate_dense
+from gleangp.noise import ContaminatedNormal, NegativeBinomial
 from tests.endurance.every_estimator import CASES, every, make_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -157,6 +159,28 @@ def test_scores_of_held_out_tasks_are_finite_and_good():
     groups = frame["who"]
     scores = cross_val_score(classes, frame, labels, groups=groups, scoring="neg_log_loss", cv=GroupKFold(3))
     assert (scores > -0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("noise", "y"),
+    [
+        (NegativeBinomial(0.2, exposure=np.array([1.0, 2.0, 3.0])), [0.0, 4.0, 9.0]),
+        (ContaminatedNormal(0.5, 0.05, 10.0), [0.0, 0.4, 7.0]),
+    ],
+)
+def test_variants_of_a_new_task_are_propagated_as_if_alone(noise, y):
+    """Sites and log evidence of each prior are those of its own run; the evidence is near an exact one."""
+    rng, y = np.random.default_rng(0), np.array(y)
+    roots, means = rng.normal(size=(8, 3, 3)), rng.normal(size=(8, 3))
+    covs = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(3)
+    sites, evidences = propagate_dense(means, covs, y, noise)
+    for k in range(8):
+        own, [evidence] = propagate_dense(means[[k]], covs[[k]], y, noise)
+        assert_allclose(sites.precision[k], own.precision[0], rtol=1e-3)
+        assert_allclose(evidences[k], evidence, atol=1e-3)
+        f = rng.multivariate_normal(means[k], covs[k], 50_000)
+        exact = np.log(np.mean(np.exp(noise.log_prob(y, f).sum(axis=1))))
+        assert_allclose(evidences[k], exact, atol=0.3)
 
 
 def test_known_tasks_give_no_warning():

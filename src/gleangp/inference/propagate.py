@@ -92,6 +92,7 @@ class Swept:
     cavity_var: FloatArray  # (n,) with the spread in it
     g: FloatArray  # (n,)
     nu: FloatArray  # (n,)
+    of_rows: FloatArray  # (n,) parts of the evidence; the rest is -1/2 log_det
 
 
 def sweep_rows(
@@ -117,7 +118,8 @@ def sweep_rows(
         now = marginals(sites)
         cavities = leave_out(sites, now.mean, now.var)
         log_z, g, nu = noise.log_partition(block.y, cavities.mean, cavities.var + spread)
-        evidence = cavities.log_evidence(log_z) + 0.5 * float(sites.shift @ now.mean - now.log_det)
+        of_rows = cavities.log_evidence(log_z) + 0.5 * sites.shift * now.mean
+        evidence = float(of_rows.sum() - 0.5 * now.log_det)
         move = cavities.wanted_sites(g, nu, least) - sites
         change = now.change_by(move)
         if change <= tol * len(block):
@@ -132,7 +134,7 @@ def sweep_rows(
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
     if not (noise.log_concave or change <= _UNSETTLED * (1.0 + abs(evidence))):
         evidence = np.nan
-    return Swept(sites, now, evidence, cavities.mean, cavities.var + spread, g, nu)
+    return Swept(sites, now, evidence, cavities.mean, cavities.var + spread, g, nu, of_rows)
 
 
 def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[[RowSites], Marginals]:
@@ -189,12 +191,12 @@ class Cavities:
     mean: FloatArray  # (n,)
     var: FloatArray  # (n,)
 
-    def log_evidence(self, log_z: FloatArray) -> float:
-        """The rows' part of log Z of EP: a site is scaled to give its row the right log_z here."""
+    def log_evidence(self, log_z: FloatArray) -> FloatArray:
+        """(n,) the rows' parts of log Z of EP: a site is scaled to give its row the right log_z here."""
         sites = self.sites
         grown = 1.0 + sites.precision * self.var
         exponent = sites.shift**2 * self.var + 2.0 * sites.shift * self.mean - sites.precision * self.mean**2
-        return float(np.sum(log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown))
+        return log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown
 
     def wanted_sites(self, g: FloatArray, nu: FloatArray, least: float = 0.0) -> RowSites:
         """Those that match the moments; where less than `least` of a variance is explained, the mean alone.

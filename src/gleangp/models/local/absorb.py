@@ -48,8 +48,8 @@ def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) ->
             evidence = float(log_normal(y[dense], mean[None], cov[None])[0])
     else:
         mean, cov = posterior.predict_cov(W, codes)
-        sites, evidence = propagate_dense(mean, cov, y, noise)
-        precision, site_mean = sites.precision, sites.mean
+        sites, [evidence] = propagate_dense(mean[None], cov[None], y, noise)
+        precision, site_mean = sites.precision[0], sites.mean[0]
     if posterior.together:
         return replace(draw, posterior=_reordered(posterior, W, codes, precision, site_mean, evidence))
     common = posterior.common

@@ -25,7 +25,7 @@ from gleangp.inference.prior import Term
 from gleangp.inference.propagate import Marginals, RowSites, labelled_first, sweep_rows
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
-from gleangp.numerics.linalg import cholesky, log_determinant, solve_lower
+from gleangp.numerics.linalg import cholesky
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -219,50 +219,63 @@ def _settle(several: Variants, y: FloatArray, noise: Any) -> list[tuple[float, F
         np.einsum("bii->bi", covs)[...] += variances
         evidences = log_normal(y, several.mean, covs)
         return [(float(e), 1.0 / variance, y) for e, variance in zip(evidences, variances, strict=True)]
-    found = []
-    sites = None
-    for mean, cov in zip(several.mean, several.cov, strict=True):  # neighbours have nearly the same sites
-        sites, evidence = propagate_dense(mean, cov, y, noise, sites)
-        found.append((evidence, sites.precision, sites.mean))
-    return found
+    sites, evidences = propagate_dense(several.mean, several.cov, y, noise)
+    return [(float(e), *parts) for e, *parts in zip(evidences, sites.precision, sites.mean, strict=True)]
 
 
 def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
     """(B,) log N(y | mean, cov) of a stack of means (B, n) and covariances (B, n, n)."""
-    try:
-        chol = np.linalg.cholesky(covs)
-    except np.linalg.LinAlgError:  # singular in floating point
-        chol = np.array([cholesky(cov)[0] for cov in covs])
+    chol = stacked_cholesky(covs)
     white = np.linalg.solve(chol, (y - means)[:, :, None])[:, :, 0]
     log_det = 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)
     return -0.5 * ((white * white).sum(axis=1) + log_det + len(y) * _LOG_TWO_PI)
 
 
 def propagate_dense(
-    mean: FloatArray, cov: FloatArray, y: FloatArray, noise: Any, start: RowSites | None = None
-) -> tuple[RowSites, float]:
-    """Sites of a few rows with latent prior N(mean, cov), and the log evidence."""
-    block, marginals = Block(np.zeros((len(y), 0)), y, noise), dense_marginals(mean, cov)
-    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals) if start is None else start)
-    return swept.sites, swept.evidence
+    means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any
+) -> tuple[RowSites, FloatArray]:
+    """Sites (V, n) of a few rows under V latent priors N(mean, cov), and the log evidences (V,)."""
+    rows = np.tile(np.arange(len(y)), len(means))  # one problem of V n rows
+    block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise.at(rows)), dense_marginals(means, covs)
+    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
+    precision, shift, of_rows = (
+        values.reshape(means.shape) for values in (swept.sites.precision, swept.sites.shift, swept.of_rows)
+    )
+    evidences = of_rows.sum(axis=1) - 0.5 * swept.marginals.state
+    return RowSites(precision, shift, swept.sites.n_silent), evidences
 
 
-def dense_marginals(mean: FloatArray, cov: FloatArray) -> Callable[[RowSites], Marginals]:
-    """From sites to marginals of rows with latent prior N(mean, cov)."""
+def dense_marginals(means: FloatArray, covs: FloatArray) -> Callable[[RowSites], Marginals]:
+    """From sites to marginals of rows with latent priors N(mean, cov), one below the other.
+
+    `means` is (V, n) or (n,), `covs` (V, n, n) or (n, n); the state are the V log determinants.
+    """
+    means, covs = np.atleast_2d(means), np.reshape(covs, (-1, *np.shape(covs)[-2:]))
 
     def marginals(sites: RowSites) -> Marginals:
-        root = np.sqrt(sites.precision)
-        chol = cholesky(np.eye(len(mean)) + root[:, None] * cov * root)[0]
-        half = solve_lower(chol, np.ascontiguousarray(root[:, None] * cov))
-        var = np.diagonal(cov) - np.einsum("ij,ij->j", half, half)
-        moved = sites.shift - sites.precision * mean
-        after = mean + cov @ moved - half.T @ (half @ moved)
+        precision, shift = (values.reshape(means.shape) for values in (sites.precision, sites.shift))
+        root = np.sqrt(precision)
+        chol = stacked_cholesky(np.eye(means.shape[1]) + root[:, :, None] * covs * root[:, None, :])
+        half = np.linalg.solve(chol, root[:, :, None] * covs)
+        var = np.einsum("vii->vi", covs) - np.einsum("vij,vij->vj", half, half)
+        moved = shift - precision * means
+        after = means + np.einsum("vij,vj->vi", covs, moved)
+        after -= np.einsum("vij,vi->vj", half, np.einsum("vij,vj->vi", half, moved))
         # shift^T E f - log_det is twice log Z of the sites; with a prior mean it has two more parts.
-        log_z2 = float(moved @ (after - mean) + 2.0 * sites.shift @ mean - sites.precision @ mean**2)
-        log_z2 -= log_determinant(chol)
-        return Marginals(after, np.maximum(var, 1e-300), float(sites.shift @ after) - log_z2, None)
+        log_z2 = np.sum(moved * (after - means) + 2.0 * shift * means - precision * means**2, axis=1)
+        log_z2 -= 2.0 * np.log(np.einsum("vii->vi", chol)).sum(axis=1)
+        log_det = np.sum(shift * after, axis=1) - log_z2
+        return Marginals(after.ravel(), np.maximum(var, 1e-300).ravel(), float(log_det.sum()), log_det)
 
     return marginals
+
+
+def stacked_cholesky(matrices: FloatArray) -> FloatArray:
+    """Lower factors of a stack of matrices."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+    except np.linalg.LinAlgError:  # singular in floating point
+        return np.array([cholesky(matrix)[0] for matrix in matrices])
 
 
 def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
