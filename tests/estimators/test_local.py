@@ -363,14 +363,20 @@ def test_few_rows_and_many_columns_are_not_overconfident():
     assert set(decided["warping"].numbers) == {"warped", "as they are"}
 
 
-def test_an_input_that_needs_warping_is_warped():
-    """A sine of the logarithm, in forty rows: a kernel of one length scale needs the warping."""
+@pytest.mark.parametrize(("noise", "least"), [("gaussian", 0.99), ("outliers", 0.8)])
+def test_an_input_that_needs_warping_is_warped(noise, least):
+    """A sine of the logarithm, in forty rows: a kernel of one length scale needs the warping.
+
+    Without it rows at small inputs can also be outliers.
+    """
     rng = np.random.default_rng(0)
     x = np.exp(rng.uniform(-4, 4, 40))
     y = np.sin(2 * np.log(x)) + 0.05 * rng.standard_normal(40)
-    decided = {d.what: d for d in SparseGPRegressor(random_state=0).fit(x[:, None], y).decisions_}
+    model = SparseGPRegressor(noise=noise, random_state=0).fit(x[:, None], y)
+    decided = {d.what: d for d in model.decisions_}
     assert decided["warping"].chosen == "warped"
-    assert decided["warping"].numbers["warped"] > 0.99
+    assert decided["warping"].numbers["warped"] > least
+    assert decided["draws"].chosen == "16"
 
 
 @pytest.mark.parametrize("noise", ["poisson", "negative_binomial", "binomial", "gamma"])

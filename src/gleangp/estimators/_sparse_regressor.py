@@ -96,8 +96,9 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
 
     with a common function g (linear and smooth), offsets o_t, slopes s_t, own functions h_t and noise of each
     task, on inputs w that are warped by a learnt monotone function of each numeric column. All sizes and
-    length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows, predictions
-    average over draws of the hyperparameters from their posterior.
+    length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows (300 with
+    outliers), predictions average over draws of the hyperparameters from their posterior. Those of counts
+    and positive numbers do not.
 
     Rows whose target is NaN are left out. A task without other rows is predicted from the prior. The
     posterior is exact up to 2000 rows. With more, the time of learning does not depend on the number of rows,

@@ -23,7 +23,7 @@ from gleangp.inference.evidence import (
 )
 from gleangp.inference.prior import BlockPrior
 from gleangp.inference.propagate import labelled_first, marginals_of, sweep_rows
-from gleangp.models.defaults import PriorWidths, Start
+from gleangp.models.defaults import Learning, PriorWidths, Start
 from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
@@ -70,6 +70,19 @@ class Likelihood(Protocol):
     def noise_model(self, slots: Slots, z: FloatArray) -> Any:
         """The noise model at z, with the values that all tasks share."""
 
+    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, noise: Any) -> FloatArray | None:
+        """(n,) of the sites of rows, where nothing else determines them; None: they must be settled."""
+
+    def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """(M + 1,) noise variance of the tasks, last that of a new one; empty if it is not Gaussian."""
+
+    def draws_rows(self, learning: Learning) -> int:
+        """Rows up to which predictions average over draws of the hyperparameters."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether tasks have their own noise."""
+
     def own_scale(self, slots: Slots, z: FloatArray) -> FloatArray | None:
         """(M,) factor of the variance of what is a task's own; None: all tasks alike."""
 
@@ -108,6 +121,10 @@ class GaussianNoise:
     def with_priors(self, priors: Mapping[str, Any]) -> GaussianNoise:
         """With another prior of sigma^2, if there is one."""
         return replace(self, prior=priors.get("variance", self.prior))
+
+    def draws_rows(self, learning: Learning) -> int:
+        """Most of all: the posterior at a draw has a closed form."""
+        return learning.draws_rows
 
     @property
     def varies(self) -> bool:
@@ -230,6 +247,19 @@ class PropagatedNoise:
     learn: tuple[str, ...] = ()
     priors: dict[str, Any] | None = None
     tol: float = 1e-6  # nats per row: a tenth of that at which the search stops
+
+    varies: ClassVar[bool] = False
+
+    def draws_rows(self, learning: Learning) -> int:
+        """Those of real numbers; other targets do not average."""
+        return learning.draws_rows_propagated if getattr(self.model, "support", None) == "real" else 0
+
+    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, noise: Any) -> None:
+        """None: sites depend on each other."""
+
+    def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """None: the variance of an observation depends on the function."""
+        return np.zeros(0)
 
     def own_scale(self, slots: Slots, z: FloatArray) -> None:
         """None: tasks have no noise of their own."""

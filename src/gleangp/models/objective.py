@@ -19,7 +19,7 @@ from gleangp.inference.prior import BlockPrior, Layout, Term
 from gleangp.inference.propagate import RowSites
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import GaussianNoise, Likelihood, Settled
+from gleangp.models.likelihood import Likelihood, Settled
 from gleangp.models.priors import Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.models.terms import MovingTerm, TermSpec
@@ -121,8 +121,7 @@ class LogPosterior:
         """Value and gradient."""
         slots = self.slots
         prior, settled, warped = self.settle(z)
-        if not isinstance(self.likelihood, GaussianNoise):
-            self._sites = RowSites(settled.precision, settled.shift)
+        self._sites = RowSites(settled.precision, settled.shift)
         scale = self.likelihood.own_scale(slots, z)
         scaled = [scale is not None and not spec.loadings.shape[1] for spec in self.specs]
         of_weights = [spec.mixture or s for spec, s in zip(self.specs, scaled, strict=True)]

@@ -15,7 +15,7 @@ from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
-from gleangp.models.likelihood import GaussianNoise, Settled
+from gleangp.models.likelihood import Settled
 from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
 from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabilities
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
@@ -64,12 +64,8 @@ def fit_local(
     search.progress(stage, 1, at_best.posterior.log_evidence)
     draws = _draws(finish, modes, at_best.posterior, rng) if modes else ()
     decisions += [*best.decisions, *_decided_forms(modes)]
-    if search.optimize and best.slots.size and isinstance(search.likelihood, GaussianNoise):
-        reason = (
-            "Predictions average over draws of the hyperparameters."
-            if modes
-            else "Hyperparameters are well known."
-        )
+    if modes:
+        reason = "Predictions average over draws of the hyperparameters."
         decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
     noise = search.likelihood.noise_model(best.slots, best.z)
     active = np.arange(len(data)) if len(basis) == 0 else basis
@@ -116,8 +112,7 @@ def _compete(
 
 def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
     """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
-    gaussian = isinstance(search.likelihood, GaussianNoise)
-    if not gaussian or not search.optimize or not learnt[0].slots.size or n_rows > search.learning.draws_rows:
+    if not search.draws(n_rows) or not learnt[0].slots.size:
         return []
     return sorted((mode_of(form, search.learning) for form in learnt), key=lambda mode: -mode.log_mass)
 
@@ -180,14 +175,15 @@ class _Finish:
     def draw(self, z: FloatArray, best: LocalPosterior, rng: np.random.Generator) -> Draw:
         """The posterior at a draw; of one block as at the best, its factor when predictions need it."""
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
-        if not (best.together and self.learnt.n_rows == len(data) and isinstance(likelihood, GaussianNoise)):
+        precision = likelihood.precision(slots, z, data.codes, data.noise)
+        if precision is None or not best.together or self.learnt.n_rows < len(data):
             return self(z, rng)[0]
         warp = self.learnt.objective.warp(z)
         posterior = replace(
             best,
             terms=tuple(self._terms(z)),
             X=self.search.inputs(data.X, warp),
-            precision=likelihood.precision(slots, z, data.codes, data.noise),
+            precision=precision,
             log_evidence=np.nan,
         )
         return Draw(posterior, warp, likelihood.predictive_variance(slots, z))
@@ -199,20 +195,17 @@ class _Finish:
         W = self.search.inputs(data.X, warp)
         rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
         prior = BlockPrior(terms, W, rows.layout, rows.Z, elsewhere=where_blocks_are())
-        noise = np.zeros(0)
-        if isinstance(likelihood, GaussianNoise):
-            if likelihood.varies and self.learnt.n_rows < len(data):
-                # As many basis points as while learning will do: the noise is what is left within blocks.
-                learning = self.search.learning
-                Z = rows.Z[: learning.stages[-1].n_basis]
-                few = BlockPrior(terms, W, rows.layout, Z, elsewhere=where_blocks_are())
-                z = _noise_of_tasks(few, rows, likelihood, slots, z, learning.noise_passes)
-                prior = BlockPrior(self._terms(z), W, rows.layout, rows.Z, elsewhere=where_blocks_are())
-            noise = likelihood.predictive_variance(slots, z)
+        if likelihood.varies and self.learnt.n_rows < len(data):
+            # As many basis points as while learning will do: the noise is what is left within blocks.
+            learning = self.search.learning
+            Z = rows.Z[: learning.stages[-1].n_basis]
+            few = BlockPrior(terms, W, rows.layout, Z, elsewhere=where_blocks_are())
+            z = _noise_of_tasks(few, rows, likelihood, slots, z, learning.noise_passes)
+            prior = BlockPrior(self._terms(z), W, rows.layout, rows.Z, elsewhere=where_blocks_are())
         sites = self.learnt.objective.sites(len(data))
         settled = likelihood.settle(prior, rows, slots, z, sites, gradient=False)
         posterior = local_posterior(prior, rows, data, settled, self.conditioning)
-        return Draw(posterior, warp, noise), basis, settled.n_silent
+        return Draw(posterior, warp, likelihood.predictive_variance(slots, z)), basis, settled.n_silent
 
 
 def arrange(

@@ -1,9 +1,9 @@
 """Learning the parameters: on all rows as one block, or on neighbourhoods from all over the data.
 
-With few rows and Gaussian noise, the best start of every form of the model (its smoothness, and whether
-inputs are warped) is learnt to the end, and predictions average over the forms. With many rows, the evidence
-of whole neighbourhoods under a small basis is a sample of that of all rows. Few of them choose the start and
-the smoothness; the winner goes on with more.
+With few rows, the best start of every form of the model (its smoothness, and whether inputs are warped) is
+learnt to the end, and predictions average over the forms. With many rows, the evidence of whole
+neighbourhoods under a small basis is a sample of that of all rows. Few of them choose the start and the
+smoothness; the winner goes on with more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gleangp.inference.prior import Term, lay_out
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Stage, Start
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import GaussianNoise, Likelihood
+from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.slots import Slots
@@ -103,9 +103,13 @@ class Search:
             for parameter in term.kernel.hyperparameters
         ]
 
+    def draws(self, n_rows: int) -> bool:
+        """Whether predictions average over draws of the hyperparameters."""
+        return self.optimize and n_rows <= self.likelihood.draws_rows(self.learning)
+
     def averages(self, n_rows: int) -> bool:
-        """Whether predictions average over forms: few rows do not determine the form."""
-        return isinstance(self.likelihood, GaussianNoise) and n_rows <= self.learning.n_together
+        """Whether they average over forms too: few rows do not determine the form."""
+        return self.draws(n_rows) and n_rows <= self.learning.n_together
 
     def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
         """The log posterior of terms of that start and form."""
