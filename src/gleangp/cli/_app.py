@@ -253,10 +253,10 @@ def predict(
     """
     check_outputs({"--output": output}, (model, table), force=force)
     check_interval(interval)
-    from gleangp.cli._work import PredictOptions, predict_table
+    from gleangp.cli._work import predict_table
 
     kept = () if keep is None else tuple(name.strip() for name in keep.split(","))
-    predict_table(model, table, output, PredictOptions(kept, interval, strict, encoding))
+    predict_table(model, table, output, keep=kept, interval=interval, strict=strict, encoding=encoding)
 
 
 @app.command()

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gleangp.cli._counts import looks_like_counts
-from gleangp.cli._fit import or_none, validate
+from gleangp.cli._fit import or_none
 from gleangp.cli._models import our_models, rivals
 from gleangp.cli._problem import Problem
+from gleangp.cli._validation import held_out
 from gleangp.report.held_out import Score
 from gleangp.report.quality import MEASURES
 
@@ -32,7 +33,7 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
     for number, (name, (model, given)) in enumerate(models.items()):
         text = f"{number + 1} of {len(models)}: {name}"
         with console.status(text) if console.is_terminal else nullcontext():
-            score = validate(given, model, folds, seed)
+            score = held_out(model, given, folds, seed)
         if score is None:
             continue
         twin = next((other for other, s in scores.items() if _predict_the_same(score, s)), None)
@@ -55,7 +56,7 @@ def compare_table(problem: Problem, *, folds: int | None, seed: int, as_json: bo
             "behind": behind[name][0],
             "behind_std_error": behind[name][1],
             "seconds": s.seconds,
-            **({"rmse": _root(s, labeled)} if counts else {}),
+            **({"rmse": s.by("numbers", labeled.y[s.rows]).error} if counts else {}),
         }
         for name, s in scores.items()
     }
@@ -96,11 +97,6 @@ def _predict_the_same(a: Score, b: Score) -> bool:
     if a.measure == "counts":  # beside the deviation of Poisson counts
         return apart <= _SAME * float(np.sqrt(np.maximum(a.predicted, 0.0).mean()))
     return apart <= _SAME * max(a.error, b.error)
-
-
-def _root(score: Score, labeled: Problem) -> float:
-    """RMSE, which counts have beside their deviance."""
-    return float(np.sqrt(np.mean((labeled.y[score.rows] - score.predicted) ** 2)))
 
 
 def _short(name: str) -> str:

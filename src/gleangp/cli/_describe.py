@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from sklearn.base import is_classifier
 
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._usage import printable
-from gleangp.report.held_out import added_variance, quiet
-from gleangp.report.words import shares_text, variance_shares, what_is_shared
+from gleangp.report.single_tasks import noise_std
+from gleangp.report.words import noise_text, shares_text, variance_shares, what_is_shared
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -56,7 +55,7 @@ def describe(model: Any) -> dict[str, Any]:
     elif getattr(inner, "noise", "gaussian") != "gaussian":
         out["noise"] = _noise_words(inner.noise_)
     else:
-        noise = out["summary"].get("noise_std") or _noise_std(inner, names)
+        noise = out["summary"].get("noise_std") or noise_std(inner)
         if noise is not None:
             out["noise_std"] = noise
     return out
@@ -67,38 +66,6 @@ def _noise_words(noise: Any) -> str:
     learnt = {key: value for key, value in noise.parameters.items() if key != "bias" and np.ndim(value) == 0}
     name = "".join(f" {c.lower()}" if c.isupper() else c for c in type(noise).__name__).strip()
     return ", ".join([name, *(f"{key.replace('_', ' ')} {value:.3g}" for key, value in learnt.items())])
-
-
-def _noise_std(estimator: Any, tasks: np.ndarray | None) -> list[float] | None:
-    """Deviations of the noise over tasks (`noise_ends`), in the units of the target; None if not known."""
-    if "include_noise" not in signature(estimator.predict).parameters:
-        return None
-    X: Any = np.zeros((1 if tasks is None else len(tasks), estimator.n_features_in_))
-    names, column = getattr(estimator, "feature_names_in_", None), getattr(estimator, "task", None)
-    where: dict[str, Any] = {"X": X} if tasks is None or column is not None else {"X": X, "tasks": tasks}
-    columns = getattr(estimator, "columns_", None) or ()
-    if names is not None and (column is not None or columns):
-        import pandas as pd
-
-        # Cells as those of the fit: the noise is the same in all rows of a task.
-        known = {c.name: c.categories[0] if c.kind == "category" else c.cell(c.fill) for c in columns}
-        where["X"] = pd.DataFrame(X, columns=names).assign(**known)
-        if column is not None:
-            where["X"][column] = tasks
-    elif column is not None:
-        where["X"] = X.astype(object)
-        where["X"][:, column] = tasks
-    try:
-        with quiet():
-            found = added_variance(estimator, **where)
-    except ValueError:  # noise that was given for each training row is not known elsewhere
-        return None
-    return noise_ends(found)
-
-
-def noise_ends(variances: np.ndarray) -> list[float]:
-    """Deviations between which the middle 90 % of the variances lie, and that of their median."""
-    return np.sqrt(np.quantile(variances, [0.05, 0.5, 0.95])).tolist()
 
 
 def print_description(model: Any, console: Console, *, verbose: bool = False) -> None:
@@ -129,7 +96,7 @@ def print_description(model: Any, console: Console, *, verbose: bool = False) ->
     if "noise" in facts:
         line("noise", facts["noise"])
     if "noise_std" in facts:
-        line("noise", _noise_text(facts["noise_std"], facts["target"]))
+        line("noise", noise_text(facts["noise_std"], facts["target"]))
     score = summary.get("held_out")
     line("held-out", _held_out_text(score))
     if score is not None and "baseline" in score:
@@ -160,15 +127,6 @@ def _rows_text(summary: dict[str, Any]) -> str:
     more = [f"{without} without a target"] if without else []
     more += [f"and {added} that were added since"] if added else []
     return f"{summary['rows']} rows" + (f" ({', '.join(more)})" if more else "") + ", "
-
-
-def _noise_text(ends: list[float], target: str | None) -> str:
-    low, *middle, high = (f"{end:.3g}" for end in ends)  # files of older versions have two ends
-    size = f"{low} to {high}, by task"
-    if middle:
-        same = ends[-1] <= 1.05 * ends[0]
-        size = middle[0] if same else f"{middle[0]} in the median task, {low} to {high} in most"
-    return f"standard deviation {size}" + ("" if target is None else f" (units of {target!r})")
 
 
 def _held_out_text(score: dict[str, Any] | None) -> str:

@@ -21,8 +21,8 @@ from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._usage import note
-from gleangp.cli._validation import choose_folds, fit_rows, held_out, threads_for
-from gleangp.report.held_out import Score, task_folds
+from gleangp.cli._validation import fit_rows, held_out, threads_for
+from gleangp.report.held_out import Score, choose_folds
 
 _FITTING = "learning ends here with the best found so far"
 
@@ -51,7 +51,7 @@ def fit_table(problem: Problem, output: Path, options: FitOptions) -> None:
         )
     candidates = _candidates(problem, options)
     start = time.perf_counter()
-    n_folds = 0 if options.folds == 0 else choose_folds(int(problem.labeled.sum()), options.folds)[1]
+    n_folds = 0 if options.folds == 0 else choose_folds(problem.labeled, problem.tasks, options.folds)[1]
     can_stop = options.n_jobs in (None, 1)
     with Watch(console, n_folds * len(candidates) + 1, can_stop=can_stop) as watch:
         for candidate in candidates.values():
@@ -117,9 +117,8 @@ def _best_of(
     """Name of the candidate of least held-out error, and the scores of all that were measured."""
     scores: dict[str, Score] = {}
     for name, (model, problem) in candidates.items():
-        score = validate(
-            problem, model, options.folds, options.seed, watch, for_report=options.report is not None
-        )
+        given = (options.folds, options.seed, watch)
+        score = held_out(model, problem, *given, for_report=options.report is not None)
         if score is not None:
             scores[name] = score
         if watch.stopping:
@@ -164,39 +163,12 @@ def _write_report(
         )
 
 
-def validate(
-    problem: Problem,
-    model: Any,
-    folds: int | None,
-    seed: int,
-    watch: Watch | None = None,
-    *,
-    for_report: bool = False,
-) -> Score | None:
-    """Task-aware cross-validation, or one hold-out for large tables; None if the first fit was cut short.
-
-    Rows without a target are never held out: they are there to learn from.
-    """
-    return held_out(model, problem, *_folds_of(problem, folds, seed), watch, for_report=for_report)
-
-
-def _folds_of(problem: Problem, folds: int | None, seed: int) -> tuple[np.ndarray, int]:
-    """Fold of every row (n,), and how many of the folds are held out."""
-    rng = np.random.default_rng(seed)
-    at = np.flatnonzero(problem.labeled)
-    n_folds, n_used = choose_folds(len(at), folds)
-    fold = np.full(len(problem.y), -1)
-    fold[at] = task_folds(None if problem.tasks is None else problem.tasks[at], len(at), n_folds, rng)
-    return fold, n_used
-
-
 def _best_baseline(labeled: Problem, score: Score, options: FitOptions) -> tuple[str, Score]:
     """The simple model of least error on the rows that the model was measured on, and its name."""
-    fold, _ = _folds_of(labeled, options.folds, options.seed)
     n_used = int(score.fold.max()) + 1  # fewer after Ctrl-C; folds of small tables may be empty
     found: dict[str, Score] = {}
     for name, model in simple_baselines(labeled).items():
-        measured = held_out(model, labeled, fold, n_used)
+        measured = held_out(model, labeled, options.folds, options.seed, n_used=n_used)
         assert measured is not None  # nobody can cut it short
         found[name] = measured
     best = min(found, key=lambda name: found[name].error)
@@ -231,7 +203,7 @@ def summarize(
         share = float(np.max(np.unique(held, return_counts=True)[1]) / len(held))
         summary["held_out"] = {"error": score.error, "error_of_most_frequent": 1.0 - share, "rows": len(held)}
     else:
-        rmse = float(np.sqrt(np.mean((held - score.predicted) ** 2)))
+        rmse = score.by("numbers", held).error
         r2 = 1.0 - rmse**2 / float(np.var(held)) if np.var(held) > 0 else float("nan")
         summary["held_out"] = {"rmse": rmse, "r2": r2, "rows": len(held)}
         if score.measure == "counts":

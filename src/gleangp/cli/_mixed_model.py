@@ -8,7 +8,7 @@ that varies within tasks, and the other columns as they are; Z has an intercept 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -136,11 +136,13 @@ def _triangle(theta: FloatArray, q: int) -> FloatArray:
     return factor
 
 
-class _Solution:
+class _Solution(NamedTuple):
     """Coefficients under one covariance of the tasks' coefficients."""
 
-    def __init__(self, deviance: float, fixed: FloatArray, random: FloatArray, variance: float) -> None:
-        self.deviance, self.fixed, self.random, self.variance = deviance, fixed, random, variance
+    deviance: float
+    fixed: FloatArray
+    random: FloatArray
+    variance: float
 
 
 class _Sums:

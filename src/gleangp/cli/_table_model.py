@@ -100,7 +100,7 @@ class TableModel(BaseEstimator):
             mean, std = self.estimator.predict(X, return_std=True, **given)
             out.update({target: mean, f"{target}_std": std})
             if len(X) and "include_noise" in signature(self.estimator.predict).parameters:
-                if self._has_normal_noise:
+                if getattr(self.estimator, "noise", "gaussian") == "gaussian":  # the same within a task
                     std = np.sqrt(std**2 + noise_variance(self.estimator, X, tasks))
                 else:
                     std = self.estimator.predict(X, return_std=True, include_noise=True, **given)[1]
@@ -108,11 +108,6 @@ class TableModel(BaseEstimator):
             if interval is not None:
                 out[f"{target}_lower"], out[f"{target}_upper"] = self._interval(X, given, interval, mean, std)
         return pd.DataFrame(out, index=frame.index)
-
-    @property
-    def _has_normal_noise(self) -> bool:
-        """Whether the noise of a task is the same in all its rows."""
-        return getattr(self.estimator, "noise", "gaussian") == "gaussian"
 
     def unknown_tasks(self, frame: Any) -> list[str]:
         """Task of every row whose task the model does not know; an empty name for rows without one."""

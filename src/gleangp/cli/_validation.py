@@ -14,33 +14,29 @@ from threadpoolctl import threadpool_limits
 from gleangp._typing import IntArray
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
-from gleangp.report.held_out import SMALL, Score, at_rows, predict_folds
+from gleangp.report.held_out import SMALL, Score, at_rows, choose_folds, predict_folds
 from gleangp.report.inputs import known_columns, without_empty
 
 _ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
 
 
-def choose_folds(n_rows: int, wanted: int | None) -> tuple[int, int]:
-    """Number of folds, and how many of them are held out: five of five for small tables, else one."""
-    if wanted is not None:
-        return wanted, wanted
-    return (5, 5) if n_rows <= SMALL else (5, 1)
-
-
 def held_out(
     model: Any,
     problem: Problem,
-    fold: IntArray,
-    n_used: int,
+    folds: int | None,
+    seed: int,
     watch: Watch | None = None,
     *,
+    n_used: int | None = None,
     for_report: bool = False,
 ) -> Score | None:
-    """Fit and predict the first `n_used` folds in turn; None if the first was cut short.
+    """Task-aware cross-validation, or one hold-out for large tables; None if the first fit was cut short.
 
-    A fold whose fit was cut short does not count, and none follows it. `for_report` keeps the model and the
-    uncertainty of every fold.
+    A fold whose fit was cut short does not count, and none follows it; `n_used` ends after so many folds.
+    `for_report` keeps the model and the uncertainty of every fold.
     """
+    fold, n_chosen = choose_folds(problem.labeled, problem.tasks, folds, seed)
+    n_used = n_used or n_chosen
 
     def fit(number: int, train: IntArray) -> Any:
         if watch is None:

@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +23,6 @@ from gleangp.exceptions import NewTaskWarning, TaskError
 _MOST_IN_POOL = 3000  # rows whose joint covariance is looked at
 
 
-@dataclass(frozen=True)
-class PredictOptions:
-    """What the user asked of `gleangp predict`."""
-
-    keep: tuple[str, ...] = ()  # columns, or "all"
-    interval: float | None = None
-    strict: bool = False
-    encoding: str = "utf-8"
-
-
 def load_table_model(path: Path) -> TableModel:
     """A model file that `gleangp fit` wrote."""
     model = load(path)
@@ -45,20 +34,29 @@ def load_table_model(path: Path) -> TableModel:
     return model
 
 
-def predict_table(model_path: Path, table: str, output: str, options: PredictOptions) -> None:
+def predict_table(
+    model_path: Path,
+    table: str,
+    output: str,
+    *,
+    keep: tuple[str, ...] = (),
+    interval: float | None = None,
+    strict: bool = False,
+    encoding: str = "utf-8",
+) -> None:
     """Predict a table chunk by chunk; what is unusual in it is counted and said at the end."""
     model = load_table_model(model_path)
-    if options.interval is not None and is_classifier(model.estimator):
+    if interval is not None and is_classifier(model.estimator):
         raise UsageError("--interval is for numbers; this model predicts classes and their probabilities.")
-    text = _text_columns(model, table, options.keep, options.encoding)
+    text = _text_columns(model, table, keep, encoding)
     unusual = Unusual(model)
     with table_writer(output) as write:
-        for chunk in read_chunks(table, text=text, encoding=options.encoding):
+        for chunk in read_chunks(table, text=text, encoding=encoding):
             with unusual.rows_of(chunk):
-                predicted = model.predict(chunk, strict=options.strict, interval=options.interval)
-            if options.strict and unusual.said:
+                predicted = model.predict(chunk, strict=strict, interval=interval)
+            if strict and unusual.said:
                 raise ValueError(next(iter(unusual.said)))
-            write(_with_kept(predicted, chunk, options.keep, model))
+            write(_with_kept(predicted, chunk, keep, model))
         if unusual.n_rows == 0:
             raise no_rows(table)
     for message in unusual.messages(", or refuse such rows with --strict"):

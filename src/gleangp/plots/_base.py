@@ -154,11 +154,14 @@ def task_code(model: Any, task: Any) -> int:
     return int(found[0])
 
 
-def at_task(model: Any, X: Any, code: int) -> dict[str, Any]:
-    """Arguments with which the model predicts rows X (of `inputs_of`) of one task, however it takes tasks."""
+def at_task(model: Any, X: Any, code: int | IntArray) -> dict[str, Any]:
+    """Arguments with which the model predicts rows X (of `inputs_of`), however it takes tasks.
+
+    `code` is the task of all rows, or of every row.
+    """
     if model.tasks_ is None:
         return {"X": X}
-    names = np.full(len(X), model.tasks_[code], dtype=model.tasks_.dtype)
+    names = np.broadcast_to(model.tasks_[code], len(X))
     if model.task is None:
         return {"X": X, "tasks": names}
     if not isinstance(X, np.ndarray):

@@ -87,7 +87,7 @@ class Facts:
     shared: list[str]  # what tasks have in common, and why
     variance: str  # shares of it
     measure: str  # of errors: "labels", "counts" or "numbers"
-    noise_std: float | None
+    noise_std: list[float] | None
     log_evidence: float
     n_active: int
     held: HeldOutRows
@@ -167,7 +167,7 @@ def gather(
         shared=what_is_shared(model) if len(unique) > 1 else [],
         variance=shares_text(variance_shares(model)),
         kernel_words=words_of(model, model.kernel_, _feature_words(learnt or inputs.columns)),
-        noise_std=noise_std(model, inputs, names, codes),
+        noise_std=noise_std(model),
         log_evidence=float(model.log_evidence_ if hasattr(model, "log_evidence_") else -model.objective_),
         n_active=int(active.sum()),
         held=held,
@@ -264,12 +264,5 @@ def _transfer(model: Any) -> list[dict[str, Any]] | None:
     except (AttributeError, ValueError):  # not for this kind of model
         return None
     if isinstance(found, dict):  # of a latent space: task -> numbers
-        lines = [{"task": task, **numbers} for task, numbers in found.items()]
-    else:
-        lines = [vars(line) if is_dataclass(line) else dict(line) for line in found]
-    return [{name: _plain(value) for name, value in line.items()} for line in lines] or None
-
-
-def _plain(value: Any) -> Any:
-    """A cell of a table: several names are one text."""
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        return [{"task": task, **numbers} for task, numbers in found.items()] or None
+    return [vars(line) if is_dataclass(line) else dict(line) for line in found] or None

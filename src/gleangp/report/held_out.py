@@ -168,6 +168,20 @@ def task_folds(tasks: np.ndarray | None, n_rows: int, n_folds: int, rng: np.rand
     return fold
 
 
+def choose_folds(
+    labeled: np.ndarray, tasks: np.ndarray | None, n_folds: int | None = None, seed: int = 0
+) -> tuple[IntArray, int]:
+    """Fold of every row (n,), and how many of the folds are held out; rows without a target are in none (-1).
+
+    By default there are five folds, of which large tables hold out one.
+    """
+    at = np.flatnonzero(labeled)
+    fold = np.full(len(labeled), -1)
+    of_row = None if tasks is None else tasks[at]
+    fold[at] = task_folds(of_row, len(at), n_folds or 5, np.random.default_rng(seed))
+    return fold, n_folds or (5 if len(at) <= SMALL else 1)
+
+
 def predict_folds(
     fold: IntArray,
     n_used: int,
@@ -216,23 +230,20 @@ def hold_out(
     model: Any, inputs: Inputs, y: np.ndarray, tasks: np.ndarray | None, labeled: np.ndarray, *, seed: int = 0
 ) -> HeldOutRows:
     """Five folds within every task (above 2000 rows one of them), the model fitted anew for each."""
-    at = np.flatnonzero(labeled)
     measure = measure_of(model)
-    n_folds = min(5, len(at))
-    fold = np.full(len(y), -1)
-    rng = np.random.default_rng(seed)
-    fold[at] = task_folds(None if tasks is None else tasks[at], len(at), n_folds, rng)
+    fold, n_used = choose_folds(labeled, tasks, seed=seed)
 
     def fit(_: int, train: IntArray) -> Any:
         if measure == "labels" and len(np.unique(y[train][labeled[train]])) < 2:
             return None
         twin = clone(model).set_params(verbose=0)
         twin.set_callbacks()
-        return fit_quietly(twin, inputs.to_fit(train), y[train], at_rows(tasks, train))
+        with quiet():
+            return twin.fit(inputs.to_fit(train), y[train], **at_rows(tasks, train))
 
     found = predict_folds(
         fold,
-        1 if len(at) > SMALL else n_folds,
+        n_used,
         fit,
         lambda twin, test: (inputs.given(twin, inputs.cells[test]), at_rows(tasks, test)),
         y,
@@ -255,9 +266,3 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
-
-
-def fit_quietly(model: Any, X: Any, y: np.ndarray, given: dict[str, Any]) -> Any:
-    """Fit without the warnings of `quiet`."""
-    with quiet():
-        return model.fit(X, y, **given)

@@ -12,6 +12,7 @@ from gleangp.report.effects import InputEffect
 from gleangp.report.facts import ColumnFacts, Facts
 from gleangp.report.pieces import error_text, figure, figures, table
 from gleangp.report.single_tasks import MOST_CURVES, MOST_ODD, Curve
+from gleangp.report.words import noise_text
 
 _MOST_EFFECTS = 24  # inputs that are drawn
 _MOST_LEVELS = 20  # categories that are drawn
@@ -266,8 +267,7 @@ def learnt(facts: Facts) -> str:
     words = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences + facts.kernel_words)
     noise = ""
     if facts.noise_std is not None:
-        size, unit = number(facts.noise_std), escape(facts.target)
-        noise = f"<li>Noise: a standard deviation of {size} in units of {unit}.</li>"
+        noise = f"<li>Noise: {escape(noise_text(facts.noise_std, facts.target))}.</li>"
     kept = f"{facts.n_active} of {facts.rows} rows are active points."
     units = {"labels": "the latent function", "counts": "the logarithm of the mean"}.get(
         facts.measure, "standardised targets"

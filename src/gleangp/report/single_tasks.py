@@ -13,10 +13,11 @@ from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import ColumnEncoding
+from gleangp.plots._base import at_task, inputs_of
 from gleangp.report.charts import shown
 from gleangp.report.effects import Response
 from gleangp.report.held_out import HeldOutRows, added_variance, spread_of
-from gleangp.report.inputs import Inputs
+from gleangp.report.inputs import Inputs, as_frame
 
 MOST_CURVES = 2000  # tasks that are drawn
 _MOST_PREDICTED = 20_000  # points at which all curves together are computed
@@ -209,13 +210,22 @@ def odd_rows(model: Any, y: np.ndarray, held: HeldOutRows, scores: FloatArray | 
     return [OddRow(int(held.rows[i]), truth[i], held.predicted[i], float(score[i])) for i in order]
 
 
-def noise_std(model: Any, inputs: Inputs, names: np.ndarray | None, codes: IntArray) -> float | None:
-    """Standard deviation of the noise in units of the target, of the median task; None if not known."""
+def noise_std(model: Any) -> list[float] | None:
+    """Standard deviations of the noise in units of the target: of the middle 90 % of tasks, and the median.
+
+    In the order least, median, largest. None if it is not known, or depends on the mean.
+    """
     if is_classifier(model) or "include_noise" not in signature(model.predict).parameters:
         return None
     if getattr(model, "noise", "gaussian") != "gaussian":
-        return None  # it depends on the mean
-    first = np.unique(codes, return_index=True)[1]  # the noise is the same in all rows of a task
-    given = {} if names is None else {"tasks": names}
-    found = added_variance(model, X=inputs.given(model, inputs.cells[first]), **given)
-    return float(np.sqrt(np.median(found)))
+        return None
+    columns, n_tasks = getattr(model, "columns_", None), 1 if model.tasks_ is None else len(model.tasks_)
+    n_inputs = model.n_features_in_ - (model.task is not None)
+    # Any row will do: the noise is the same in all rows of a task.
+    X = np.zeros((n_tasks, n_inputs))
+    X = inputs_of(model, X) if columns is None else as_frame(columns, X)
+    try:
+        found = added_variance(model, **at_task(model, X, np.arange(n_tasks)))
+    except ValueError:  # noise that was given for each training row is not known elsewhere
+        return None
+    return np.sqrt(np.quantile(found, [0.05, 0.5, 0.95])).tolist()

@@ -57,6 +57,16 @@ def shares_text(shares: dict[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.0%}" for name, value in shares.items())
 
 
+def noise_text(ends: list[float], target: str | None) -> str:
+    """The noise of the median task, and of most where they differ; older model files have two ends."""
+    low, *middle, high = (f"{end:.3g}" for end in ends)
+    size = f"{low} to {high}, by task"
+    if middle:
+        same = ends[-1] <= 1.05 * ends[0]
+        size = middle[0] if same else f"{middle[0]} in the median task, {low} to {high} in most"
+    return f"standard deviation {size}" + ("" if target is None else f" (units of {target!r})")
+
+
 def _is_linear(kernel: Kernel) -> bool:
     return type(kernel.kernel if isinstance(kernel, ScaledInputs) else kernel) is DotProduct
 
