@@ -85,16 +85,22 @@ class EncodedConstraints:
     margin: FloatArray  # (c,)
     task: IntArray  # (c,) code of the task that each is about
 
+    def of_task(
+        self, rows: IntArray, codes: IntArray, scale: FloatArray, mean: FloatArray
+    ) -> tuple[csr_array, FloatArray] | None:
+        """Coefficients over the rows of one task, and margins in units of its scale; None: there are none.
+
+        What a mean function (n,) already says of an inequality is not asked of the deviation from it.
+        """
+        at = np.flatnonzero(self.task == codes[rows[0]]) if len(rows) else np.zeros(0, dtype=np.intp)
+        if len(at) == 0:
+            return None
+        coefficients = self.coefficients[at][:, rows]
+        return coefficients, self.margin[at] / scale[codes[rows[0]]] - coefficients @ mean[rows]
+
 
 def encode_constraints(constraints: Any, codes: IntArray) -> EncodedConstraints:
-    """Check constraints against the rows, whose tasks are `codes` (n,), and make one matrix of them.
-
-    Examples
-    --------
-    >>> encoded = encode_constraints([Order(0, 2)], np.array([0, 1, 0]))
-    >>> encoded.coefficients.toarray(), encoded.task
-    (array([[ 1.,  0., -1.]]), array([0]))
-    """
+    """Check constraints against the rows, whose tasks are `codes` (n,), and make one matrix of them."""
     if isinstance(constraints, Order | DifferenceOrder):
         constraints = [constraints]
     if not isinstance(constraints, Iterable):
@@ -113,13 +119,6 @@ def check_possible(encoded: EncodedConstraints, y: FloatArray, unit: float) -> N
     """Raise if a constraint cannot hold by far, whatever the unlabelled rows are within the range of y.
 
     `y` (n,) are the targets, NaN in unlabelled rows; the range is at least `unit`.
-
-    Examples
-    --------
-    >>> y = np.array([1.0, np.nan, 2.0])
-    >>> check_possible(encode_constraints([Order(0, 1), Order(1, 2, 1e9)], np.zeros(3, dtype=int)), y, 1.0)
-    Traceback (most recent call last):
-    gleangp.exceptions.ConstraintError: constraint 1 (from 0) asks for 1e+09 more than is possible ...
     """
     known = ~np.isnan(y)
     low, high = (float(f(y[known])) for f in (np.min, np.max)) if known.any() else (0.0, 0.0)

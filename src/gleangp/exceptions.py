@@ -24,6 +24,9 @@ Predicting before `fit` raises scikit-learn's own `NotFittedError`.
 values in a column that had none.
 """
 
+import sys
+import warnings
+
 from numpy.linalg import LinAlgError
 
 __all__ = [
@@ -98,3 +101,11 @@ class NewTaskWarning(UserWarning):
 
 class InputWarning(UserWarning):
     """A table has categories that `fit` did not see, or missing values in a column that had none."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user: the first one outside of the libraries."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in ("gleangp", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

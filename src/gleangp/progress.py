@@ -51,14 +51,5 @@ class Steps:
 
 
 def report_to(progress: Progress, stage: Stage) -> Callable[[int, float], bool]:
-    """What `optimize.minimize` calls after every iteration: its value is minimised, so the sign turns.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> report = report_to(lambda stage, step, value: seen.append((stage.name, step, value)), Stage("round"))
-    >>> report(1, 3.5)
-    >>> seen
-    [('round', 1, -3.5)]
-    """
+    """What `optimize.minimize` calls after every iteration: its value is minimised, so the sign turns."""
     return lambda iteration, value: progress(stage, iteration, -value)

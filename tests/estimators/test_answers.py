@@ -10,13 +10,13 @@ from scipy.stats import norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, load, save
-from gleangp.estimators._answers import noise_of_labels
 from gleangp.exceptions import NewTaskWarning, TaskError
 from gleangp.models.local.answers import (
     LeftOutScores,
     _some_rows,
     choose_informative,
     leave_one_out,
+    noise_of_labels,
     without_each_task,
 )
 from gleangp.noise import Ordered, Poisson, Probit

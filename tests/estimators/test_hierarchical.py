@@ -458,6 +458,7 @@ BAD = [
     ({"constraints": [Order(0, 70)]}, ConstraintError, r"rows \[0, 70\], which are of different tasks"),
     ({"constraints": [Order(0, 72)]}, ConstraintError, "names row 72, but X has the rows 0 to 71"),
     ({"constraints": [Order(-1, 2)]}, ConstraintError, "names row -1"),
+    ({"constraints": [Order(0, 1, margin=1e9)]}, ConstraintError, "more than is possible within the range"),
     ({"constraints": [Order(0, 1, margin=np.nan)]}, ConstraintError, "a margin of Order is nan"),
     ({"constraints": [Order([0, 1], [2, 3], margin=[0.0, np.inf])]}, ConstraintError, "is inf"),
     ({"constraints": [Order([0, 1], [2, 3, 4])]}, ConstraintError, r"lengths \[2, 3, 1\]"),

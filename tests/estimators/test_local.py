@@ -132,8 +132,8 @@ def test_exposure_multiplies_the_count(noise):
     """Twice the exposure, twice the expected count; an exposure in fit divides the rate."""
     X, y = counts(noise)
     model = SparseGPRegressor(noise=noise, random_state=0).fit(X, y)
-    one = model._observed_mean(model._latent(X, None))
-    two = model._observed_mean(model._latent(X, None, exposure=np.full(len(X), 2.0)))
+    one = model.predict(X)
+    two = model.predict(X, exposure=np.full(len(X), 2.0))
     assert_allclose(two, 2.0 * one, rtol=1e-6)
     low, high = model.predict_interval(X, exposure=np.full(len(X), 50.0)).T
     assert (high > model.predict_interval(X)[:, 1]).all()

@@ -7,9 +7,9 @@ from sklearn.datasets import load_digits
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 
 from gleangp import SparseGPClassifier
-from gleangp.estimators._unlabelled import _clearly_better
 from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.filtering import PRECISION_FLOOR, include_moments
+from gleangp.models.local.use_unlabelled import _clearly_better
 from gleangp.noise import NullCategory, Probit
 
 

@@ -1,16 +1,13 @@
-"""Very many rows: selection in two rounds, rows stored in float32."""
+"""Very many rows: selection in two rounds."""
 
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from numpy.testing import assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gleangp import EntropySelector, ResidualSelector, SparseGPClassifier, SparseGPRegressor
+from gleangp import EntropySelector, ResidualSelector, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.projected import project
-from gleangp.models import defaults
 from gleangp.models.active import tasks
 from gleangp.noise import Gaussian
 from gleangp.selection.two_rounds import select_in_two_rounds
@@ -32,7 +29,7 @@ def test_a_huge_task_is_chosen_from_in_two_rounds(monkeypatch):
         return select(self, kernel, blocks, *arguments, **options)
 
     monkeypatch.setattr(EntropySelector, "select", watched)
-    monkeypatch.setattr(tasks, "ACTIVE", replace(defaults.ACTIVE, most_entries=1500 * 40 // 3))
+    monkeypatch.setattr(tasks, "ACTIVE", replace(tasks.ACTIVE, most_entries=1500 * 40 // 3))
     model = SparseGPRegressor(RBF(), selector="entropy", n_active=40, posterior="active", optimizer=None)
     assert len(np.unique(model.fit(X, y).active_)) == 40
     assert seen == [500, 500, 500, 120]
@@ -67,21 +64,3 @@ def test_two_sampling_rounds_explain_as_much():
     one, two = (unexplained(X[chosen.active[0]]) for chosen in (at_once, twice))
     assert two < 1.2 * one
     assert two < 0.9 * unexplained(X[:40])
-
-
-@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
-def test_float32_rows_are_stored_and_not_calculated_with(monkeypatch, tmp_path, estimator):
-    """Rows stored in float32 give, bit for bit, what the same numbers in float64 give."""
-    exact, y = make_rows(1000)
-    target = y if estimator is SparseGPRegressor else y > 0
-    np.save(tmp_path / "X.npy", exact.astype(np.float32))
-    stored = np.load(tmp_path / "X.npy", mmap_mode="r")
-    monkeypatch.setattr(defaults, "MANY_ROWS", 500)
-    new = exact[:50].astype(np.float32)
-    kernel = ConstantKernel(1.0, "fixed") * RBF(1.0, "fixed")
-
-    def fitted(X):
-        model = estimator(kernel, n_active=40, random_state=0).fit(X, target)
-        return model.predict(new) if estimator is SparseGPRegressor else model.predict_proba(new)[:, 1]
-
-    assert_array_equal(fitted(stored), fitted(stored.astype(np.float64)))

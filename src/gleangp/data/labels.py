@@ -37,13 +37,6 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
 
     y has numbers; NaN, None or NA where there is no target. Raises `LabelError` if there is no target at all,
     one is infinite or not a number, or the length is wrong.
-
-    Examples
-    --------
-    >>> from gleangp.data.labels import check_regression_target
-    >>> y, labeled = check_regression_target([1, None, 3], n_rows=3)
-    >>> y, labeled
-    (array([ 1., nan,  3.]), array([ True, False,  True]))
     """
     column = _target_column(y, n_rows)
     labeled = ~missing_entries(column)
@@ -63,14 +56,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
 
 
 def check_class_target(y: Any, n_rows: int) -> np.ndarray:
-    """Class labels (n_rows,) as one column, otherwise as they came.
-
-    Examples
-    --------
-    >>> from gleangp.data.labels import check_class_target
-    >>> check_class_target(["a", "b", -1], n_rows=3)
-    array(['a', 'b', -1], dtype=object)
-    """
+    """Class labels (n_rows,) as one column, otherwise as they came."""
     return _target_column(y, n_rows)
 
 
@@ -79,14 +65,6 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
 
     `unlabeled` is the label that means "no label"; None if every label is a class (see the top of this
     module). Raises `LabelError` if it is of a type that no label can equal, or None and entries are missing.
-
-    Examples
-    --------
-    >>> from gleangp.data.labels import split_unlabeled
-    >>> split_unlabeled([1, 0, -1], unlabeled=-1)
-    array([ True,  True, False])
-    >>> split_unlabeled([1, 1, -1], unlabeled=None)
-    array([ True,  True,  True])
     """
     y = as_column(y, "y", LabelError)
     missing = missing_entries(y)
@@ -111,14 +89,6 @@ def encode_classes(y: Any, labeled: np.ndarray, unlabeled: Any = None) -> tuple[
 
     `labeled` is the mask from `split_unlabeled`; `unlabeled` is for the message of an error. Raises
     `LabelError` if fewer than two classes are left.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.labels import encode_classes
-    >>> classes, codes = encode_classes(["b", "a", "?"], np.array([True, True, False]))
-    >>> classes.tolist(), codes.tolist()
-    (['a', 'b'], [1, 0, -1])
     """
     y = as_column(y, "y", LabelError)
     codes = np.full(len(y), -1)
@@ -140,13 +110,6 @@ def lookup_classes(classes: np.ndarray, y: Any, n_rows: int, unlabeled: Any = No
     """Codes (n_rows,) into `classes` that are already known, in their order; -1 in unlabeled rows.
 
     Raises `LabelError` if a label is not known.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.labels import lookup_classes
-    >>> lookup_classes(np.array(["low", "high"]), ["high", "?"], n_rows=2, unlabeled="?")
-    array([ 1, -1])
     """
     codes = np.full(n_rows, -1)
     if n_rows == 0:

@@ -16,7 +16,6 @@ is 1 where a cell is missing. If a category is missing, or was not seen in `fit`
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
-from gleangp.exceptions import InputError, InputWarning
+from gleangp.exceptions import InputError, InputWarning, warn_user
 from gleangp.io.classes import register
 
 __all__ = [
@@ -161,19 +160,6 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
     `target` (n,) are numbers that are predicted, NaN where there is none. If they repeat with the year or the
     week, a date becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to
     one without. Raises `InputError`, with its name and its first bad cell, if a column cannot be used.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from gleangp.data.tables import encode_columns, learn_columns
-    >>> frame = pd.DataFrame({"hours": [2.0, None, 4.0], "kind": ["day", "night", "day"]})
-    >>> columns = learn_columns(frame)
-    >>> print(columns[0])
-    hours: number, becomes hours, hours=(missing); 1 missing
-    >>> encode_columns(columns, frame)
-    array([[2., 0., 1., 0.],
-           [3., 1., 0., 1.],
-           [4., 0., 1., 0.]])
     """
     names = map(str, frame.columns)
     columns = [_learn(name, cells) for name, cells in zip(names, _cells(frame), strict=True)]
@@ -190,28 +176,18 @@ def count_features(columns: Sequence[ColumnEncoding]) -> int:
     return sum(len(column.feature_names) for column in columns)
 
 
-def encode_columns(
-    columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = False, stacklevel: int = 2
-) -> FloatArray:
+def encode_columns(columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = False) -> FloatArray:
     """The columns of a table as finite numbers (n, number of features).
 
     X is a frame with these columns, in any order and perhaps with others, or an array with as many columns.
-    If a category was not seen in `fit` there is an `InputWarning`, which points to `stacklevel` as in
-    `warnings.warn`; `strict` makes it an error. Raises `InputError` if a column is not there, or has a cell
-    that cannot be used.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.tables import ColumnEncoding, encode_columns
-    >>> encode_columns([ColumnEncoding("kind", "category", ("day", "night"))], np.array([["night"]]))
-    array([[0., 1.]])
+    If a category was not seen in `fit` there is an `InputWarning`; `strict` makes it an error. Raises
+    `InputError` if a column is not there, or has a cell that cannot be used.
     """
     notes: list[str] = []
     pairs = zip(columns, _matching(columns, X), strict=True)
     parts = [_encode(column, cells, strict, notes) for column, cells in pairs]
     if notes:
-        warnings.warn(" ".join(notes), InputWarning, stacklevel=stacklevel)
+        warn_user(" ".join(notes), InputWarning)
     return np.column_stack(parts) if parts else np.zeros((len(X), 0))
 
 

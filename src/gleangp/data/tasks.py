@@ -37,15 +37,6 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     `task` is the name of the column (frames), or its position (frames and arrays; negative ones count from
     the end). Tasks are strings, integers or booleans; whole numbers stored as floats become integers. Raises
     `TaskError` if there is no such column, or an entry is missing or cannot be the name of a task.
-
-    Examples
-    --------
-    >>> from gleangp.data.tasks import take_task_column
-    >>> rest, tasks = take_task_column([[0.5, "ann"], [0.7, "bob"]], task=1)
-    >>> tasks
-    array(['ann', 'bob'], dtype='<U3')
-    >>> rest.shape
-    (2, 1)
     """
     if issparse(X):
         raise TaskError("X is sparse. A frame or dense array is expected; use X.toarray().")
@@ -77,12 +68,6 @@ def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int
 
     `column` is the task column (None: there is none), and `n_columns` the number of columns with it: an array
     with fewer has none.
-
-    Examples
-    --------
-    >>> from gleangp.data.tasks import take_task_of_all
-    >>> take_task_of_all([[0.5, "ann"], [0.7, "ann"]], 1, "ann", n_columns=2).tolist()
-    [[0.5], [0.7]]
     """
     has_column = hasattr(X, "columns") and column in list(X.columns)
     if column is None or not (has_column or np.shape(X)[1:] == (n_columns,)):
@@ -102,13 +87,6 @@ def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
     There is one task per row: integers, strings or booleans. Raises `TaskError` if the length is wrong,
     entries are missing, or types are mixed.
-
-    Examples
-    --------
-    >>> from gleangp.data.tasks import encode_tasks
-    >>> names, codes = encode_tasks(["bob", "ann", "bob"], n_rows=3)
-    >>> names.tolist(), codes.tolist()
-    (['ann', 'bob'], [1, 0, 1])
     """
     tasks = task_array(tasks, "tasks")
     check_length(tasks, n_rows, "tasks", TaskError)
@@ -117,20 +95,7 @@ def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np.ndarray:
-    """Codes (n,) of tasks that are already known, into `names`; `TaskError` if one is not.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.tasks import lookup_tasks
-    >>> names = np.array(["ann", "bob"])
-    >>> lookup_tasks(names, ["bob", "bob", "ann"])
-    array([1, 1, 0])
-    >>> lookup_tasks(names, ["cid"])
-    Traceback (most recent call last):
-        ...
-    gleangp.exceptions.TaskError: unknown tasks (1): 'cid'. Known tasks (2): 'ann', 'bob'. ...
-    """
+    """Codes (n,) of tasks that are already known, into `names`; `TaskError` if one is not."""
     codes, new = match_tasks(names, tasks, n_rows)
     if len(new):
         raise TaskError(
@@ -145,14 +110,6 @@ def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tup
     """Codes (n,) of tasks into `names` followed by the new ones, and the new ones (k,), sorted.
 
     `names` are in the order of their codes. `n_rows` is the number of rows of X, if there is an X.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.tasks import match_tasks
-    >>> codes, new = match_tasks(np.array(["ann", "bob"]), ["cid", "bob", "cid"])
-    >>> codes.tolist(), new.tolist()
-    ([2, 1, 2], ['cid'])
     """
     tasks = task_array(tasks, "tasks")
     check_length(tasks, len(tasks) if n_rows is None else n_rows, "tasks", TaskError)
@@ -173,13 +130,6 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
     """`names` (M,) and one new task at the end, so that the codes of the others stay.
 
     Raises `TaskError` if the task is known already or of another type.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.tasks import append_task
-    >>> append_task(np.array(["bob", "cid"]), "ann").tolist()
-    ['bob', 'cid', 'ann']
     """
     new = task_array([task], "task")
     if new.dtype.kind != names.dtype.kind:
@@ -258,14 +208,7 @@ def task_array(values: Any, name: str) -> np.ndarray:
 
 
 def list_names(names: Any) -> str:
-    """Names for a message, the first ten of them.
-
-    Examples
-    --------
-    >>> from gleangp.data.tasks import list_names
-    >>> list_names(range(12))
-    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
-    """
+    """Names for a message, the first ten of them."""
     shown = names[:_SHOWN]
     if isinstance(shown, np.ndarray):
         shown = shown.tolist()  # 'ann' rather than np.str_('ann')

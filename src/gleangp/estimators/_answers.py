@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import reading
 from gleangp.exceptions import TaskError
-from gleangp.models.defaults import SUGGEST
-from gleangp.models.local.answers import TaskTransfer, choose_informative, transfer_report
-from gleangp.models.local.data import known_of_rows
+from gleangp.models.local.answers import (
+    TaskTransfer,
+    choose_informative,
+    noise_of_labels,
+    transfer_report,
+)
 from gleangp.models.local.model import LocalModel
+from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
 
 
@@ -26,6 +28,7 @@ class AnswersMixin:
 
     _resolve: Any
     _fitted_models: Any
+    _outputs_asked_for: Any
     tasks_: Any
 
     @reading
@@ -60,15 +63,14 @@ class AnswersMixin:
         >>> model.suggest([[0.5], [3.0], [0.2]], n=1).tolist()  # far from all rows
         [1]
         """
-        check_is_fitted(self)
         if n < 1:
             raise ValueError(f"n={n}; at least one row is to be chosen.")
         X, _, codes = self._resolve(X_pool, tasks, reset=False, joint=True)
         with threads_for(np.bincount(codes)):
             cov, noise = self._uncertainty(X, codes)
         chosen = choose_informative(cov, noise, n, of_classes=is_classifier(self))
-        if tasks is None and getattr(self, "_n_outputs", 0) > 0:
-            n_rows = len(X) // len(self.tasks_)
+        if q := self._outputs_asked_for(tasks):
+            n_rows = len(X) // q
             return np.column_stack([chosen % n_rows, chosen // n_rows])
         return chosen
 
@@ -99,7 +101,6 @@ class AnswersMixin:
         >>> len(report), report[0].gain > 0.0
         (10, True)
         """
-        check_is_fitted(self)
         if self.tasks_ is None:
             raise TaskError("transfer_report is about several tasks, and the model was fitted without tasks.")
         models = [m for m in self._fitted_models if isinstance(m, LocalModel) and (m.gaussian or m.targets)]
@@ -118,31 +119,10 @@ class AnswersMixin:
         for model in self._fitted_models:
             mean, cov = model.predict_cov(X, codes)
             covs.append(cov)
-            noises.append(noise_of_labels(model.noise, mean, cov))
+            if not isinstance(model.noise, Gaussian):
+                noises.append(noise_of_labels(model.noise, mean, cov))
+            elif isinstance(model, LocalModel):
+                noises.append(model.noise_variance(codes))
+            else:
+                raise ValueError("suggest is for posterior='local'. Fit again with it.")
         return np.array(covs), np.array(noises)
-
-
-def noise_of_labels(noise: Any, mean: FloatArray, cov: FloatArray) -> FloatArray:
-    """Noise (m,) of a label, category or count on the scale of the latent function.
-
-    A target that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
-    predictive probabilities: that of a measurement with the noise variance 1 / nu - v.
-    """
-    noise = replace(noise, **dict.fromkeys(known_of_rows(noise), 1.0))
-    var = np.diagonal(cov)
-    nu = np.zeros(len(mean))
-    for y, probability in _outcomes(noise, mean, var):
-        nu += probability * noise.precision(y, mean, var)
-    return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
-
-
-def _outcomes(noise: Any, mean: FloatArray, var: FloatArray) -> list[tuple[Any, FloatArray]]:
-    """Targets of rows, with their predictive probabilities; of numbers and counts, middles of equal parts."""
-    if hasattr(noise, "class_log_prob"):
-        log_minus, log_plus = noise.class_log_prob(mean, var)
-        return [(-1.0, np.exp(log_minus)), (1.0, np.exp(log_plus))]
-    if hasattr(noise, "n_categories"):
-        return [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in range(noise.n_categories)]
-    n = SUGGEST.n_outcomes
-    levels = (np.arange(n) + 0.5) / n
-    return [(noise.predict_quantile(mean, var, level), np.full(len(mean), 1.0 / n)) for level in levels]

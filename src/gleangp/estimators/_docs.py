@@ -168,7 +168,7 @@ TASK_COLUMN = """
 X : DataFrame or array-like of shape (n, p)
     Inputs with the task column.
 **params : dict
-    Handed on.
+    Handed on, for example `return_std=True` or `sample_weight`.
 """
 
 _PLACE = re.compile(r"^( *)\{([^{}\"]+)\}$", re.MULTILINE)

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._compat import Interval, StrOptions, fit_context
-from gleangp._state import LARGEST
+from gleangp._state import LARGEST, check_arrays
+from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import check_possible, encode_constraints
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import documented
-from gleangp.estimators._hierarchical_checks import alone_if_better, decisions_on
-from gleangp.estimators._hierarchy import (
-    BlockMaker,
-    HierarchyMixin,
-    common_mean,
-    input_units,
-    linear_plus_rbf,
-)
-from gleangp.estimators._normal_answers import NormalAnswersMixin
-from gleangp.estimators._parameters import PARTS_CONSTRAINTS, parameters
-from gleangp.estimators._targets import natural_units, target_moments, units_of_hierarchy
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin
-from gleangp.estimators._training_rows import in_canonical_order
+from gleangp.estimators._observations import Latent, ObservationsMixin
+from gleangp.estimators._parameters import PARTS_CONSTRAINTS, as_covariance, generator_from, parameters
+from gleangp.estimators._problems import in_canonical_order
+from gleangp.estimators._progress import warn_about_fit
+from gleangp.estimators._sparse import ChosenPartsMixin
+from gleangp.estimators._sparse_regressor import SparseGPRegressor
+from gleangp.exceptions import warn_user
+from gleangp.inference.data_dependent import DataDependentPosterior
+from gleangp.inference.task_rows import TaskRows
+from gleangp.io.classes import register
+from gleangp.kernels import has_white
+from gleangp.models.decisions import Decision
+from gleangp.models.default_kernel import linear_plus_rbf
 from gleangp.models.defaults import HIERARCHY
+from gleangp.models.hierarchical import model as hierarchy
+from gleangp.models.hierarchical.checks import alone_if_better, decisions_on
 from gleangp.models.hierarchical.learn import most_stages
-from gleangp.models.hierarchical.model import add_task, predict_hierarchy, predict_hierarchy_cov
+from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
+from gleangp.models.hierarchical.rows import GraphSettings, RowsOfTasks
+from gleangp.models.units import natural_units, units_of_hierarchy
+from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
+from gleangp.progress import Progress
+
+NO_TASK = -1  # the task of the common model that has no rows: the common function itself
+
+register(DataDependentPosterior, FittedTask, HierarchicalModel)
 
 
 @documented()
 @parameters
-class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorMixin, BaseEstimator):
+class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator):
     """Gaussian-process regression in which every task has its own kernel, under a prior they share.
 
     The logarithms of the kernel parameters of all tasks have a common Gaussian prior, which is learnt.
@@ -163,6 +173,12 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
     (1, 3)
     >>> model.log_density(X, y, tasks=tasks) > 0.0
     True
+
+    >>> bool(model.predict_cdf([[1.0]], [2.0], tasks=["a"])[0] > 0.9)
+    True
+
+    One more task:
+
     >>> model.score(X[[0, 4, 8]], y[[0, 4, 8]], tasks=tasks[[0, 4, 8]]) > 0.9
     True
     >>> model = model.add_task(X[:4], np.sin(X[:4, 0] + 0.5), task="c")
@@ -192,6 +208,8 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
         "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
     }
 
+    _fitted_parts = ("_model", "_units", "_center", "_spread", "active_")
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None, constraints: Any = None) -> Self:
         """Learn the prior and every task.
@@ -210,79 +228,45 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
         self
         """
         given = X, y, tasks
-        with ExitStack() as stack:
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
-            stack.enter_context(threads_for(np.bincount(codes)))
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        with threads_for(np.bincount(codes)):
             y, labeled = check_regression_target(y, len(X))
-            n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
+            n_tasks = self._n_tasks
             rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, n_tasks)]
-            self._center, self._spread = input_units(X, self.normalize_X)
-            labeled_rows = [r[labeled[r]] for r in rows]
-            moments = target_moments([y[r] for r in labeled_rows])
-            self._units = units_of_hierarchy(moments) if self.normalize_y else natural_units(n_tasks)
-            encoded = None if constraints is None else encode_constraints(constraints, codes)
-            if encoded is not None:
-                check_possible(encoded, y, float(np.max(self._units.scale)))
-            self.common_ = self._learn_common(X, y, codes, labeled_rows)
-            kernel = self._start_kernel(lambda: linear_plus_rbf(X.shape[1], offset=n_tasks > 1))
-            make = BlockMaker(self, X, y, codes, rows, encoded)
-            blocks = make([kernel] * n_tasks, HIERARCHY.noise)
-            times = 2 if make.left_some_out else 1
-            progress = self._begin_progress(*given, times * most_stages(self.n_rounds))
+            self._center, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
+            if self.normalize_X:
+                self._center, spread = np.mean(X, axis=0), np.std(X, axis=0)
+                self._spread = np.where(spread > 1e-12 * np.max(np.abs(X), axis=0), spread, 1.0)
+            parts = [y[r[labeled[r]]] for r in rows]
+            self._units = units_of_hierarchy(parts) if self.normalize_y else natural_units(n_tasks)
+            self.common_ = self._learn_common(X, y, codes)
+            kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=n_tasks > 1)
+            tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state
+            blocks, active = tasks_rows.choose([kernel] * n_tasks, HIERARCHY.noise, generator_from(rng))
+            most = most_stages(self.n_rounds) * (2 if tasks_rows.leave_some_out else 1)
+            progress = self._begin_progress(*given, most)
             model = self._learn(kernel, blocks, progress)
-            if make.left_some_out:  # once more, with the kernels just learnt
-                blocks = make([t.kernel for t in model.tasks], model.noise)
+            if tasks_rows.leave_some_out:  # once more, with the kernels just learnt
+                kernels = [t.kernel for t in model.tasks]
+                blocks, active = tasks_rows.choose(kernels, model.noise, generator_from(rng))
                 model = self._learn(model.kernel, blocks, progress)
             self.decisions_ = decisions_on(model, blocks)
-            self.active_ = make.active
+            self.active_ = active
             self._store(model)
             self._warn(blocks)
             progress.end(fitted=True)
         return self
 
-    def predict(
-        self,
-        X: Any,
-        tasks: Any = None,
-        return_std: bool = False,
-        return_cov: bool = False,
-        include_noise: bool = False,
-    ) -> Any:
-        """Mean of the function at any rows, with its uncertainty if asked for.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs: new rows, or the unlabelled ones of `fit`.
-        {tasks}
-        return_std : bool, default=False
-            Return the standard deviation of the function as well.
-        return_cov : bool, default=False
-            Return the joint covariance instead; rows of different tasks are independent.
-        include_noise : bool, default=False
-            Add the noise variance: the spread of new observations rather than of the function.
-
-        Returns
-        -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,), or covariance of shape (n, n)
-            Only if asked for.
-        """
-        check_is_fitted(self)
-        if return_std and return_cov:
-            raise ValueError("return_std and return_cov are both True. Ask for one of them.")
-        X, _, codes = self._resolve(X, tasks, reset=False, joint=return_cov)
+    def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=joint)
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
-        scale = self._units.scale[codes]
-        noise = self._model.noise_of(codes) if include_noise else 0.0
-        predict: Any = predict_hierarchy_cov if return_cov else predict_hierarchy
+        predict: Any = hierarchy.predict_hierarchy_cov if joint else hierarchy.predict_hierarchy
         with threads_for(np.bincount(codes)):
             mean, spread = predict(self._model, X, codes)
-        mean = self._units.from_standard(mean + common_mean(self, X), codes)
-        if return_cov:
-            spread.flat[:: len(X) + 1] += noise
-            return mean, spread * np.outer(scale, scale)
-        return (mean, np.sqrt(spread + noise) * scale) if return_std else mean
+        return Latent(X, codes, mean + self._mean_at(X), spread)
+
+    def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Gaussian:
+        return Gaussian(self._model.noise_of(f.codes))
 
     def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
         """Learn one more task from few rows, under the prior learnt from the others.
@@ -300,19 +284,15 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
         -------
         self
         """
-        check_is_fitted(self)
         X, y, names = self._targets_of_new_task(X, y, task)
-        units = self._units.with_task(y[~np.isnan(y)])
+        self.tasks_, self._units = names, self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
-        encoded = encode_constraints(constraints, codes) if constraints is not None else None
-        if encoded is not None:
-            check_possible(encoded, y, float(units.scale[-1]))
-        self.tasks_, self._units = names, units
-        make = BlockMaker(self, X, y, codes, [np.arange(len(X))], encoded)
+        rows = self._rows_of_tasks(X, y, codes, [np.arange(len(X))], constraints)
         with threads_for([len(X)]):
-            [block] = make([self.kernel_], self.noise_variance_)
+            rng = generator_from(self.random_state)
+            [block], _ = rows.choose([self.kernel_], self.noise_variance_, rng)
             optimize = self.optimizer is not None
-            model = add_task(self._model, block, optimize=optimize)
+            model = hierarchy.add_task(self._model, block, optimize=optimize)
             made = decisions_on(model, [block], f"task {task!r}: ")
             if optimize and self.prior_cov is None:
                 model, alone = alone_if_better(self._model, model, block, f"task {task!r}")
@@ -320,3 +300,104 @@ class HierarchicalGPRegressor(HierarchyMixin, NormalAnswersMixin, TaskRegressorM
             self.decisions_ = [*self.decisions_, *made]
             self._store(model)
         return self
+
+    def _learn_common(self, X: FloatArray, y: FloatArray, codes: IntArray) -> SparseGPRegressor | None:
+        """The model whose common function is the mean of all tasks, in standard units; None without one."""
+        at = ~np.isnan(y)
+        if self.mean is None or len(np.unique(codes[at])) < 2:
+            return None
+        asked = {"optimizer": self.optimizer, "random_state": self.random_state}
+        common = SparseGPRegressor(coupling="function", normalize_y=False, **asked)
+        X, y = (X - self._center) / self._spread, self._units.to_standard(y, codes)
+        return common.fit(X[at], y[at], tasks=codes[at]).add_task(None, None, NO_TASK)
+
+    def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:
+        noise = self.noise_variance
+        if noise is None and (has_white(kernel) or self.optimizer is None):
+            noise = HIERARCHY.no_noise if has_white(kernel) else HIERARCHY.noise
+        return hierarchy.fit_hierarchical_model(
+            kernel,
+            blocks,
+            optimize=self.optimizer is not None,
+            noise=noise,
+            prior_cov=None if self.prior_cov is None else as_covariance(self.prior_cov, kernel.n_dims),
+            average_theta=self.theta_uncertainty,
+            max_rounds=self.n_rounds,
+            n_jobs=self.n_jobs,
+            progress=progress,
+        )
+
+    def _store(self, model: HierarchicalModel) -> None:
+        self._model = model
+        names = [None] if self.tasks_ is None else self.tasks_.tolist()
+        tasks, q = dict(zip(names, model.tasks, strict=True)), model.kernel.n_dims
+        self.kernels_ = {name: t.kernel for name, t in tasks.items()}
+        self.theta_cov_ = {name: t.theta_cov[:q, :q] for name, t in tasks.items()}
+        self.alpha_ = {name: t.alpha for name, t in tasks.items()}
+        self.kernel_ = model.kernel
+        self.prior_mean_ = model.kernel.theta
+        self.prior_cov_ = model.prior_cov[:q, :q]
+        self.noise_variance_ = model.noise
+        self.noise_variances_ = dict(zip(names, model.noise_of(np.arange(len(names))).tolist(), strict=True))
+        self.constraint_noise_ = model.width
+        self.log_evidence_ = float(sum(t.log_evidence for t in model.tasks))
+        self.n_rounds_ = model.n_rounds
+
+    def _warn(self, blocks: list[TaskRows]) -> None:
+        model = self._model
+        silent = [t for t, b in enumerate(blocks) if b.n_labelled == 0 and b.order is None]
+        if silent and self.tasks_ is not None:
+            first = self.tasks_[silent[0]].item()
+            rest = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            warn_user(
+                f"task {first!r}{rest} has no labelled row and no constraint; it is predicted from the "
+                "prior that the other tasks taught.",
+                UserWarning,
+            )
+        warn_about_fit(
+            type(self).__name__,
+            model,
+            f"after {model.n_rounds} rounds while the prior still changed by {model.last_change:.3g} (its "
+            "limit is 0.02). Raise n_rounds, or give prior_cov.",
+            "A larger noise variance makes the model well-posed.",
+        )
+
+    def _check_parts(self, n_inputs: int) -> None:
+        if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != self._n_tasks:
+            raise ValueError(f"no fitted model for the {self._n_tasks} tasks.")
+        if len(self._units.mean) != self._n_tasks:
+            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {self._n_tasks}.")
+        check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
+        common = getattr(self, "common_", None)  # older files have none, and no decisions
+        self.decisions_ = list(getattr(self, "decisions_", ()))
+        if not all(isinstance(made, Decision) for made in self.decisions_):
+            raise ValueError("decisions that are none.")
+        if self._model.tasks[0].n_inputs != n_inputs:
+            raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
+        if common is not None and (type(common) is not SparseGPRegressor or NO_TASK not in common.tasks_):
+            raise ValueError("a common function that is none.")
+        if common is not None and common.n_features_in_ != n_inputs:
+            raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")
+        self._store(self._model)
+
+    def _mean_at(self, X: FloatArray) -> FloatArray:
+        """Common function (n,) of the tasks at rows in standard units; zero where there is none."""
+        common = getattr(self, "common_", None)
+        if common is None or len(X) == 0:
+            return np.zeros(len(X))
+        return common.predict(X, tasks=np.full(len(X), NO_TASK))
+
+    def _rows_of_tasks(
+        self, X: FloatArray, y: FloatArray, codes: IntArray, by_task: list[IntArray], constraints: Any
+    ) -> RowsOfTasks:
+        """The rows of tasks in standard units, with what is asked about them."""
+        X = (X - self._center) / self._spread
+        mean, scale = self._mean_at(X), self._units.scale
+        of_tasks: list[Any] = [None] * len(by_task)
+        if constraints is not None:
+            encoded = encode_constraints(constraints, codes)
+            check_possible(encoded, y, float(np.max(scale[codes], initial=0.0)))
+            of_tasks = [encoded.of_task(rows, codes, scale, mean) for rows in by_task]
+        y = self._units.to_standard(y, codes) - mean
+        graph = GraphSettings(self.n_neighbors, self.n_landmarks, self.n_jobs)
+        return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, graph, self._chosen_selector())

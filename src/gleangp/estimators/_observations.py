@@ -1,39 +1,123 @@
-"""Answers about observations: intervals, quantiles, log densities and draws, in the units of the targets."""
+"""What a regressor says of new observations: mean, spread, quantiles, densities and draws, in units of y."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from sklearn.utils.validation import check_is_fitted
 
-from gleangp._typing import FloatArray
-from gleangp.estimators._answers import AnswersMixin
+from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._docs import documented
-from gleangp.estimators._one_step import reading
-from gleangp.estimators._random import generator_from
-from gleangp.estimators._regression import RegressionMixin, check_fields, check_rows
-from gleangp.models.local.answers import leave_one_out, without_site
-from gleangp.models.local.model import LocalModel
+from gleangp.estimators._parameters import generator_from
+from gleangp.estimators._tasks_mixin import TaskRegressorMixin
+from gleangp.exceptions import LabelError
+from gleangp.models.units import TargetUnits
 from gleangp.noise import Gaussian
-from gleangp.numerics.parallel import threads_for
+
+# Noise that takes what is given for every row.
+_FIELDS = {
+    "exposure": "noise='poisson' and 'negative_binomial'",
+    "trials": "noise='binomial'",
+    "sample_weight": "noise='gaussian'",
+}
 
 
 class Latent(NamedTuple):
-    """The latent function at new rows."""
+    """The latent function at new rows, in standard units."""
 
     X: FloatArray
-    codes: np.ndarray
-    mean: FloatArray  # (n,) in standard units
-    var: FloatArray  # (n,), empty if not asked for
-    noise: Any  # the noise model of these rows
+    codes: IntArray  # (n,)
+    mean: FloatArray  # (n,)
+    spread: FloatArray  # (n,) variances, or the (n, n) covariance; empty if not asked for
 
 
 @documented()
-class ObservationMixin(RegressionMixin, AnswersMixin):
-    """For regressors with `_model`, `_units` and `noise_`."""
+class ObservationsMixin(TaskRegressorMixin, ABC):
+    """For a regressor that knows its latent function, and the noise of an observation, at every row."""
+
+    _units: TargetUnits
+
+    @abstractmethod
+    def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
+        """The latent function without noise; `joint`: with the covariance of all rows."""
+
+    @abstractmethod
+    def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Any:
+        """The noise model of a new observation of every row."""
+
+    @property
+    def _fitted_noise(self) -> Any:
+        """The noise model of the fit."""
+        return Gaussian()
+
+    @property
+    def _has_normal_noise(self) -> bool:
+        """Whether an observation is the latent function plus Gaussian noise."""
+        return isinstance(self._fitted_noise, Gaussian)
+
+    def _observed(self, X: Any, tasks: Any, exposure: Any, trials: Any) -> tuple[Latent, Any]:
+        """The latent function of every row, and the noise of a new observation of it."""
+        check_fields(self._fitted_noise, exposure=exposure, trials=trials)
+        f = self._latent(X, tasks)
+        return f, self._noise_of_rows(f, exposure, trials)
+
+    def predict(
+        self,
+        X: Any,
+        tasks: Any = None,
+        return_std: bool = False,
+        return_cov: bool = False,
+        include_noise: bool = False,
+        exposure: Any = None,
+        trials: Any = None,
+    ) -> Any:
+        """Predict the mean of new rows, and the standard deviation or the covariance.
+
+        Parameters
+        ----------
+        {X, tasks}
+        return_std : bool, default=False
+            Also return the standard deviation of the function. It leaves out the noise, as in scikit-learn;
+            only a `WhiteKernel` in a kernel of your own counts.
+        return_cov : bool, default=False
+            Return the joint covariance of the function instead (of the latent one for counts).
+        include_noise : bool, default=False
+            Return the standard deviation of a new observation: function and noise. See also
+            `predict_interval`.
+        {exposure, trials}
+
+        Returns
+        -------
+        mean : ndarray of shape (n,), or (n, q) of several outputs
+        std : ndarray of the same shape, or covariance of shape (n, n) or (n, q, n, q)
+            Only with `return_std` or `return_cov`.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov are both True. Ask for one of them.")
+        check_fields(self._fitted_noise, exposure=exposure, trials=trials)
+        normal = self._has_normal_noise
+        if return_cov and include_noise and not normal:
+            raise ValueError("return_cov is that of the latent function of counts: leave include_noise out.")
+        f = self._latent(X, tasks, joint=return_cov, with_var=return_std or not normal)
+        noise: Any = Gaussian(0.0)
+        if include_noise or not (normal or return_cov):
+            noise = self._noise_of_rows(f, exposure, trials)
+        scale = self._units.scale[f.codes]
+        if return_cov:
+            mean = self._by_row(self._units.from_standard(f.mean, f.codes), tasks)
+            f.spread.flat[:: len(f.mean) + 1] += noise.var_given(f.mean)
+            cov = f.spread * np.outer(scale, scale)
+            if mean.ndim == 2:
+                cov = cov.reshape(*mean.T.shape, *mean.T.shape).transpose(1, 0, 3, 2)
+            return mean, cov
+        mean = noise.predict_mean(f.mean, f.spread)
+        mean = self._by_row(self._units.from_standard(mean, f.codes), tasks)
+        if not return_std:
+            return mean
+        of_function = not (include_noise or normal)
+        var = function_var(noise, f) if of_function else noise.regular.predict_var(f.mean, f.spread)
+        return mean, self._by_row(np.sqrt(np.maximum(var, 0.0)) * scale, tasks)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.95, tasks: Any = None, exposure: Any = None, trials: Any = None
@@ -52,21 +136,14 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         -------
         ndarray of shape (n, 2)
             Lower and upper ends; of several outputs (n, q, 2).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 6, 50)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> low, high = model.predict_interval([[1.0]])[0]
-        >>> bool(low < np.sin(1.0) < high)
-        True
         """
-        ends = interval_ends(coverage)
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(
+                f"coverage={coverage!r}; a probability between 0 and 1 is expected, such as 0.95."
+            )
+        ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
         return self.predict_quantiles(X, ends, tasks=tasks, exposure=exposure, trials=trials)
 
-    @reading
     def predict_quantiles(
         self, X: Any, quantiles: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
     ) -> FloatArray:
@@ -84,27 +161,14 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         -------
         ndarray of shape (n, k)
             One column for each quantile; of several outputs (n, q, k).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 6, 50)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9]).shape
-        (1, 3)
         """
-        levels = check_quantiles(quantiles)
-        latent = self._latent(X, tasks, exposure=exposure, trials=trials)
-        if self._has_normal_noise:
-            std = self._observed_std(latent, include_noise=True)
-            found = self._observed_mean(latent)[:, None] + std[:, None] * ndtri(levels)
-            return self._by_row(found, tasks)
-        columns = [latent.noise.regular.predict_quantile(latent.mean, latent.var, level) for level in levels]
-        found = np.column_stack([self._units.from_standard(column, latent.codes) for column in columns])
-        return self._by_row(found, tasks)
+        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+        if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
+            raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
+        f, noise = self._observed(X, tasks, exposure, trials)
+        found = np.array([noise.regular.predict_quantile(f.mean, f.spread, level) for level in levels])
+        return self._by_row(self._units.from_standard(found, f.codes).T, tasks)
 
-    @reading
     def predict_cdf(
         self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
     ) -> FloatArray:
@@ -121,30 +185,18 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         Returns
         -------
         ndarray of shape (n,) or (n, q)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 6, 50)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> model.predict_cdf([[1.0], [1.0]], [0.0, 2.0]).round(3).tolist()
-        [0.0, 1.0]
         """
-        latent = self._latent(X, tasks, exposure=exposure, trials=trials)
-        y, _ = self._check_targets(y, len(latent.mean), tasks)
-        if self._has_normal_noise:
-            std = self._observed_std(latent, include_noise=True)
-            return self._by_row(ndtr((y - self._observed_mean(latent)) / std), tasks)
-        noise, standard = latent.noise.regular, self._units.to_standard(y, latent.codes)
+        f, noise = self._observed(X, tasks, exposure, trials)
+        noise = noise.regular
+        y, _ = self._check_targets(y, len(f.mean), tasks)
+        y = self._units.to_standard(y, f.codes)
         if noise.support == "real":
-            return self._by_row(noise.predict_cdf(standard, latent.mean, latent.var), tasks)
+            return self._by_row(noise.predict_cdf(y, f.mean, f.spread), tasks)
         # Counts take whole numbers alone; below zero is nothing.
-        at = np.floor(standard) if noise.support == "count" else standard
-        cdf = noise.predict_cdf(np.maximum(at, 0.0), latent.mean, latent.var)
+        at = np.floor(y) if noise.support == "count" else y
+        cdf = noise.predict_cdf(np.maximum(at, 0.0), f.mean, f.spread)
         return self._by_row(np.where(np.isnan(at), np.nan, np.where(at < 0.0, 0.0, cdf)), tasks)
 
-    @reading
     def log_density(
         self, X: Any, y: Any, tasks: Any = None, exposure: Any = None, trials: Any = None
     ) -> float:
@@ -162,30 +214,14 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         -------
         float
             In nats per row, in the units of y.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 6, 50)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> bool(model.log_density(X, np.sin(X[:, 0])) > 1.0)
-        True
         """
-        latent = self._latent(X, tasks, exposure=exposure, trials=trials)
-        y, labeled = self._check_targets(y, len(latent.mean), tasks)
-        if self._has_normal_noise:
-            std = self._observed_std(latent, include_noise=True)
-            error = (y - self._observed_mean(latent)) / std
-            values = -0.5 * (np.log(2.0 * np.pi) + error**2) - np.log(std)
-        else:
-            check_rows(latent.noise, y, labeled)
-            standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), latent.codes)
-            values = latent.noise.log_density(standard, latent.mean, latent.var)
-            values = values - np.log(self._units.scale[latent.codes])
+        f, noise = self._observed(X, tasks, exposure, trials)
+        y, labeled = self._check_targets(y, len(f.mean), tasks)
+        check_rows(noise, y, labeled)
+        standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), f.codes)
+        values = noise.log_density(standard, f.mean, f.spread) - np.log(self._units.scale[f.codes])
         return float(np.mean(values[labeled]))
 
-    @reading
     def sample_y(
         self,
         X: Any,
@@ -213,152 +249,40 @@ class ObservationMixin(RegressionMixin, AnswersMixin):
         Returns
         -------
         ndarray of shape (n, n_samples), or (n, q, n_samples) of several outputs
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 6, 50)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> model.sample_y([[1.0], [2.0]], n_samples=3).shape
-        (2, 3)
         """
-        check_is_fitted(self)
-        rng = generator_from(random_state)
-        if self._has_normal_noise:
-            check_fields(self.noise_, exposure=exposure, trials=trials)
-            mean, cov = self._joint(X, tasks, include_noise=observations)
-            # NumPy's check of the covariance is absolute; rounding is relative to the units of the target.
-            drawn = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore").T
-            return self._by_row(drawn, tasks)
-        X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
-        with threads_for(np.bincount(codes)):
-            mean, cov = self._model.predict_cov(X, codes)
-        f = rng.multivariate_normal(mean, cov, n_samples, method="eigh", check_valid="ignore")
-        noise = self._noise_of_rows(len(X), exposure, trials).regular
-        drawn = noise.sample(f, rng) if observations else noise.mean_given(f)
-        return self._by_row(self._units.from_standard(drawn, codes).T, tasks)
-
-    @reading
-    def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
-        """Predictions of the training targets, each from all other rows, in closed form.
-
-        They show errors and calibration without another fit. Parameters are those of the fit; with noise that
-        is not Gaussian the sites of the other rows are too. Rows of tasks that were added later, and rows
-        without a target, are NaN.
-
-        Returns
-        -------
-        mean, std : ndarray of shape (n,), or (n, q) of several outputs
-            Of every target of `fit`, noise included.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gleangp import SparseGPRegressor
-        >>> X = np.linspace(0, 6, 50)[:, None]
-        >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(37 * X[:, 0])
-        >>> mean, std = SparseGPRegressor(random_state=0).fit(X, y).leave_one_out()
-        >>> bool(np.mean(np.abs(y - mean) < 1.96 * std) > 0.85)
-        True
-        """
-        check_is_fitted(self)
-        model = self._model
-        if not isinstance(model, LocalModel):
-            raise ValueError("leave_one_out is for posterior='local'. Fit again with it.")
-        rows = np.arange(len(model.row_numbers))
-        means, variances = [], []
-        for draw in model.all_draws:
-            mean, var = leave_one_out(draw.posterior)
-            means.append(mean[rows])
-            variances.append(var[rows] if model.gaussian else without_site(draw.posterior, rows, var[rows]))
-        codes = model.best.posterior.codes[rows]
-        mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
-        if not model.gaussian:
-            known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
-            noise = replace(self.noise_, **known)
-            mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
-        n_rows = getattr(self, "_n_rows", int(model.row_numbers.max(initial=-1)) + 1)  # not in older files
-        left_out = np.full((2, n_rows), np.nan)
-        left_out[0, model.row_numbers] = self._units.from_standard(mean, codes)
-        left_out[1, model.row_numbers] = np.sqrt(var) * self._units.scale[codes]
-        mean, std = left_out
-        if n_outputs := getattr(self, "_n_outputs", 0):
-            return mean.reshape(n_outputs, -1).T, std.reshape(n_outputs, -1).T
-        return mean, std
-
-    def _uncertainty(self, X: FloatArray, codes: np.ndarray) -> tuple[FloatArray, FloatArray]:
-        """Covariance of rows (1, m, m) and variance of their noise (1, m), in standard units."""
-        if not self._has_normal_noise:
-            return super()._uncertainty(X, codes)
-        model = self._model
-        if not isinstance(model, LocalModel):
-            raise ValueError("suggest is for posterior='local'. Fit again with it.")
-        noise = model.noise_variance(np.minimum(codes, len(model.best.noise) - 1))
-        return model.predict_cov(X, codes)[1][None], noise[None]
-
-    @property
-    def _has_normal_noise(self) -> bool:
-        return isinstance(self.noise_, Gaussian)
-
-    def _latent(
-        self, X: Any, tasks: Any, *, with_var: bool = True, exposure: Any = None, trials: Any = None
-    ) -> Latent:
-        """The latent function at new rows, and their noise."""
-        check_is_fitted(self)
-        X, _, codes = self._resolve(X, tasks, reset=False)
-        noise = self._noise_of_rows(len(X), exposure, trials)
-        with threads_for(np.bincount(codes)):
-            mean, var = self._model.predict(X, codes, with_var=with_var)
-        return Latent(X, codes, mean, var, noise)
-
-    def _joint(self, X: Any, tasks: Any, include_noise: bool) -> tuple[FloatArray, FloatArray]:
-        """Mean and covariance of all rows (of all outputs), in the units of y."""
-        X, _, codes = self._resolve(X, tasks, reset=False, joint=True)
-        scale = self._units.scale[codes]
-        with threads_for(np.bincount(codes)):
-            mean, cov = self._model.predict_cov(X, codes)
-        cov = np.array(cov)
-        cov.flat[:: len(cov) + 1] += self._noise_to_add(X, codes, include_noise)
-        return self._units.from_standard(mean, codes), cov * np.outer(scale, scale)
-
-    def _observed_mean(self, latent: Latent) -> FloatArray:
-        """Mean of an observation, in the units of y."""
-        mean = latent.mean if self._has_normal_noise else latent.noise.predict_mean(latent.mean, latent.var)
-        return self._units.from_standard(mean, latent.codes)
-
-    def _observed_std(self, latent: Latent, include_noise: bool) -> FloatArray:
-        """Standard deviation of the function, or of an observation, in the units of y."""
-        scale = self._units.scale[latent.codes]
-        if self._has_normal_noise:
-            var = latent.var + self._noise_to_add(latent.X, latent.codes, include_noise)
-        elif include_noise:
-            var = latent.noise.regular.predict_var(latent.mean, latent.var)
-        else:
-            var = function_var(latent.noise, latent.mean, latent.var)
-        return np.sqrt(np.maximum(var, 0.0)) * scale
+        check_fields(self._fitted_noise, exposure=exposure, trials=trials)
+        f, rng = self._latent(X, tasks, joint=True), generator_from(random_state)
+        drawn = rng.multivariate_normal(f.mean, f.spread, n_samples, method="eigh", check_valid="ignore")
+        if observations or not self._has_normal_noise:
+            noise = self._noise_of_rows(f, exposure, trials).regular
+            drawn = noise.sample(drawn, rng) if observations else noise.mean_given(drawn)
+        return self._by_row(self._units.from_standard(drawn, f.codes).T, tasks)
 
 
-def interval_ends(coverage: float) -> list[float]:
-    """Quantiles at which the central interval of a coverage ends."""
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage={coverage!r}; a probability between 0 and 1 is expected, such as 0.95.")
-    tail = 0.5 * (1.0 - coverage)
-    return [tail, 1.0 - tail]
-
-
-def check_quantiles(quantiles: Any) -> FloatArray:
-    """Probabilities (k,) between 0 and 1."""
-    levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
-        raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
-    return levels
-
-
-def function_var(noise: Any, mean: FloatArray, var: FloatArray) -> FloatArray:
-    """Variance of E[y | f] for f ~ N(mean, var): the part of the spread that more data would reduce."""
+def function_var(noise: Any, f: Latent) -> FloatArray:
+    """Variance (n,) of E[y | f]: the part of the spread that more data would reduce."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     weights = weights / weights.sum()
-    values = np.array([noise.mean_given(mean + np.sqrt(var) * node) for node in nodes])
-    centre = weights @ values
-    return weights @ (values - centre) ** 2
+    values = np.array([noise.mean_given(f.mean + np.sqrt(f.spread) * node) for node in nodes])
+    return weights @ (values - weights @ values) ** 2
+
+
+def check_fields(noise: Any, **given: Any) -> None:
+    """Raise if something is given for the rows that the noise model does not have."""
+    wrong = [name for name, values in given.items() if values is not None and not hasattr(noise, name)]
+    if wrong:
+        name, model = wrong[0], type(noise).__name__
+        raise ValueError(f"{name}= is given, but {model} noise has no {name}. It is for {_FIELDS[name]}.")
+
+
+def check_rows(noise: Any, y: FloatArray, labeled: np.ndarray) -> None:
+    """Raise `LabelError` if a target does not fit the noise, with its number among all rows."""
+    try:
+        noise.at(labeled).check_target(y[labeled])
+    except LabelError:
+        for row in np.flatnonzero(labeled):
+            try:
+                noise.at(np.array([row])).check_target(y[[row]])
+            except LabelError as error:
+                raise LabelError(str(error).replace("in row 0", f"in row {row}")) from None
+        raise

@@ -15,6 +15,8 @@ from threading import Lock, RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from sklearn.utils.validation import check_is_fitted
+
 __all__ = ["changing", "in_one_step", "reading"]
 
 # Beside the estimators rather than in them: a lock cannot be pickled or saved, and a copy needs its own.
@@ -46,10 +48,11 @@ def changing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reading(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, run on a copy of its estimator."""
+    """The method, run on a copy of its estimator, which must be fitted."""
 
     @wraps(method)
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_is_fitted(self)
         return method(_shallow_copy(self), *args, **kwargs)
 
     return read

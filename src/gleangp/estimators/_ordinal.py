@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from gleangp._compat import fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
-from gleangp.estimators._active import ActiveProblem
-from gleangp.estimators._answers import AnswersMixin
-from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._docs import SPARSE, documented
-from gleangp.estimators._local import LocalProblem
-from gleangp.estimators._parameters import CLASS_CONSTRAINTS, ClassParameters, parameters
-from gleangp.estimators._random import generator_from
-from gleangp.estimators._sparse import FittedModel, SparseGPMixin
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin
-from gleangp.estimators._training_rows import LocalRows, Ranks
-from gleangp.estimators._warnings import level_of_caller
-from gleangp.exceptions import LabelError
-from gleangp.inference.block import Block
+from gleangp.estimators._labels import LabelsMixin
+from gleangp.estimators._parameters import CLASS_CONSTRAINTS, generator_from, parameters
+from gleangp.estimators._problems import ActiveProblem, LocalProblem, TrainingRows
+from gleangp.estimators._progress import Given
+from gleangp.estimators._sparse import FittedModel
+from gleangp.exceptions import LabelError, warn_user
+from gleangp.models.default_kernel import default_kernel, default_priors
 from gleangp.models.defaults import ORDERED_PRIORS, UNITS
 from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.parameters import Parameters
@@ -35,7 +27,7 @@ from gleangp.numerics.parallel import threads_for
 
 @documented(SPARSE)
 @parameters
-class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifierMixin, BaseEstimator):
+class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories, for one task or many related ones.
 
     A latent function plus Gaussian noise falls between two of C - 1 ordered cut-points; which two is
@@ -127,44 +119,8 @@ class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifi
 
     _parameter_constraints = {**CLASS_CONSTRAINTS, "categories": ["array-like", None]}
 
-    _fitted_parts = ("_model", "classes_")
+    _fitted_parts = ("_model", "_n_inputs", "classes_")
     _kind_of_noise = Ordered
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Select active points and learn the kernel and the cut-points.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (n,)
-            Categories; `unlabeled` in rows without one.
-        {tasks}
-
-        Returns
-        -------
-        self
-        """
-        given = X, y, tasks
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
-        y = check_class_target(y, len(X))
-        labeled = split_unlabeled(y, self.unlabeled)
-        self.classes_, ranks = self._ordered_categories(y, labeled)
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-        rows = LocalRows(X, ranks, codes, n_tasks, None if labeled.all() else labeled)
-        parameters, rng = self._parameters(rows), generator_from(self.random_state)
-        if self._is_active:
-            problem = ActiveProblem(parameters, rows, Ranks(), rng)
-            self._fit_active([problem], given, propagate=self.sites == "ep")
-            return self
-        # The default kernel has a constant, which does the work of the bias.
-        learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
-        kernel = None if self.kernel is None else parameters.kernel
-        noise = parameters.noise
-        likelihood = PropagatedNoise(noise, learn)
-        y = np.asarray(ranks, dtype=np.float64)
-        self._fit_local([LocalProblem(rows, y, likelihood, noise, rng, kernel, ORDERED_PRIORS)], given)
-        return self
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every category.
@@ -207,70 +163,37 @@ class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifi
         -------
         mean, var : ndarray of shape (n,)
         """
-        check_is_fitted(self)
         X, _, codes = self._resolve(X, tasks, reset=False)
         with threads_for(np.bincount(codes)):
             return self._model.predict(X, codes)
 
-    def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows, under the kernel and cut-points of the others.
+    def _fit_classes(self, rows: TrainingRows, y_codes: IntArray, given: Given) -> None:
+        rows = replace(rows, keep=y_codes >= 0)
+        ranks = y_codes.astype(np.float64)
+        parameters, rng = self._parameters(rows, y_codes), generator_from(self.random_state)
+        if self._is_active:
+            active = ActiveProblem(rows, ranks, parameters, rng)
+            self._fit_active([active], given, propagate=self.sites == "ep")
+            return
+        # The default kernel has a constant, which does the work of the bias.
+        learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
+        kernel = None if self.kernel is None else parameters.kernel
+        noise = parameters.noise
+        likelihood = PropagatedNoise(noise, learn)
+        self._fit_local([LocalProblem(rows, ranks, likelihood, noise, rng, kernel, ORDERED_PRIORS)], given)
 
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (m,)
-            Its categories, of those known from `fit`.
-        {task}
+    def _targets(self, y_codes: IntArray) -> list[FloatArray]:
+        return [y_codes.astype(np.float64)]
 
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        X, names = self._rows_of_new_task(X, task)
-        ranks = lookup_classes(self.classes_, y, len(X), self.unlabeled)
-        labeled = ranks >= 0
-        block = Block(X[labeled], ranks[labeled].astype(np.float64), self._model.noise)
-        models = self._add_blocks([block], propagate=self.sites == "ep")
-        self.tasks_ = names
-        self._store(models)
-        return self
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
-        """Absorb new rows of known tasks by filtering, without starting again; on a new estimator, `fit`.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            New rows.
-        y : array-like of shape (n,)
-            Their categories, of those known from `fit`.
-        {tasks}
-        classes : array-like, default=None
-            Taken for the sake of other estimators' signature; the first call must have every category.
-
-        Returns
-        -------
-        self
-        """
-        if not hasattr(self, "_model"):
-            return self.fit(X, y, tasks)
-        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
-        ranks = lookup_classes(self.classes_, y, len(X), self.unlabeled)
-        self._absorb(X, codes, ranks >= 0, [ranks.astype(np.float64)])
-        return self
-
-    def _ordered_categories(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:
+    def _encode(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:
         """The categories in order, and the rank of each row (-1 without a label)."""
-        found, codes = encode_classes(y, labeled, self.unlabeled)
+        found, codes = super()._encode(y, labeled)
         if self.categories is None:
             if len(found) < 3:
-                warnings.warn(
+                warn_user(
                     f"y has two categories, {found.tolist()}; with nothing between them the model is a "
                     "probit classifier. Name all of them in categories=, or use SparseGPClassifier.",
                     UserWarning,
-                    stacklevel=level_of_caller(),
                 )
             return found, codes
         order = np.asarray(self.categories)
@@ -294,20 +217,21 @@ class SparseGPOrdinal(ClassParameters, SparseGPMixin, AnswersMixin, TaskClassifi
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
-    def _parameters(self, rows: LocalRows) -> Parameters:
-        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=False))
+    def _parameters(self, rows: TrainingRows, y_codes: IntArray) -> Parameters:
+        kernel = self._given_kernel() or default_kernel(rows.some_inputs, offset=False, n_rows=len(rows.kept))
         priors = self.priors
         if priors is None:
             priors = default_priors(kernel) if self.kernel is None else {}
         # First cut-points where the prior would give every category its share of the rows.
-        counts = rows.counts(len(self.classes_)) + 0.5
-        edges = np.sqrt(1.0 + UNITS.noise) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
-        noise = Ordered(-float(edges[0]), np.diff(edges), UNITS.noise)
+        counts = np.bincount(y_codes[y_codes >= 0], minlength=len(self.classes_)) + 0.5
+        variance = UNITS.noise  # beside a latent function of variance one
+        edges = np.sqrt(1.0 + variance) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
+        noise = Ordered(-float(edges[0]), np.diff(edges), variance)
         names = self._names_to_learn(noise, ("bias", "widths"))
         names = tuple(n for n in names if np.size(noise.parameters[n]))
         return self._check_priors(Parameters(kernel, noise, names, priors))
 
-    def _check_own_state(self, models: list[FittedModel], n_tasks: int) -> None:
+    def _check_own_state(self, models: list[FittedModel]) -> None:
         if models[0].noise.n_categories != len(self.classes_):
             raise ValueError(f"noise of other classes than the {len(self.classes_)} it says.")
 

@@ -12,8 +12,11 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 from sklearn.gaussian_process.kernels import Kernel
+from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
+from gleangp._typing import FloatArray
+from gleangp.exceptions import KernelError
 from gleangp.selection.selectors import SELECTORS
 
 _T = TypeVar("_T")
@@ -135,3 +138,24 @@ LATENT_CONSTRAINTS = {
     "n_init": [_COUNT],
     "transfer": [StrOptions({"blend", "latent"})],
 }
+
+
+def generator_from(random_state: Any) -> np.random.Generator:
+    """The one generator of a fit, from scikit-learn's kinds of `random_state`."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def as_covariance(given: Any, size: int) -> FloatArray:
+    """The parameter `prior_cov`, a number or a matrix, as a covariance (size, size)."""
+    given = np.asarray(given, dtype=np.float64)
+    cov = given * np.eye(size) if given.ndim == 0 else given
+    if cov.shape != (size, size) or not np.isfinite(cov).all():
+        raise KernelError(
+            f"prior_cov has shape {given.shape}; the kernel has {size} free parameters. Give "
+            "one finite number, or a square matrix of that size."
+        )
+    if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min(initial=0.0) < -1e-12:
+        raise KernelError("prior_cov is not a covariance: it must be symmetric, no eigenvalue negative.")
+    return cov

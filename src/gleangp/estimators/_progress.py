@@ -1,4 +1,4 @@
-"""From the plain progress function of the layers below to scikit-learn's callbacks, and to `verbose`.
+"""What a fit says: to scikit-learn's callbacks, from the plain progress function below; `verbose`; warnings.
 
 The tree of contexts that a callback sees: `fit`; below it one `class` for each binary problem, if there are
 several; below that the stages of learning (`round 1`, `posterior`, ...); and in each its steps (iterations of
@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.exceptions import ConvergenceWarning
+
 from gleangp._compat import CallbackContext, CallbackSupportMixin, callbacks_of
+from gleangp.exceptions import warn_user
 from gleangp.progress import Stage, silent
 
-__all__ = ["FitProgress", "Given", "ProgressMixin"]
+__all__ = ["FitProgress", "Given", "ProgressMixin", "warn_about_fit"]
 
 Given = tuple[Any, Any, Any]  # X, y and tasks as `fit` got them
 
@@ -109,3 +112,18 @@ class ProgressMixin(CallbackSupportMixin):
         if tasks is not None:
             data["metadata"] = {"tasks": tasks}
         return FitProgress(self, self._init_callback_context(max_subtasks=most_stages), data)
+
+
+def warn_about_fit(name: str, model: Any, stopped: str, remedy: str) -> None:
+    """Warn if the model did not converge, or if a matrix was singular.
+
+    `stopped` says when the estimator stopped and what to do, `remedy` what to do about a singular matrix.
+    """
+    if not model.converged:
+        warn_user(f"{name} stopped {stopped}", ConvergenceWarning)
+    if model.jitter > 0.0:
+        warn_user(
+            f"{name}: a covariance matrix was singular in floating point; {model.jitter:.3g} was added to "
+            f"its diagonal. {remedy}",
+            RuntimeWarning,
+        )

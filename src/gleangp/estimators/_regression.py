@@ -8,35 +8,29 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.estimators._active import ActiveProblem
-from gleangp.estimators._defaults import default_priors, noise_prior, task_priors
-from gleangp.estimators._local import LocalProblem
-from gleangp.estimators._outputs import OutputsMixin
-from gleangp.estimators._random import generator_from
+from gleangp.estimators._observations import Latent, ObservationsMixin, check_fields, check_rows
+from gleangp.estimators._parameters import generator_from
+from gleangp.estimators._problems import ActiveProblem, LocalProblem, TrainingRows
 from gleangp.estimators._sparse import SparseGPMixin
-from gleangp.estimators._targets import TargetUnits, natural_units, own_units, standard_units, total_units
-from gleangp.estimators._training_rows import LocalRows, StandardTargets
 from gleangp.exceptions import LabelError
 from gleangp.kernels import has_white
-from gleangp.models.defaults import LINKED_PRIORS, PRIORS, UNITS
+from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
+from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
 from gleangp.models.local.model import LocalModel
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
+from gleangp.models.units import (
+    natural_units,
+    own_units,
+    standard_units,
+    total_units,
+)
 from gleangp.noise import Gaussian, noise_from_name
-
-# Noise that takes what is given for every row.
-_FIELDS = {
-    "exposure": "noise='poisson' and 'negative_binomial'",
-    "trials": "noise='binomial'",
-    "sample_weight": "noise='gaussian'",
-}
-# Where all noise is in the kernel's white part, the rest only keeps matrices factorable (the
-# default of scikit-learn's exact regressor).
-_NO_OTHER_NOISE = 1e-10
+from gleangp.numerics.parallel import threads_for
 
 
-class RegressionMixin(SparseGPMixin, OutputsMixin):
+class RegressionMixin(SparseGPMixin, ObservationsMixin):
     """For a regressor with the parameters `normalize_y`, `noise` and `noise_variance`."""
 
     kernel_: Any
@@ -44,61 +38,62 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
     noise: Any
     noise_: Any
     noise_variance: Any
-    _units: TargetUnits
-    _n_outputs: int
 
-    def _active_problem(self, rows: LocalRows) -> ActiveProblem:
+    def _active_problem(self, rows: TrainingRows, y: FloatArray) -> ActiveProblem:
         """What the model of active points is learnt from."""
-        self._units = standard_units(rows.moments()) if self.normalize_y else natural_units(rows.n_tasks)
+        parts = [np.sort(y[r]) for r in rows.by_task]
+        self._units = standard_units(parts) if self.normalize_y else natural_units(rows.n_tasks)
         several = rows.n_tasks > 1
-        kernel = self._start_kernel(lambda: self._default_kernel(rows, offset=several, linear=several))
+        kernel = self._given_kernel() or default_kernel(
+            rows.some_inputs, offset=several, linear=several, n_rows=len(rows.kept)
+        )
         priors = self.priors
         if priors is None:
-            n_features = rows.inputs.shape[1]
+            n_features = rows.X.shape[1]
             own = task_priors(kernel, n_features) if several else default_priors(kernel)
             priors = {**noise_prior(), **(own if self.kernel is None else {})}
-        variance = self._known_variance(rows.n_rows)
+        variance = self._known_variance(len(y))
         if self.noise_variance is not None:
             start = float(self.noise_variance) if variance is None else variance
         else:
-            start = _NO_OTHER_NOISE if has_white(kernel) else UNITS.noise
+            start = START_KERNEL.no_noise if has_white(kernel) else UNITS.noise
         learn = ("variance",) if self.noise_variance is None and not has_white(kernel) else ()
         parameters = self._check_priors(Parameters(kernel, Gaussian(start), learn, priors))
-        rng = generator_from(self.random_state)
-        return ActiveProblem(parameters, rows, StandardTargets(self._units), rng, variance)
+        standard = self._units.to_standard(y, rows.codes)
+        return ActiveProblem(rows, standard, parameters, generator_from(self.random_state), variance)
 
-    def _local_problem(self, rows: LocalRows, fields: dict[str, FloatArray]) -> LocalProblem:
+    def _local_problem(
+        self, rows: TrainingRows, y: FloatArray, fields: dict[str, FloatArray]
+    ) -> LocalProblem:
         """What the model of blocks and a basis is learnt from."""
         model = self._noise_model(fields)
         real = model is None or model.support == "real"
-        kept = slice(None) if rows.keep is None else rows.keep
         if model is not None:
-            check_rows(model, rows.y, np.ones(len(rows.y), bool) if rows.keep is None else rows.keep)
-        scaled = self.normalize_y and real
-        if scaled and self._n_outputs:  # each in its own units
-            self._units = own_units([rows.y[r] for r in rows.block_rows])
-        else:
-            self._units = total_units(rows.moments()) if scaled else natural_units(rows.n_tasks)
+            check_rows(model, y, rows.keep)
+        parts = [np.sort(y[r]) for r in rows.by_task]
+        if not (self.normalize_y and real):
+            self._units = natural_units(rows.n_tasks)
+        else:  # outputs are in units of their own
+            self._units = own_units(parts) if self._n_outputs else total_units(parts)
         likelihood: Any
         if model is None:
-            variance, known = self._known_variance(rows.n_rows), None
+            variance, known = self._known_variance(len(y)), None
             if self.noise_variance is not None:
                 known = 1.0 if variance is not None else float(self.noise_variance)
             elif self.kernel is not None and has_white(self.kernel):
-                known = _NO_OTHER_NOISE
-            noise: Any = np.ones(rows.n_rows) if variance is None else variance
+                known = START_KERNEL.no_noise
+            noise: Any = np.ones(len(y)) if variance is None else variance
             noise = noise / fields.get("sample_weight", 1.0)
             likelihood = GaussianNoise(np.array(rows.sizes), known)
         else:
-            noise = replace(model, bias=model.at(kept).typical_bias(rows.y[kept]))
+            noise = replace(model, bias=model.at(rows.kept).typical_bias(y[rows.kept]))
             learn = tuple(name for name in noise.transforms if name != "bias")
             of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
             # What belongs to the training rows is not kept.
             likelihood = PropagatedNoise(replace(noise, **dict.fromkeys(fields, 1.0)), learn, of_noise)
-        y = self._units.to_standard(rows.y, rows.codes)
-        rng = generator_from(self.random_state)
+        standard, rng = self._units.to_standard(y, rows.codes), generator_from(self.random_state)
         widths = PRIORS if real else LINKED_PRIORS
-        return LocalProblem(rows, y, likelihood, noise, rng, self._given_kernel(), widths)
+        return LocalProblem(rows, standard, likelihood, noise, rng, self._given_kernel(), widths)
 
     def _noise_model(self, fields: dict[str, FloatArray]) -> Any:
         """The noise model of all rows; None for Gaussian noise, which has a closed form."""
@@ -137,16 +132,12 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
                 fields[name] = array
         return fields
 
-    def _needs_local(self, fields: dict[str, FloatArray]) -> None:
-        """Raise if something was asked for that the other posteriors do not have."""
-        asked = [f"{name}=" for name in fields]
-        if self.noise != "gaussian":
-            asked.append(f"noise={self.noise!r}")
-        if asked:
-            raise ValueError(
-                f"{asked[0]} needs posterior='local' without invariances; this fit has "
-                f"posterior={self.posterior!r}."
-            )
+    def _of_cells(self, values: FloatArray, n_rows: int) -> FloatArray:
+        """What was given for every row, or for every cell of Y, for every row of `_resolve`."""
+        q = self._outputs_asked_for(None)
+        if q and values.shape == (n_rows // q, q):
+            return values.ravel(order="F")
+        return np.tile(values, q) if q and values.shape == (n_rows // q,) else values
 
     def _known_variance(self, n_rows: int) -> FloatArray | None:
         if self.noise_variance is None or np.ndim(self.noise_variance) == 0:
@@ -159,63 +150,56 @@ class RegressionMixin(SparseGPMixin, OutputsMixin):
             )
         return variance
 
-    def _noise_to_add(self, X: FloatArray, codes: np.ndarray, include_noise: bool) -> FloatArray | float:
-        """To the latent variance of new rows; less than nothing where it has noise that was not asked for."""
-        if include_noise:
-            return self._noise_of_tasks(codes)
-        if self.kernel is None and isinstance(self._model, LocalModel) and has_white(self.kernel_):
-            return -self._model.white_var(X, codes)
-        return 0.0
+    def _needs_local(self, fields: dict[str, FloatArray]) -> None:
+        """Raise if something was asked for that the model of active points does not have."""
+        asked = [f"{name}=" for name in fields]
+        if self.noise != "gaussian":
+            asked.append(f"noise={self.noise!r}")
+        if asked:
+            raise ValueError(
+                f"{asked[0]} needs posterior='local' without invariances; this fit has "
+                f"posterior={self.posterior!r}."
+            )
 
-    def _noise_of_rows(self, n_rows: int, exposure: Any, trials: Any) -> Any:
-        """The noise model of new rows; an exposure or trials that are not given are one."""
-        check_fields(self.noise_, exposure=exposure, trials=trials)
-        fields = self._row_fields(n_rows, None, exposure, trials)
-        known = {name: 1.0 for name in ("exposure", "trials") if hasattr(self.noise_, name)}
-        return replace(self.noise_, **{**known, **fields})
+    def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
+        X, _, codes = self._resolve(X, tasks, reset=False, joint=joint)
+        with threads_for(np.bincount(codes)):
+            if joint:
+                mean, spread = self._model.predict_cov(X, codes)
+                spread.flat[:: len(X) + 1] -= self._white(X, codes)
+            else:
+                mean, spread = self._model.predict(X, codes, with_var=with_var)
+                spread = spread - self._white(X, codes) if with_var else spread
+        return Latent(X, codes, mean, spread)
+
+    def _white(self, X: FloatArray, codes: np.ndarray) -> FloatArray | float:
+        """The part of the latent variance that is noise; of a kernel of the user it is left there."""
+        own = self.kernel is None and self._has_normal_noise and has_white(self.kernel_)
+        return self._model.white_var(X, codes) if own and isinstance(self._model, LocalModel) else 0.0
+
+    @property
+    def _fitted_noise(self) -> Any:
+        return self.noise_
+
+    def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Any:
+        noise = self._noise_of_new_rows(len(f.X), exposure, trials)
+        if not self._has_normal_noise:
+            return noise
+        model = self._model
+        variance = model.noise_variance(f.codes) if isinstance(model, LocalModel) else noise.variance
+        return Gaussian(variance + self._white(f.X, f.codes))
 
     def _noise_of_new_rows(
-        self, n_rows: int, rows: Any, exposure: Any, trials: Any, weight: FloatArray | None = None
+        self, n_rows: int, exposure: Any, trials: Any, weight: FloatArray | None = None
     ) -> Any:
-        """The noise of some of the new rows."""
-        noise = self._noise_of_rows(n_rows, exposure, trials)
-        if not isinstance(noise, Gaussian):
-            return noise.at(rows)
-        variance = self._noise_at_new_rows()
-        if weight is None or (weight[rows] == 1.0).all():
-            return Gaussian(variance)
-        return Gaussian(variance / weight[rows])
-
-    def _noise_at_new_rows(self) -> float:
+        """The noise model of rows; an exposure or trials that are not given are one."""
+        check_fields(self.noise_, exposure=exposure, trials=trials)
+        if not self._has_normal_noise:
+            known = {name: 1.0 for name in ("exposure", "trials") if hasattr(self.noise_, name)}
+            return replace(self.noise_, **{**known, **self._row_fields(n_rows, None, exposure, trials)})
         if np.ndim(self.noise_variance):
             raise ValueError(
                 "noise_variance was given per training row, so the noise of new rows is not known. Fit "
                 "again with the new rows; in predict, leave include_noise=False and add it yourself."
             )
-        return self.noise_.variance
-
-    def _noise_of_tasks(self, codes: np.ndarray) -> FloatArray | float:
-        """Variance of Gaussian noise of new rows, in standard units."""
-        shared = self._noise_at_new_rows()
-        return self._model.noise_variance(codes) if isinstance(self._model, LocalModel) else shared
-
-
-def check_fields(noise: Any, **given: Any) -> None:
-    """Raise if something is given for the rows that the noise model does not have."""
-    wrong = [name for name, values in given.items() if values is not None and not hasattr(noise, name)]
-    if wrong:
-        name, model = wrong[0], type(noise).__name__
-        raise ValueError(f"{name}= is given, but {model} noise has no {name}. It is for {_FIELDS[name]}.")
-
-
-def check_rows(noise: Any, y: FloatArray, labeled: np.ndarray) -> None:
-    """Raise `LabelError` if a target does not fit the noise, with its number among all rows."""
-    try:
-        noise.at(labeled).check_target(y[labeled])
-    except LabelError:
-        for row in np.flatnonzero(labeled):
-            try:
-                noise.at(np.array([row])).check_target(y[[row]])
-            except LabelError as error:
-                raise LabelError(str(error).replace("in row 0", f"in row {row}")) from None
-        raise
+        return self.noise_ if weight is None else Gaussian(self.noise_.variance / weight)

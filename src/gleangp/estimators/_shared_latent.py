@@ -12,15 +12,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._one_step import reading
-from gleangp.estimators._parameters import LatentParameters, TaskParameters
-from gleangp.estimators._progress import Given, ProgressMixin
-from gleangp.estimators._random import generator_from
-from gleangp.estimators._warnings import warn_about_fit
+from gleangp.estimators._parameters import LatentParameters, TaskParameters, generator_from
+from gleangp.estimators._progress import Given, ProgressMixin, warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
+from gleangp.models.default_kernel import default_priors
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import Perceptron
 from gleangp.models.latent.blend import add_task, fit_blended_model, label_inputs, most_folds
@@ -64,7 +62,6 @@ class SharedLatentMixin(
     """Learning from coded labels, and the way to the latent space and back."""
 
     _targets_are_signs: bool  # -1 and +1, or else numbers
-    _own_part: str  # what a fitted estimator has beside the names all have
 
     @abstractmethod
     def _probit(self) -> bool:
@@ -178,13 +175,9 @@ class SharedLatentMixin(
             }
         return report
 
-    def _check_state(self) -> None:
-        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
-        if not set(vars(self)) - set(self.get_params(deep=False)):
-            return
-        n_tasks, n_inputs = self._check_fitted("_model", "embedding_", "basis_", self._own_part)
-        if not isinstance(self._model, LatentModel) or len(self._model.label_maps) != n_tasks:
-            raise ValueError(f"no fitted model for the {n_tasks} tasks.")
+    def _check_parts(self, n_inputs: int) -> None:
+        if not isinstance(self._model, LatentModel) or len(self._model.label_maps) != self._n_tasks:
+            raise ValueError(f"no fitted model for the {self._n_tasks} tasks.")
         if len(self._model.observations.mean) != n_inputs:
             raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
         n_columns, expected = [m.weights.shape[1] for m in self._model.label_maps], self._label_columns()

@@ -103,7 +103,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     }
 
     _targets_are_signs = True
-    _own_part = "_task_classes"
+    _fitted_parts = ("_model", "embedding_", "basis_", "_task_classes")
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
@@ -125,8 +125,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         y = check_class_target(y, len(X))
         labeled = split_unlabeled(y, self.unlabeled)
         self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-        rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
         self._task_classes = tuple(
             self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)
         )
@@ -211,21 +210,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
                 probabilities = softmax(log_p - log_q, axis=1)
             out[np.ix_(rows, present)] = probabilities
         return out
-
-    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
-        """The most probable class of each row's task.
-
-        Parameters
-        ----------
-        {X, tasks}
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        margins = self.decision_function(X, tasks=tasks)
-        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
-        return self.classes_[winner]
 
     def _margins(self, X: FloatArray, codes: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
         """Rows, class codes and margins (rows, columns) of every task that occurs."""

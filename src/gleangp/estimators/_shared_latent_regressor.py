@@ -15,9 +15,9 @@ from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import LATENT, documented
 from gleangp.estimators._parameters import LATENT_CONSTRAINTS, parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
-from gleangp.estimators._targets import TargetUnits, own_units
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.models.latent.model import Labels
+from gleangp.models.units import TargetUnits, own_units
 
 
 @documented(LATENT)
@@ -80,7 +80,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     _parameter_constraints = {**LATENT_CONSTRAINTS}
 
     _targets_are_signs = False
-    _own_part = "_units"
+    _fitted_parts = ("_model", "embedding_", "basis_", "_units")
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
@@ -100,8 +100,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         given = X, y, tasks
         X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
         y, labeled = check_regression_target(y, len(X))
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-        rows = [r[labeled[r]] for r in blocks_of_rows(codes, n_tasks)]
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
         for t, r in enumerate(rows):
             self._check_rows(len(r), self._task_name(t))
         self._units = own_units([y[r] for r in rows])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,15 +15,17 @@ from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 import gleangp.estimators._model_parts  # noqa: F401 registers classes for model files
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._active import ActiveProblem, fit_active_rows
-from gleangp.estimators._defaults import default_kernel, default_n_active
-from gleangp.estimators._local import LocalProblem, fit_local_rows
-from gleangp.estimators._parameters import PartsParameters, SparseParameters, TaskParameters
-from gleangp.estimators._progress import FitProgress, Given, ProgressMixin
-from gleangp.estimators._random import generator_from
-from gleangp.estimators._training_rows import LocalRows
-from gleangp.estimators._warnings import level_of_caller, warn_about_fit
-from gleangp.exceptions import KernelError
+from gleangp.estimators._answers import AnswersMixin
+from gleangp.estimators._parameters import PartsParameters, SparseParameters, TaskParameters, generator_from
+from gleangp.estimators._problems import (
+    ActiveProblem,
+    LocalProblem,
+    TrainingRows,
+    fit_active_rows,
+    fit_local_rows,
+)
+from gleangp.estimators._progress import FitProgress, Given, ProgressMixin, warn_about_fit
+from gleangp.exceptions import KernelError, warn_user
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.models.active.model import SparseModel
@@ -33,7 +34,8 @@ from gleangp.models.active.tasks import TaskBlocks
 from gleangp.models.active.virtual_vectors import add_virtual_vectors
 from gleangp.models.choice import Choice
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import LEARNING
+from gleangp.models.default_kernel import default_n_active
+from gleangp.models.defaults import LEARNING, START_KERNEL
 from gleangp.models.local.model import LocalModel
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Noise
@@ -59,36 +61,32 @@ class ChosenPartsMixin(TaskParameters, PartsParameters, ProgressMixin):
     def _chosen_selector(self) -> Any:
         return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
 
-    def _start_kernel(self, default, which: int = 0, n_models: int = 1) -> Kernel:
-        """The kernel at the start of learning, of one of the binary problems."""
-        if isinstance(self.kernel, CompoundKernel):
-            kernels = self.kernel.kernels
-            if n_models == 1 or len(kernels) != n_models:
-                raise KernelError(
-                    f"kernel is a CompoundKernel, which holds {len(kernels)} kernels side by side, and "
-                    f"{n_models} {'is' if n_models == 1 else 'are'} needed. Give one of them; a sum or "
-                    "product of kernels is one. A classifier of more than two classes takes one for each."
-                )
-            return clone(kernels[which])
-        return default() if self.kernel is None else clone(self.kernel)
-
     def _given_kernel(self, which: int = 0, n_models: int = 1) -> Kernel | None:
-        """The kernel that was given, of one of the binary problems; None: the default model."""
-        return None if self.kernel is None else self._start_kernel(lambda: None, which, n_models)
+        """A copy of the kernel that was given, of one of the binary problems; None: the default one."""
+        if not isinstance(self.kernel, CompoundKernel):
+            return None if self.kernel is None else clone(self.kernel)
+        kernels = self.kernel.kernels
+        if n_models == 1 or len(kernels) != n_models:
+            raise KernelError(
+                f"kernel is a CompoundKernel, which holds {len(kernels)} kernels side by side, and "
+                f"{n_models} {'is' if n_models == 1 else 'are'} needed. Give one of them; a sum or "
+                "product of kernels is one. A classifier of more than two classes takes one for each."
+            )
+        return clone(kernels[which])
 
 
-class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
+class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
     """Models from constructor parameters; bookkeeping of tasks; warnings.
 
-    An estimator declares the four attributes below.
+    An estimator declares the three attributes below.
     """
 
-    _most_active = 1000  # of a task, by default
+    _most_active = START_KERNEL.most_points  # of a task, by default
     _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
-    _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
     _kind_of_noise: type = Noise
 
     learn_noise: Any  # of classifiers
+    _n_tasks: Any
     _model: FittedModel
     _models: list[FittedModel]
 
@@ -118,12 +116,11 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
     ) -> None:
         """Fit models of blocks and a basis; `then` makes the final models from them."""
         if self.posterior == "projected":
-            warnings.warn(
+            warn_user(
                 "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
                 "version will not accept it. Use posterior='local', or 'active' for predictions from active "
                 "points alone.",
                 FutureWarning,
-                stacklevel=level_of_caller(),
             )
         most = LEARNING.most_reports
         progress = self._begin_progress(*given, most if len(problems) == 1 else len(problems))
@@ -169,19 +166,15 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
         codes: IntArray,
         labeled: np.ndarray,
         targets: list[FloatArray],
-        noise_at: Callable[[IntArray], Any] | None = None,
+        noises: list[Any],
     ) -> None:
-        """Take in the labelled ones of new rows.
-
-        `targets` are those of every model, in the coding of its noise; `noise_at` gives that of some rows.
-        """
+        """Take in the labelled ones of new rows; every model has targets in the coding of its noise."""
         blocks = blocks_of_rows(codes, self._fitted_models[0].n_tasks)
         rows = {t: r[labeled[r]] for t, r in enumerate(blocks) if labeled[r].any()}
         models = []
         with threads_for(map(len, rows.values())):
-            for model, y in zip(self._fitted_models, targets, strict=True):
-                noises = {t: noise_at(r) if noise_at else model.noise for t, r in rows.items()}
-                new = {t: Block(X[r], y[r], noises[t]) for t, r in rows.items()}
+            for model, y, noise in zip(self._fitted_models, targets, noises, strict=True):
+                new = {t: Block(X[r], y[r], noise.at(r)) for t, r in rows.items()}
                 models.append(model.absorb(new, rows, len(X)))
         self._store(models)
 
@@ -193,16 +186,12 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
         asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts}
         return Settings(selector=self._chosen_selector(), **(asked | more))
 
-    def _keeps_float32(self) -> bool:
-        """Whether very many float32 rows of one task stay float32; blocks of them are converted when used."""
-        return not self._is_active and getattr(self, "unlabeled", None) is None
-
     def _chosen_selector(self) -> Any:
         if self.selector is None:
             return SELECTORS["entropy"]() if self._is_active else ResidualSelector(weight="variance")
         return super()._chosen_selector()
 
-    def _why_uncoupled(self, rows: LocalRows) -> str:
+    def _why_uncoupled(self, rows: TrainingRows) -> str:
         """Why the tasks of a fit that is not local share the kernel only; raises if `coupling` needs more."""
         if self.coupling == "kernel":
             return "as asked"
@@ -214,16 +203,6 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
             other = ", or posterior='local'" if self.posterior == "active" else ", or no invariances"
             raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'{other}.")
         return reason
-
-    def _scheme_decision(self) -> list[Decision]:
-        """The decision for active points only, if it follows from invariances."""
-        if self.posterior == "active" or not self._is_active:
-            return []
-        reason = "Transformed copies compete for the active set, from which alone predictions are made."
-        return [Decision("posterior", "active", {}, reason)]
-
-    def _default_kernel(self, rows: LocalRows, *, offset: bool, linear: bool = False) -> Kernel:
-        return default_kernel(rows.inputs, offset=offset, linear=linear, n_rows=sum(rows.sizes))
 
     def _store(self, models: list[FittedModel]) -> None:
         """Keep the fitted models, and set the attributes that show them."""
@@ -240,7 +219,10 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
         self.log_evidence_ = float(sum(m.log_evidence for m in models))
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
-        made = self._scheme_decision() + _decision_on_copies(models)
+        made = _decision_on_copies(models)
+        if self.posterior != "active" and self._is_active:
+            reason = "Transformed copies compete for the active set, from which alone predictions are made."
+            made.insert(0, Decision("posterior", "active", {}, reason))
         self.decisions_ = [*made, *getattr(models[0], "decisions", ())]
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         self.coupling_ = choices[0] if one else choices
@@ -251,10 +233,9 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
             return default_n_active(sizes, self._most_active)
         if isinstance(self.n_active, Integral):
             if warn and int(self.n_active) > n_rows:
-                warnings.warn(
+                warn_user(
                     f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
                     UserWarning,
-                    stacklevel=level_of_caller(),
                 )
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))
@@ -287,33 +268,24 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, ABC):
             )
         return tuple(name for name in self.learn_noise if name in noise.parameters)
 
-    def _check_state(self) -> None:
-        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
+    def _check_parts(self, n_inputs: int) -> None:
         if self.posterior == "projected":  # of version 0.1
             self.posterior = "local"
-        if not set(vars(self)) - set(self.get_params(deep=False)):
-            return
-        n_tasks, n_inputs = self._check_fitted(*self._fitted_parts, "_n_inputs")
         # Coupled models of version 0.1 are of another class, which knows its successor.
         models = [m.upgraded() if hasattr(m, "upgraded") else m for m in self._fitted_models]
         for model in models:
-            if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != n_tasks:
-                raise ValueError(f"no fitted model for the {n_tasks} tasks.")
+            if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != self._n_tasks:
+                raise ValueError(f"no fitted model for the {self._n_tasks} tasks.")
             if model.n_inputs != n_inputs or self._n_inputs != n_inputs:
                 raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
             if not isinstance(model.noise, self._kind_of_noise):
                 raise ValueError(f"{type(model.noise).__name__} noise, which does not suit {type(self)}.")
-        self._check_own_state(models, n_tasks)
+        self._check_own_state(models)
         self._store(models)
 
     @abstractmethod
-    def _check_own_state(self, models: list[FittedModel], n_tasks: int) -> None:
+    def _check_own_state(self, models: list[FittedModel]) -> None:
         """Raise if what this kind of estimator has beside its models does not fit them."""
-
-
-def local_models(models: Sequence[FittedModel]) -> list[LocalModel]:
-    """The models of blocks and a basis: all of them, or none."""
-    return [model for model in models if isinstance(model, LocalModel)]
 
 
 def _fit_each(

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
-from gleangp._compat import StrOptions, fit_context
-from gleangp._typing import FloatArray
-from gleangp.data.labels import check_class_target, encode_classes, split_unlabeled
-from gleangp.estimators._classification import ClassificationMixin
+from gleangp._compat import StrOptions
+from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._docs import SPARSE, documented
-from gleangp.estimators._parameters import CLASS_CONSTRAINTS, parameters
-from gleangp.estimators._sparse import local_models
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin
-from gleangp.estimators._training_rows import LocalRows
+from gleangp.estimators._labels import LabelsMixin
+from gleangp.estimators._parameters import CLASS_CONSTRAINTS, generator_from, parameters
+from gleangp.estimators._problems import (
+    ActiveProblem,
+    LocalProblem,
+    TrainingRows,
+    choose_basis_of,
+    n_basis_of,
+)
+from gleangp.estimators._progress import Given
+from gleangp.estimators._sparse import FittedModel
 from gleangp.exceptions import LabelError
-from gleangp.inference.block import Block
-from gleangp.models.local.unlabelled import add_unlabelled_task
+from gleangp.models.default_kernel import (
+    class_priors,
+    default_kernel,
+    null_category_kernel,
+    variance_priors,
+)
+from gleangp.models.defaults import LINKED_PRIORS, START_KERNEL, UNLABELLED
+from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.local.data import Data
+from gleangp.models.local.unlabelled import class_log_probabilities, signs_of
+from gleangp.models.local.use_unlabelled import Asked, UnlabelledRows
+from gleangp.models.parameters import Parameters
+from gleangp.models.priors import LogNormal
+from gleangp.noise import NullCategory, Probit, noise_from_name
+from gleangp.noise.base import ClassNoise
 from gleangp.numerics.parallel import threads_for
 
 
 @documented(SPARSE)
 @parameters
-class SparseGPClassifier(ClassificationMixin, TaskClassifierMixin, BaseEstimator):
+class SparseGPClassifier(LabelsMixin, BaseEstimator):
     """Gaussian-process classification for one task or many related ones.
 
     Parameters
@@ -139,35 +157,10 @@ class SparseGPClassifier(ClassificationMixin, TaskClassifierMixin, BaseEstimator
         "noise": [StrOptions({"probit", "logit", "robust", "null_category"})],
     }
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (n,)
-            Class labels; the value of `unlabeled` for rows without one.
-        {tasks}
-
-        Returns
-        -------
-        self
-        """
-        given = X, y, tasks
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=self._keeps_float32())
-        y = check_class_target(y, len(X))
-        labeled = split_unlabeled(y, self.unlabeled)
-        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
-        rows = LocalRows(X, y_codes, codes, n_tasks)
-        counts = rows.counts(len(self.classes_))
-        self._check_noise(int(sum(rows.sizes) - counts.sum()))
-        if self._is_active:
-            self._fit_active(self._active_problems(rows, counts), given, propagate=self.sites == "ep")
-        else:
-            self._fit_local_problems(rows, counts, given)
-        return self
+    _most_active = START_KERNEL.most_points_of_classes
+    _one_per_class = True
+    _fitted_parts = ("_models", "_n_inputs", "classes_")
+    _kind_of_noise = ClassNoise
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class.
@@ -181,10 +174,8 @@ class SparseGPClassifier(ClassificationMixin, TaskClassifierMixin, BaseEstimator
         ndarray of shape (n, c)
             Rows sum to one; columns in the order of `classes_`.
         """
-        log_p, log_q = self._log_probabilities(X, tasks)
-        if len(self.classes_) == 2:
-            return np.exp(np.column_stack([log_q[:, 0], log_p[:, 0]]))
-        return softmax(log_p - log_q, axis=1)
+        found = [model.noise.class_log_prob(mean, var) for model, mean, var in self._latent(X, tasks)]
+        return np.exp(class_log_probabilities(found))
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the latent function, divided by its predictive standard deviation.
@@ -203,85 +194,124 @@ class SparseGPClassifier(ClassificationMixin, TaskClassifierMixin, BaseEstimator
         )
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
-        """The most probable class.
-
-        Parameters
-        ----------
-        {X, tasks}
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        margins = self.decision_function(X, tasks=tasks)
-        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
-        return self.classes_[winner]
-
-    def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Add one more task, from few rows. The kernel and the noise stay as they are.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (m,)
-            Its labels, of classes seen in `fit`; they may be all the same.
-        {task}
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        X, names = self._rows_of_new_task(X, task)
-        y_codes = self._known_classes(y, len(X))
-        kept = self._kept(y_codes)
-        X, y_codes = X[kept], y_codes[kept]
-        blocks = [
-            Block(X, signs, model.noise)
-            for model, signs in zip(self._models, self._signs(y_codes), strict=True)
-        ]
-        models = self._add_blocks(blocks, propagate=self.sites == "ep")
-        if len(blocks) > 1 and np.any(y_codes < 0) and (local := local_models(models)):
-            with threads_for([len(X)]):
-                models = [*add_unlabelled_task(local_models(self._models), local, y_codes)]
-        self.tasks_ = names
-        self._store(models)
-        return self
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
-        """Update the model with new rows of known tasks; on a new estimator, `fit`.
-
-        The kernel and the noise stay as they are.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            New rows.
-        y : array-like of shape (n,)
-            Their labels, of classes seen in `fit`.
-        {tasks}
-        classes : array-like, default=None
-            All classes. The first call must contain rows of each of them.
-
-        Returns
-        -------
-        self
-        """
-        if not hasattr(self, "_models"):
-            return self._first_part(X, y, tasks, classes)
-        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
-        y_codes = self._known_classes(y, len(X))
-        self._absorb(X, codes, self._kept(y_codes), self._signs(y_codes))
-        return self
-
-    def _first_part(self, X: Any, y: Any, tasks: Any, classes: Any) -> Self:
-        if classes is not None:
-            missing = np.setdiff1d(np.asarray(classes), np.asarray(y))
-            if len(missing):
-                raise LabelError(
-                    f"the first call of partial_fit has no row of the classes {missing.tolist()}. "
-                    "The kernel is learnt from it, so give it rows of every class."
+    def _fit_classes(self, rows: TrainingRows, y_codes: IntArray, given: Given) -> None:
+        counts = np.bincount(y_codes[y_codes >= 0], minlength=len(self.classes_))
+        n_unlabeled = len(y_codes) - int(counts.sum())
+        self._check_noise(n_unlabeled)
+        *streams, last = generator_from(self.random_state).spawn(len(self._positives) + 1)
+        of_classes = list(zip(self._positives, self._targets(y_codes), streams, strict=True))
+        if self._is_active:
+            active = [
+                ActiveProblem(rows, signs, self._parameters(rows, counts, c), rng)
+                for c, signs, rng in of_classes
+            ]
+            self._fit_active(active, given, propagate=self.sites == "ep")
+            return
+        labelled = replace(rows, keep=y_codes >= 0)
+        problems = []
+        for k, (positive, signs, rng) in enumerate(of_classes):
+            noise: Any = Probit() if self.noise == "null_category" else noise_from_name(self.noise)
+            noise = replace(noise, bias=_bias(counts, positive))
+            usual = tuple(name for name in noise.transforms if name not in ("bias", "slope"))
+            if self.kernel is not None:
+                usual = ("bias", *usual)  # the default kernel has a constant
+            learn = self._names_to_learn(noise, usual, NullCategory() if n_unlabeled else noise)
+            of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
+            likelihood = PropagatedNoise(noise, learn, of_noise)
+            kernel = self._given_kernel(k, len(of_classes))
+            problems.append(
+                LocalProblem(
+                    labelled, signs, likelihood, noise, rng, kernel, LINKED_PRIORS, warn=not n_unlabeled
                 )
-        return self.fit(X, y, tasks)
+            )
+
+        def then(models: list[Any]) -> list[Any]:  # all rows, if those without a label help
+            data = Data(rows.X, y_codes.astype(np.float64), rows.codes, rows.n_tasks, models[0].noise)
+            return UnlabelledRows(self._asked_of_unlabelled(len(data)), data, models, last).fit()
+
+        self._fit_local(problems, given, then if n_unlabeled else list)
+
+    def _asked_of_unlabelled(self, n_rows: int) -> Asked:
+        n, names = len(self._positives), self.learn_noise
+        kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
+        named = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
+        learnt, always = kernels is None or self.optimizer is not None, self.noise == "null_category"
+        basis = n_basis_of(self, n_rows), choose_basis_of(self)
+        return Asked(kernels, self.coupling, always, learnt, named, *basis)
+
+    def _check_noise(self, n_unlabeled: int) -> None:
+        """Raise if the noise that was asked for does not go with the rows or the posterior."""
+        if self.noise not in ("logit", "robust"):
+            return
+        if n_unlabeled:
+            raise ValueError(
+                f"noise={self.noise!r} needs a label in every row, and {n_unlabeled} have none. Use "
+                "noise='probit', or leave those rows out."
+            )
+        if self._is_active:
+            raise ValueError(
+                f"noise={self.noise!r} needs posterior='local', without invariances; this fit has "
+                f"posterior={self.posterior!r}."
+            )
+
+    @property
+    def _positives(self) -> range:
+        """The class that is +1 in every binary problem."""
+        return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+
+    def _targets(self, y_codes: IntArray) -> list[FloatArray]:
+        return signs_of(y_codes, len(self._positives))
+
+    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
+        """Where the model of active points starts."""
+        missing = 1.0 - int(counts.sum()) / len(rows.X)
+        bias, given = _bias(counts, positive), self._given_kernel(positive, len(self._positives))
+        noise: Any
+        if missing > 0.0:
+            kernel = given or null_category_kernel(rows.X)
+            own_priors = variance_priors(kernel)
+            noise = NullCategory(bias, missing, missing, variance=UNLABELLED.soft)
+            usual: tuple[str, ...] = ("bias",)
+        else:
+            kernel = given or default_kernel(rows.some_inputs, offset=True, n_rows=len(rows.kept))
+            own_priors = {} if given else class_priors(kernel)
+            noise = Probit(bias)
+            # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
+            usual = ("bias", "slope")
+        priors = own_priors if self.priors is None else self.priors
+        return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
+
+    def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
+        """The model of every binary problem, with mean and variance (n,) of its function."""
+        X, _, codes = self._resolve(X, tasks, reset=False)
+        with threads_for(np.bincount(codes)):
+            return [(model, *model.predict(X, codes)) for model in self._models]
+
+    def _kept(self, y_codes: IntArray) -> np.ndarray:
+        """All new rows, or the labelled ones where the others do not help."""
+        return (y_codes >= 0) | isinstance(self._models[0].noise, NullCategory)
+
+    def _known_classes(self, y: Any, n_rows: int) -> IntArray:
+        codes = super()._known_classes(y, n_rows)
+        n_unlabeled = int(np.sum(codes < 0))
+        null_category = isinstance(self._models[0].noise, NullCategory)
+        left_out = any(made.what == "unlabelled rows" for made in self.decisions_)
+        if n_unlabeled and not null_category and not left_out:
+            raise LabelError(
+                f"y has {n_unlabeled} unlabeled rows (unlabeled={self.unlabeled!r}), but fit had none, "
+                "so the model has no null category. Fit again with unlabeled rows."
+            )
+        return codes
+
+    def _check_own_state(self, models: list[FittedModel]) -> None:
+        if len(models) != len(self._positives):
+            raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")
+
+    def _store(self, models: list[FittedModel]) -> None:
+        super()._store(models)
+        self.n_silent_ = sum(m.n_silent for m in models)
+
+
+def _bias(counts: IntArray, positive: int) -> float:
+    """Where the share of a class is its probability."""
+    return float(ndtri((counts[positive] + 1.0) / (counts.sum() + 2.0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any, Self
 
@@ -12,25 +11,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import HasMethods, Interval, StrOptions, fit_context
 from gleangp._typing import FloatArray
-from gleangp.data.labels import check_regression_target
-from gleangp.data.tables import is_table
+from gleangp.data.outputs import stack_outputs
 from gleangp.estimators._docs import SPARSE, documented
-from gleangp.estimators._observations import ObservationMixin
-from gleangp.estimators._outputs import count_outputs, every_output, names_of_outputs
-from gleangp.estimators._parameters import SPARSE_CONSTRAINTS, parameters
-from gleangp.estimators._random import generator_from
-from gleangp.estimators._regression import check_rows
+from gleangp.estimators._observations import check_rows
+from gleangp.estimators._parameters import SPARSE_CONSTRAINTS, generator_from, parameters
+from gleangp.estimators._problems import TrainingRows
+from gleangp.estimators._regression import RegressionMixin
 from gleangp.estimators._sparse import FittedModel
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin
-from gleangp.estimators._training_rows import LocalRows
 from gleangp.exceptions import TaskError
 from gleangp.inference.block import Block
+from gleangp.models.local.answers import left_out_predictions
 from gleangp.models.local.model import LocalModel
 
 
 @documented(SPARSE)
 @parameters
-class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
+class SparseGPRegressor(RegressionMixin, BaseEstimator):
     """Gaussian-process regression for one task or many related ones.
 
     Parameters
@@ -120,6 +116,27 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
     >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
     True
 
+    A new observation, noise included, and draws of the function:
+
+    >>> low, high = model.predict_interval([[1.0]])[0]
+    >>> bool(low < np.sin(1.0) < high)
+    True
+    >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9]).shape
+    (1, 3)
+    >>> model.sample_y([[1.0]], n_samples=3).shape
+    (1, 3)
+    >>> model.predict_cdf([[1.0], [1.0]], [0.0, 2.0]).round(3).tolist()
+    [0.0, 1.0]
+    >>> bool(model.log_density(X, np.sin(X[:, 0])) > 1.0)
+    True
+
+    The training rows, each predicted from all others:
+
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(37 * X[:, 0])
+    >>> mean, std = SparseGPRegressor(random_state=0).fit(X, y).leave_one_out()
+    >>> bool(np.mean(np.abs(y - mean) < 1.96 * std) > 0.85)
+    True
+
     Several tasks, more rows of a known task, and one more task:
 
     >>> tasks = np.repeat(["a", "b"], 25)
@@ -146,7 +163,7 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         ],
     }
 
-    _fitted_parts = ("_model", "_units")
+    _fitted_parts = ("_model", "_n_inputs", "_units")
     _former_parameters = ("move_basis",)  # of version 0.1
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -181,79 +198,32 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         self
         """
         given = X, y, tasks
-        self._n_outputs = count_outputs(y)
-        target = None if self._n_outputs or not is_table(X) else partial(_numbers, y, len(X))
-        keep = self._keeps_float32()
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, keep_float32=keep, target=target)
+        shape = np.shape(y) if hasattr(y, "shape") else np.array(y, dtype=object).shape
+        self._n_outputs = shape[1] if len(shape) == 2 and shape[1] > 1 else 0
+        target = None if self._n_outputs else y
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, target=target)
         if self._n_outputs:
             if self.tasks_ is not None:
                 raise TaskError(
-                    f"y has shape {np.shape(y)}, and there are tasks too. Give one target per row with "
+                    f"y has shape {shape}, and there are tasks too. Give one target per row with "
                     "tasks, or several outputs without. To have both, name a task for each pair."
                 )
-            self.tasks_ = names_of_outputs(y, len(X))
-            X, codes = every_output(X, len(self.tasks_))
+            n_rows = len(X)
+            X, _, names = stack_outputs(X, y)
+            self.tasks_, codes = names[::n_rows], np.repeat(np.arange(self._n_outputs), n_rows)
         y, labeled = self._check_targets(y, len(X), None)
-        n_tasks = 1 if self.tasks_ is None else len(self.tasks_)
         fields = self._row_fields(len(X), sample_weight, exposure, trials)
         if "sample_weight" in fields:
             heard = fields["sample_weight"] > 0.0
             labeled, fields["sample_weight"] = labeled & heard, np.where(heard, fields["sample_weight"], 1.0)
-        rows = LocalRows(X, y, codes, n_tasks, None if labeled.all() else labeled)
-        self._n_rows = rows.n_rows
+        rows = TrainingRows(X, codes, self._n_tasks, labeled)
+        self._n_rows = len(X)
         if self._is_active:
             self._needs_local(fields)
-            self._fit_active([self._active_problem(rows)], given)
+            self._fit_active([self._active_problem(rows, y)], given)
         else:
-            self._fit_local([self._local_problem(rows, fields)], given)
+            self._fit_local([self._local_problem(rows, y, fields)], given)
         return self
-
-    def predict(
-        self,
-        X: Any,
-        tasks: Any = None,
-        return_std: bool = False,
-        return_cov: bool = False,
-        include_noise: bool = False,
-        exposure: Any = None,
-        trials: Any = None,
-    ) -> Any:
-        """Predict the mean of new rows, and the standard deviation or the covariance.
-
-        Parameters
-        ----------
-        {X, tasks}
-        return_std : bool, default=False
-            Also return the standard deviation of the function. It leaves out the noise, as in scikit-learn;
-            only a `WhiteKernel` in a kernel of your own counts.
-        return_cov : bool, default=False
-            Return the joint covariance of the function instead (of the latent one for counts).
-        include_noise : bool, default=False
-            Return the standard deviation of a new observation: function and noise. See also
-            `predict_interval`.
-        {exposure, trials}
-
-        Returns
-        -------
-        mean : ndarray of shape (n,), or (n, q) of several outputs
-        std : ndarray of the same shape, or covariance of shape (n, n) or (n, q, n, q)
-            Only with `return_std` or `return_cov`.
-        """
-        check_is_fitted(self)
-        if return_std and return_cov:
-            raise ValueError("return_std and return_cov are both True. Ask for one of them.")
-        if return_cov:
-            mean, cov = self._joint(X, tasks, include_noise)
-            mean = self._by_row(mean, tasks)
-            if mean.ndim == 2:
-                cov = cov.reshape(*mean.T.shape, *mean.T.shape).transpose(1, 0, 3, 2)
-            return mean, cov
-        with_var = return_std or not self._has_normal_noise
-        latent = self._latent(X, tasks, with_var=with_var, exposure=exposure, trials=trials)
-        mean = self._by_row(self._observed_mean(latent), tasks)
-        if not return_std:
-            return mean
-        return mean, self._by_row(self._observed_std(latent, include_noise), tasks)
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
         """Add one more task, from few rows. The kernel and the noise stay as they are.
@@ -271,16 +241,15 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         -------
         self
         """
-        check_is_fitted(self)
         X, y, names = self._targets_of_new_task(X, y, task)
-        labeled = np.flatnonzero(~np.isnan(y))
+        labeled = ~np.isnan(y)
         units = self._units.with_task(y[labeled])
-        codes = np.full(len(labeled), len(names) - 1)
-        noise = self._noise_of_new_rows(len(y), labeled, exposure, trials) if len(labeled) else self.noise_
-        if len(labeled) and not self._has_normal_noise:
-            check_rows(self._noise_of_new_rows(len(y), slice(None), exposure, trials), y, ~np.isnan(y))
-        block = Block(X[labeled], units.to_standard(y[labeled], codes), noise)
-        models = self._add_blocks([block])
+        noise = self.noise_
+        if labeled.any():
+            noise = self._noise_of_new_rows(len(y), exposure, trials)
+            check_rows(noise, y, labeled)
+        standard = units.to_standard(y, np.full(len(y), len(names) - 1))
+        models = self._add_blocks([Block(X[labeled], standard[labeled], noise.at(labeled))])
         self.tasks_, self._units = names, units
         self._store(models)
         return self
@@ -319,22 +288,40 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
             return self.fit(X, y, tasks, sample_weight, exposure, trials)
         X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
         y, labeled = self._check_targets(y, len(X), tasks)
-        weights = self._row_fields(len(X), sample_weight, None, None)
-        if weights and not (isinstance(self._model, LocalModel) and self._model.gaussian):
-            raise ValueError("sample_weight= needs posterior='local' and noise='gaussian'.")
-        weight = weights.get("sample_weight", np.ones(len(X)))
-        labeled &= weight > 0.0
-        if not self._has_normal_noise:
-            check_rows(self._noise_of_new_rows(len(X), slice(None), exposure, trials), y, labeled)
-        standard = self._units.to_standard(y, codes)
-        self._absorb(
-            X,
-            codes,
-            labeled,
-            [standard],
-            lambda rows: self._noise_of_new_rows(len(X), rows, exposure, trials, weight),
-        )
+        weight = self._row_fields(len(X), sample_weight, None, None).get("sample_weight")
+        if weight is not None:
+            if not (isinstance(self._model, LocalModel) and self._model.gaussian):
+                raise ValueError("sample_weight= needs posterior='local' and noise='gaussian'.")
+            labeled, weight = labeled & (weight > 0.0), np.where(weight > 0.0, weight, 1.0)
+        noise = self._noise_of_new_rows(len(X), exposure, trials, weight)
+        check_rows(noise, y, labeled)
+        self._absorb(X, codes, labeled, [self._units.to_standard(y, codes)], [noise])
         return self
+
+    def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
+        """Predictions of the training targets, each from all other rows, in closed form.
+
+        They show errors and calibration without another fit. Parameters are those of the fit; with noise that
+        is not Gaussian the sites of the other rows are too. Rows of tasks that were added later, and rows
+        without a target, are NaN.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n,), or (n, q) of several outputs
+            Of every target of `fit`, noise included.
+        """
+        model = self._model
+        if not isinstance(model, LocalModel):
+            raise ValueError("leave_one_out is for posterior='local'. Fit again with it.")
+        mean, var, codes = left_out_predictions(model)
+        n_rows = getattr(self, "_n_rows", int(model.row_numbers.max(initial=-1)) + 1)  # not in older files
+        left_out = np.full((2, n_rows), np.nan)
+        left_out[0, model.row_numbers] = self._units.from_standard(mean, codes)
+        left_out[1, model.row_numbers] = np.sqrt(var) * self._units.scale[codes]
+        mean, std = left_out
+        if n_outputs := getattr(self, "_n_outputs", 0):
+            return mean.reshape(n_outputs, -1).T, std.reshape(n_outputs, -1).T
+        return mean, std
 
     @property
     def variance_shares_(self) -> dict[str, float]:
@@ -349,10 +336,6 @@ class SparseGPRegressor(ObservationMixin, TaskRegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_own_state(self, models: list[FittedModel], n_tasks: int) -> None:
-        if len(self._units.mean) != n_tasks:
-            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {n_tasks}.")
-
-
-def _numbers(y: Any, n_rows: int) -> FloatArray:
-    return check_regression_target(y, n_rows)[0]
+    def _check_own_state(self, models: list[FittedModel]) -> None:
+        if len(self._units.mean) != self._n_tasks:
+            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {self._n_tasks}.")

@@ -28,25 +28,15 @@ __all__ = ["TaskColumn"]
 _METHODS = ("fit", "predict", "predict_proba", "decision_function", "score")
 
 
-def _inner_has(method: str) -> Callable[[Any], bool]:
-    """Whether the wrapped estimator (the fitted one where there is one) has the method."""
-
-    def check(self: Any) -> bool:
-        getattr(getattr(self, "estimator_", self.estimator), method)  # its own AttributeError
-        return True
-
-    return check
-
-
 def _last_step(estimator: Any) -> Any:
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
-def _last_has(method: str) -> Callable[[Any], bool]:
-    """Whether the last step of the wrapped pipeline has the method."""
+def _has(method: str, of: Callable[[Any], Any] = lambda estimator: estimator) -> Callable[[Any], bool]:
+    """Whether the wrapped estimator (the fitted one where there is one), or a part of it, has the method."""
 
     def check(self: Any) -> bool:
-        getattr(_last_step(getattr(self, "estimator_", self.estimator)), method)
+        getattr(of(getattr(self, "estimator_", self.estimator)), method)  # its own AttributeError
         return True
 
     return check
@@ -151,7 +141,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         context.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
 
-    @available_if(_last_has("partial_fit"))
+    @available_if(_has("partial_fit", _last_step))
     def partial_fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Absorb new rows of known tasks into the last step; on a new estimator, `fit`.
 
@@ -176,7 +166,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         _last_step(self.estimator_).partial_fit(self._transformed(X), y, tasks=tasks, **params)
         return self
 
-    @available_if(_last_has("add_task"))
+    @available_if(_has("add_task", _last_step))
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
         """Teach the last step one more task.
 
@@ -201,24 +191,21 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         _last_step(self.estimator_).add_task(X, y, task)
         return self
 
-    @available_if(_inner_has("predict"))
+    @available_if(_has("predict"))
     def predict(self, X: Any, **params: Any) -> Any:
         """Predict with the wrapped estimator.
 
         Parameters
         ----------
-        {X}
-        **params : dict
-            Handed on, for example `return_std=True`.
+        {X, **params}
 
         Returns
         -------
         ndarray
-            What the wrapped estimator predicts.
         """
         return self._check_and_call("predict", X, **params)
 
-    @available_if(_inner_has("predict_proba"))
+    @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any, **params: Any) -> Any:
         """Probabilities of the classes from the wrapped estimator.
 
@@ -233,7 +220,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """
         return self._check_and_call("predict_proba", X, **params)
 
-    @available_if(_inner_has("decision_function"))
+    @available_if(_has("decision_function"))
     def decision_function(self, X: Any, **params: Any) -> Any:
         """Decision values from the wrapped estimator.
 
@@ -244,11 +231,10 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         ndarray
-            What the wrapped estimator decides.
         """
         return self._check_and_call("decision_function", X, **params)
 
-    @available_if(_inner_has("score"))
+    @available_if(_has("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Score of the wrapped estimator.
 
@@ -257,13 +243,11 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         {X}
         y : array-like of shape (n,), default=None
             Targets.
-        **params : dict
-            Handed on, for example `sample_weight`.
+        {**params}
 
         Returns
         -------
         float
-            What the wrapped estimator's `score` returns.
         """
         return self._check_and_call("score", X, y, **params)
 
@@ -320,7 +304,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     @reading
     def _check_and_call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:
-        check_is_fitted(self)
         check_headings(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         return self._call(method, X, *args, **params)

@@ -14,21 +14,19 @@ estimator in one step; if one fails, the estimator is unchanged (`_one_step`). A
             return self
 
         def predict(self, X, tasks=None):
-            check_is_fitted(self)
             X, _, codes = self._resolve(X, tasks, reset=False)
             ...
 
 `tasks_` is None for a model fitted without tasks; its codes are all 0.
 """
 
-import warnings
 from inspect import isfunction, signature
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from gleangp._state import check_columns, check_magnitude
 from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
@@ -51,16 +49,16 @@ from gleangp.data.tasks import (
 )
 from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import changing, reading
-from gleangp.estimators._outputs import every_output
-from gleangp.estimators._warnings import level_of_caller
-from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError
-from gleangp.models import defaults
+from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError, warn_user
 
 __all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
 
 
 _CHANGING = ("fit", "partial_fit", "add_task")
-_READING = ("predict", "predict_proba", "predict_latent", "decision_function", "sample_y", "score")
+_READING = (
+    *("predict", "predict_proba", "predict_latent", "decision_function", "score", "leave_one_out"),
+    *("predict_interval", "predict_quantiles", "predict_cdf", "log_density", "sample_y"),
+)
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
 
 
@@ -76,7 +74,8 @@ class TaskMixin:
     tasks_: np.ndarray | None
     columns_: tuple[ColumnEncoding, ...] | None
     n_features_in_: int
-    _check_targets: Any  # of regressors that take several outputs
+    _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
+    _n_outputs: int  # columns of the target of `fit`, where it has several
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         for name, method in list(vars(cls).items()):
@@ -101,14 +100,13 @@ class TaskMixin:
         tasks: Any,
         *,
         reset: bool,
-        keep_float32: bool = False,
         learn: bool = False,
         joint: bool = False,
         target: Any = None,
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Inputs (n, p), names (M,) of the tasks, and code (n,) of the task of each row.
 
-        Inputs are without the task column, float64 (see `keep_float32`) and finite. Names are None, and codes
+        Inputs are without the task column, float64 and finite. Names are None, and codes
         are zero, if there are no tasks. `fit` learns the encoding of the columns of a frame (`columns_`). All
         later inputs are encoded in the same way.
 
@@ -118,29 +116,24 @@ class TaskMixin:
             True in `fit`: the names of the tasks are taken from the rows, and `n_features_in_` and
             `feature_names_in_` are set, the task column included. False afterwards: X must have the same
             features, and tasks are looked up in `tasks_`.
-        keep_float32 : bool, default=False
-            Do not convert very many float32 rows of one task.
         learn : bool, default=False
             True in `partial_fit`: a new task is an error for any `new_tasks`.
         joint : bool, default=False
             Give every new task its own code, for a joint covariance. By default all new tasks have one code,
             because they have the same prediction if rows are predicted one by one.
-        target : callable, default=None
-            Returns the targets (n,), which decide whether dates get a yearly or weekly part.
+        target : array-like of shape (n,), default=None
+            Numbers that decide whether dates get a yearly or weekly part.
         """
         if self.task is not None and tasks is not None:
             raise TaskError(
                 f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
                 "Give one; for tasks= leave the parameter task=None."
             )
-        keep = keep_float32 and tasks is None and _is_large_float32(X)
-        dtype = np.float32 if keep else np.float64
-        X, tasks = self._read_inputs(X, tasks, reset=reset, dtype=dtype, target=target)
+        X, tasks = self._read_inputs(X, tasks, reset=reset, target=target)
         if reset:
             return X, *_encoded(tasks, len(X))
-        if tasks is None and self.tasks_ is not None and getattr(self, "_n_outputs", 0) > 0:
-            X, codes = every_output(X, len(self.tasks_))
-            return X, self.tasks_, codes
+        if q := self._outputs_asked_for(tasks):  # every row once for each of them
+            return np.tile(X, (q, 1)), self.tasks_, np.repeat(np.arange(q), len(X))
         self._check_same_kind(tasks)
         if self.tasks_ is None:
             return X, None, np.zeros(len(X), dtype=np.intp)
@@ -151,7 +144,7 @@ class TaskMixin:
         return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
 
     def _read_inputs(
-        self, X: Any, tasks: Any = None, *, reset: bool, dtype: Any = np.float64, target: Any = None
+        self, X: Any, tasks: Any = None, *, reset: bool, target: Any = None
     ) -> tuple[np.ndarray, Any]:
         """Inputs as numbers without the task column, and the tasks: that column, if there is one."""
         check_headings(X)
@@ -159,7 +152,7 @@ class TaskMixin:
         if self.task is None and not table:
             if reset:
                 self.columns_ = None
-            X = validate_data(self, X, dtype=dtype, reset=reset)
+            X = validate_data(self, X, dtype=np.float64, reset=reset)
         else:
             validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
             if self.task is not None:
@@ -176,16 +169,22 @@ class TaskMixin:
         """Inputs without the task column as numbers; `fit` learns the encoding of the columns of a table."""
         least: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
         if learn:
+            self.columns_ = None
             if is_table(X):
                 check_array(np.zeros(X.shape), **least)  # there are rows and columns
-            self.columns_ = learn_columns(X, target and target()) if is_table(X) else None
+                y = None if target is None else check_regression_target(target, len(X))[0]
+                self.columns_ = learn_columns(X, y)
         columns = getattr(self, "columns_", None)
         if columns is not None:
             if not is_table(X):
                 given = None if isinstance(X, np.ndarray) else object  # a list keeps numbers beside text
                 X = check_array(X, dtype=given, ensure_all_finite=False, **least)
-            X = encode_columns(columns, X, stacklevel=1 + level_of_caller())
+            X = encode_columns(columns, X)
         return check_array(X, dtype=np.float64, **least)
+
+    @property
+    def _n_tasks(self) -> int:
+        return 1 if self.tasks_ is None else len(self.tasks_)
 
     def _count_inputs(self) -> int:
         """Number of encoded columns; raises if the encoding does not match the number of columns."""
@@ -197,12 +196,11 @@ class TaskMixin:
             raise ValueError(f"an encoding of {len(columns)} columns, not {n_columns}.")
         return count_features(columns)
 
-    def _check_fitted(self: Any, *parts: str) -> tuple[int, int]:
-        """Number of tasks and of inputs of a fitted estimator that was read from a file.
-
-        Raises `ValueError` if a part is missing, or if names of tasks, columns or classes are not valid.
-        """
-        missing = {*parts, "tasks_", "n_features_in_"} - set(vars(self))
+    def _check_state(self: Any) -> None:
+        """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
+        if not set(vars(self)) - set(self.get_params(deep=False)):
+            return  # not fitted
+        missing = {*self._fitted_parts, "tasks_", "n_features_in_"} - set(vars(self))
         if missing:
             raise ValueError(f"no {min(missing)}.")
         if not isinstance(self.n_features_in_, int) or self.n_features_in_ < 1:
@@ -223,7 +221,7 @@ class TaskMixin:
         classes = getattr(self, "classes_", None)
         if classes is not None and (classes.ndim != 1 or len(np.unique(classes)) != len(classes) > 1):
             raise ValueError("classes that are not different.")
-        return 1 if self.tasks_ is None else len(self.tasks_), self._count_inputs()
+        self._check_parts(self._count_inputs())
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
         """Add tasks without rows to this estimator, which is the copy used by one prediction."""
@@ -233,13 +231,18 @@ class TaskMixin:
         for task in (new if joint else new[:1]).tolist():
             self.add_task(None, None, task)
         were = "tasks were" if len(new) > 1 else "task was"
-        warnings.warn(
+        warn_user(
             f"{len(new)} {were} not seen by this {type(self).__name__}: {list_names(new)}. Their rows are "
             "predicted from what the known tasks share. Learn new tasks with add_task, or set "
             "new_tasks='error' to refuse them.",
             NewTaskWarning,
-            stacklevel=level_of_caller(),
         )
+
+    def _outputs_asked_for(self, tasks: Any) -> int:
+        """For how many outputs each row stands; 0: for the one of its task."""
+        if tasks is not None or self.tasks_ is None or not getattr(self, "_n_outputs", 0):
+            return 0
+        return len(self.tasks_)
 
     def _check_same_kind(self, tasks: Any) -> None:
         """Raise if the model was fitted with tasks and these rows have none, or the reverse."""
@@ -257,6 +260,7 @@ class TaskMixin:
 
     def _rows_of_new_task(self, X: Any, task: Any) -> tuple[np.ndarray, np.ndarray]:
         """Inputs of `add_task` as numbers without the task column, and the task names with the new one."""
+        check_is_fitted(self)
         if self.tasks_ is None:
             raise TaskError(
                 f"this {type(self).__name__} was fitted without tasks, so {task!r} cannot be added. "
@@ -285,6 +289,23 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         X, names = self._rows_of_new_task(X, task)
         return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
 
+    def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Targets (n_rows,) of rows as `_resolve` returns them, and which rows have one."""
+        if q := self._outputs_asked_for(tasks):
+            Y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+            if Y.shape != (n_rows // q, q):
+                raise LabelError(
+                    f"y has shape {Y.shape}, but the model has {q} outputs and X has {n_rows // q} rows: "
+                    f"shape {(n_rows // q, q)} is expected, NaN where an output is not known."
+                )
+            y = Y.ravel(order="F")
+        return check_regression_target(y, n_rows)
+
+    def _by_row(self, values: np.ndarray, tasks: Any) -> np.ndarray:
+        """What was found for rows of `_resolve` (q n, ...), in the shape (n, q, ...) of Y."""
+        q = self._outputs_asked_for(tasks)
+        return values.reshape(q, -1, *values.shape[1:]).swapaxes(0, 1) if q else values
+
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination over the rows that have a target.
 
@@ -303,25 +324,37 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
             R^2 of `predict(X, tasks)`; with several outputs, the mean over outputs.
         """
         predicted = self.predict(X, tasks=tasks)
-        if predicted.ndim == 2:
-            n, q = predicted.shape
-            Y = self._check_targets(y, n * q, tasks)[0].reshape(q, n)
-            pairs = [(known, f) for known, f in zip(Y, predicted.T, strict=True) if not np.isnan(known).all()]
-        else:
-            pairs = [(check_regression_target(y, len(predicted))[0], predicted)]
+        known = self._by_row(self._check_targets(y, predicted.size, tasks)[0], tasks)
         scores = []
-        for known, f in pairs:
-            labeled = ~np.isnan(known)
+        for y_of, f in zip(known.reshape(len(known), -1).T, predicted.reshape(len(known), -1).T, strict=True):
+            labeled = ~np.isnan(y_of)
             weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
-            scores.append(r2_score(known[labeled], f[labeled], sample_weight=weight))
+            if labeled.any():
+                scores.append(r2_score(y_of[labeled], f[labeled], sample_weight=weight))
         return float(np.mean(scores))
 
 
 @documented()
 class TaskClassifierMixin(TaskMixin, ClassifierMixin):
-    """A classifier with tasks."""
+    """A classifier with tasks and a `decision_function`."""
 
+    classes_: np.ndarray
     unlabeled: Any = None
+
+    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
+        """The most probable class of each row's task.
+
+        Parameters
+        ----------
+        {X, tasks}
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        margins = self.decision_function(X, tasks=tasks)
+        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
+        return self.classes_[winner]
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over the labeled rows.
@@ -347,11 +380,6 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
             raise LabelError("y has no labeled row. At least one is needed for a score.")
         weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
         return float(np.average(y[labeled] == predicted[labeled], weights=weight))
-
-
-def _is_large_float32(X: Any) -> bool:
-    """Whether X is float32 with so many rows that only parts of them are converted at a time."""
-    return isinstance(X, np.ndarray) and X.dtype == np.float32 and len(X) > defaults.MANY_ROWS
 
 
 def _encoded(tasks: Any, n_rows: int) -> tuple[np.ndarray | None, np.ndarray]:

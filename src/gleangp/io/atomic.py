@@ -32,16 +32,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     The same folder means the same file system, so that the exchange is one rename. A symbolic link is
     followed: its target is replaced and the link stays. Anything but a regular file is refused.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> target = Path(tempfile.mkdtemp()) / "a.txt"
-    >>> with replacing(target) as temporary:
-    ...     _ = temporary.write_text("whole")
-    >>> target.read_text()
-    'whole'
     """
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,7 +10,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 
 from gleangp._version import __version__
-from gleangp.exceptions import ModelFileError
+from gleangp.exceptions import ModelFileError, warn_user
 from gleangp.io.atomic import replacing
 from gleangp.io.classes import is_from_sklearn, is_known
 from gleangp.io.container import HASH, most_nodes, read_container, write_container
@@ -138,11 +137,10 @@ def _load(file: BinaryIO, name: str) -> Any:
         reason = str(error) or type(error).__name__
         raise ModelFileError(f"cannot read {name} as a model: {reason}") from error
     if foreign and manifest.get("sklearn") != sklearn.__version__:
-        warnings.warn(
+        warn_user(
             f"{name} was written with scikit-learn {manifest.get('sklearn')!s:.20}, and this is "
             f"{sklearn.__version__}. Its {', '.join(foreign)} may fail or give other results. Fit it again.",
             UserWarning,
-            stacklevel=3,
         )
     return model
 

@@ -222,6 +222,7 @@ class Hierarchy:
     start_variance: float = 0.25  # kernel parameters of tasks differ by a factor of e^0.5, before any data
     wide_variance: float = 4.0  # of the start at which tasks are nearly independent
     dense_labels: int = 500  # of a task, up to which all are kept
+    no_noise: float = 1e-6  # where all noise is in the kernel: only keeps matrices factorable
     average_rows: int = 128  # of a task, up to which predictions average over its parameters by default
     # Ratio of scales from which tasks have units of their own: own kernels and noise bear more than one
     # kernel does. Found on real tables that are reported, between tables of one unit and physically
@@ -290,6 +291,9 @@ class StartKernel:
     rows_per_length_scale: int = 10  # with fewer for each feature, all features have one length scale
     most_length_scales: int = 100
     neighbour: int = 15  # whose distance is the first length scale of rows without labels
+    no_noise: float = 1e-10  # where all noise is in the kernel: keeps matrices factorable, as in scikit-learn
+    most_points: int = 1000  # of a task
+    most_points_of_classes: int = 400  # sites of all rows are swept over many times
     least_points: int = 200  # of a task, unless it has fewer rows
     most_entries: int = 20_000_000  # of the projection of one task: 160 MB
 

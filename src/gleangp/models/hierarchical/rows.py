@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -13,6 +15,7 @@ from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
 from gleangp.graph.weights import local_scaling_graph
 from gleangp.inference.block import Block
 from gleangp.inference.task_rows import OrderRows, TaskRows
+from gleangp.models.defaults import HIERARCHY
 from gleangp.noise import Gaussian
 
 
@@ -23,6 +26,44 @@ class GraphSettings:
     n_neighbors: int | None = 5  # None: they do not
     n_landmarks: int = 500  # unlabelled rows that carry the graph of a task
     n_jobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsOfTasks:
+    """The rows of all tasks in standard units, and what is made of them."""
+
+    X: FloatArray  # (n, p)
+    y: FloatArray  # (n,) less a mean function; NaN in unlabelled rows
+    by_task: list[IntArray]
+    constraints: list[tuple[csr_array, FloatArray] | None]  # of every task, over its rows
+    n_active: int | float | None  # labels of a task that are kept, or their share; None: the default
+    settings: GraphSettings
+    selector: Any
+
+    @property
+    def leave_some_out(self) -> bool:
+        """Whether a task has more labels than are kept."""
+        labelled = [int(np.sum(~np.isnan(self.y[rows]))) for rows in self.by_task]
+        return any(n > self._most(n) for n in labelled)
+
+    def _most(self, n_labelled: int) -> int:
+        if self.n_active is None:
+            return HIERARCHY.dense_labels
+        whole = isinstance(self.n_active, Integral)
+        return int(self.n_active) if whole else max(1, round(self.n_active * n_labelled))
+
+    def choose(
+        self, kernels: list[Any], noise: float, rng: np.random.Generator
+    ) -> tuple[list[TaskRows], IntArray]:
+        """Every task as the hierarchy learns from it, with a kernel for each, and the labelled rows kept."""
+        blocks, active = [], []
+        for rows, kernel, constraints in zip(self.by_task, kernels, self.constraints, strict=True):
+            X, y = self.X[rows], self.y[rows]
+            most = self._most(int(np.sum(~np.isnan(y))))
+            chosen = choose_active(kernel, X, y, most, noise, self.selector, rng)
+            active.append(rows[~np.isnan(y) if chosen is None else chosen])
+            blocks.append(task_rows(X, y, constraints, self.settings, rng, chosen))
+        return blocks, np.concatenate(active)
 
 
 def task_rows(

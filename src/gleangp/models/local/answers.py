@@ -14,8 +14,8 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Term, lay_out
-from gleangp.models.defaults import HELD_OUT, TRANSFER
-from gleangp.models.local.data import Data, blocks_of_tasks
+from gleangp.models.defaults import HELD_OUT, SUGGEST, TRANSFER
+from gleangp.models.local.data import Data, blocks_of_tasks, known_of_rows
 from gleangp.models.local.model import LocalModel
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 
@@ -77,6 +77,22 @@ def leave_one_out(
     prior = BlockPrior(terms, X, layout, Z)
     q = condition(prior, precision, precision * mean, also=row_inverse)
     return mean - q.alpha / q.also, 1.0 / q.also
+
+
+def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Mean and variance (n,) of the targets of the rows of the fit, each from all others, and their tasks."""
+    rows = np.arange(len(model.row_numbers))
+    means, variances = [], []
+    for draw in model.all_draws:
+        mean, var = leave_one_out(draw.posterior)
+        means.append(mean[rows])
+        variances.append(var[rows] if model.gaussian else without_site(draw.posterior, rows, var[rows]))
+    mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
+    if not model.gaussian:
+        known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
+        noise = replace(model.noise, **known)
+        mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
+    return mean, var, model.best.posterior.codes[rows]
 
 
 def without_site(posterior: LocalPosterior, rows: IntArray, var: FloatArray) -> FloatArray:
@@ -231,3 +247,29 @@ def choose_informative(
         cov -= column[:, :, None] * column[:, None, :]
         chosen.append(best)
     return np.array(chosen, dtype=np.intp)
+
+
+def noise_of_labels(noise: Any, mean: FloatArray, cov: FloatArray) -> FloatArray:
+    """Noise (m,) of a label, category or count on the scale of the latent function.
+
+    A target that is not known yet changes the latent variance v by v^2 nu, where nu is expected under the
+    predictive probabilities: that of a measurement with the noise variance 1 / nu - v.
+    """
+    noise = replace(noise, **dict.fromkeys(known_of_rows(noise), 1.0))
+    var = np.diagonal(cov)
+    nu = np.zeros(len(mean))
+    for y, probability in _outcomes(noise, mean, var):
+        nu += probability * noise.precision(y, mean, var)
+    return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
+
+
+def _outcomes(noise: Any, mean: FloatArray, var: FloatArray) -> list[tuple[Any, FloatArray]]:
+    """Targets of rows, with their predictive probabilities; of numbers and counts, middles of equal parts."""
+    if hasattr(noise, "class_log_prob"):
+        log_minus, log_plus = noise.class_log_prob(mean, var)
+        return [(-1.0, np.exp(log_minus)), (1.0, np.exp(log_plus))]
+    if hasattr(noise, "n_categories"):
+        return [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in range(noise.n_categories)]
+    n = SUGGEST.n_outcomes
+    levels = (np.arange(n) + 0.5) / n
+    return [(noise.predict_quantile(mean, var, level), np.full(len(mean), 1.0 / n)) for level in levels]

@@ -193,7 +193,7 @@ def held_out_scores(
         else:
             at = [(s.cavity_mean, s.cavity_var) for s, _ in propagate_classes(priors, noises, known)]
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
-        scores[fold == k] = _log_probabilities(found)[np.arange(len(out)), y[out]]
+        scores[fold == k] = class_log_probabilities(found)[np.arange(len(out)), y[out]]
     return scores
 
 
@@ -205,7 +205,7 @@ def _silent_sweep(prior: PriorOfRows, noise: Any, signs: FloatArray) -> tuple[Fl
     return now.mean, now.var
 
 
-def _log_probabilities(found: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+def class_log_probabilities(found: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
     """(n, c) from the logarithms of (1 - p, p) of every binary problem."""
     if len(found) == 1:
         return np.column_stack(found[0])

@@ -17,8 +17,8 @@ from sklearn.gaussian_process.kernels import WhiteKernel
 
 from gleangp import SharedLatentGPClassifier
 from gleangp.datasets import load_usps
-from gleangp.estimators._defaults import default_priors
 from gleangp.estimators._shared_latent import latent_kernel
+from gleangp.models.default_kernel import default_priors
 from gleangp.models.latent.space import fit_shared_kernel
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters

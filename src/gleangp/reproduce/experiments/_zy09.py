@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from sklearn.linear_model import RidgeCV
 
 from gleangp import HierarchicalGPRegressor, Order, SparseGPRegressor
-from gleangp.estimators._defaults import units_of_features
+from gleangp.models.default_kernel import units_of_features
 from gleangp.reproduce.experiment import Column, Context, Method, Outcome
 from gleangp.reproduce.figures import draw_table
 from gleangp.reproduce.runner import Results

@@ -5,7 +5,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from gleangp import HierarchicalGPRegressor, SparseGPRegressor
 from gleangp.datasets import load_school
-from gleangp.estimators._defaults import units_of_features
+from gleangp.models.default_kernel import units_of_features
 from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
 from gleangp.reproduce.experiments._coupling import (
     Alone,

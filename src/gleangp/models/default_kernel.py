@@ -1,4 +1,4 @@
-"""What the sparse estimators do when they are not told: kernel, priors, number of active points."""
+"""The kernel, priors and number of points of `models.active` and the null category, if none are given."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False, n_rows:
     spread, start = _spread(X), np.sqrt(p)
     if p <= START_KERNEL.most_length_scales and n >= START_KERNEL.rows_per_length_scale * p:
         scales = spread * start
-        shape: Kernel = RBF(scales if p > 1 else float(scales[0]), _around(scales, p))
+        bounds = np.column_stack([1e-2 * scales, 1e3 * scales])
+        shape: Kernel = RBF(scales, bounds) if p > 1 else RBF(float(scales[0]), tuple(bounds[0]))
     else:
-        shape = _one_length_scale(spread)
+        shape = _one_length_scale(spread, start)
     kernel = ConstantKernel(1.0, (1e-4, 1e4)) * shape
     if offset:
         kernel = kernel + ConstantKernel(1.0, (1e-5, 1e4))
@@ -36,15 +37,6 @@ def _linear(X: FloatArray, spread: FloatArray) -> Kernel:
     inner = DotProduct(0.0, "fixed")
     scaled = ScaledInputs(inner, 1.0 / (spread * np.sqrt(len(spread))), "fixed", center=np.mean(X, axis=0))
     return ConstantKernel(0.2, (1e-6, 1e4)) * scaled
-
-
-def _length_spread(n_features: int) -> float:
-    """How far one length scale for all features may leave its start, as the spread of its logarithm.
-
-    Distances between rows vary by a share of 1 / sqrt(2 p): the more features, the narrower the range in
-    which rows are neither all alike nor all apart.
-    """
-    return max(0.25, 1.0 / np.sqrt(n_features))
 
 
 def _spread(X: FloatArray) -> FloatArray:
@@ -92,8 +84,7 @@ def _in_one_unit(X: FloatArray) -> bool:
     return bool(np.mean((least <= low + near) & (greatest >= high - near)) > 0.5)
 
 
-def _one_length_scale(spread: FloatArray) -> Kernel:
-    start = np.sqrt(len(spread))
+def _one_length_scale(spread: FloatArray, start: float) -> Kernel:
     return ScaledInputs(RBF(start, (1e-2 * start, 1e3 * start)), 1.0 / spread, scales_bounds="fixed")
 
 
@@ -104,9 +95,7 @@ def null_category_kernel(X: FloatArray) -> Kernel:
     the two classes: the median distance of a row to its fifteenth neighbour.
     """
     spread = _spread(X)
-    start = _neighbour_distance(X / spread)
-    inner = RBF(start, (1e-2 * start, 1e3 * start))
-    return ConstantKernel(1.0, (1e-4, 1e4)) * ScaledInputs(inner, 1.0 / spread, scales_bounds="fixed")
+    return ConstantKernel(1.0, (1e-4, 1e4)) * _one_length_scale(spread, _neighbour_distance(X / spread))
 
 
 def _neighbour_distance(X: FloatArray) -> float:
@@ -131,11 +120,6 @@ def variance_priors(kernel: Kernel) -> dict[str, Prior]:
     }
 
 
-def _around(scales, p):
-    bounds = np.column_stack([1e-2 * scales, 1e3 * scales])
-    return bounds if p > 1 else tuple(bounds[0])
-
-
 def default_priors(
     kernel: Kernel, *, variance_spread: float = 1.0, length_spread: float = 1.0
 ) -> dict[str, Prior]:
@@ -157,9 +141,11 @@ def task_priors(kernel: Kernel, n_features: int) -> dict[str, Prior]:
     """The same for a kernel with a linear part, beside which one length scale for all features stays put.
 
     What is left of a few labels after the linear part looks like noise, and a short length scale explains it.
+    Distances between rows vary by a share of 1 / sqrt(2 p): the more features, the narrower the range in
+    which rows are neither all alike nor all apart.
     """
     one = _n_length_scales(kernel) == 1
-    return default_priors(kernel, length_spread=_length_spread(n_features) if one else 1.0)
+    return default_priors(kernel, length_spread=max(0.25, 1.0 / np.sqrt(n_features)) if one else 1.0)
 
 
 def class_priors(kernel: Kernel) -> dict[str, Prior]:
@@ -186,3 +172,16 @@ def default_n_active(sizes: list[int], most: int) -> int:
     return sum(
         min(n, max(START_KERNEL.least_points, min(most, START_KERNEL.most_entries // n))) for n in sizes if n
     )
+
+
+def linear_plus_rbf(n_features: int, offset: bool) -> Kernel:
+    """The kernel of Zhang & Yeung 2009, section 2.1, with the inner product per feature.
+
+    `offset` adds a constant: tasks differ from the centre they share, and even the mean of a task's own
+    labels is not known exactly.
+    """
+    root = np.sqrt(n_features)
+    linear = ScaledInputs(DotProduct(0.0, "fixed"), 1.0 / root, "fixed")
+    rbf = RBF(root, (1e-2 * root, 1e3 * root))
+    kernel = ConstantKernel(0.4, (1e-4, 1e4)) * linear + ConstantKernel(0.5, (1e-4, 1e4)) * rbf
+    return kernel + ConstantKernel(0.1, (1e-4, 1e4)) if offset else kernel

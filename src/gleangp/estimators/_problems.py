@@ -1,8 +1,9 @@
-"""From the parameters of a sparse estimator to the model of blocks and a basis (`models.local`)."""
+"""From what a sparse estimator was given to the models: of blocks and a basis, or of active points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from sklearn.gaussian_process.kernels import Kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._training_rows import LocalRows
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, float64
+from gleangp.models.active.model import SparseModel, fit_sparse_model
+from gleangp.models.active.settings import Settings
+from gleangp.models.active.tasks import TaskBlocks
+from gleangp.models.active.virtual_vectors import add_virtual_vectors, virtual_scores
 from gleangp.models.choice import Choice
 from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
@@ -22,9 +26,13 @@ from gleangp.models.local.data import Data, canonical_order
 from gleangp.models.local.fit import Candidate, fit_local
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.plan import plan_search
+from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian
+from gleangp.progress import Progress, silent
 from gleangp.selection.selectors import ResidualSelector
 
+# Rows from which the spread of the features is computed: more make no difference to where a search starts.
+_MOST_SAMPLED = 50_000
 _REASONS = {
     "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
     "function": "as asked: a common function and own ones",
@@ -34,10 +42,74 @@ _REASONS = {
 
 
 @dataclass(frozen=True, eq=False)
-class LocalProblem:
-    """What one model is fitted from; a classifier of several classes has a problem for each of them."""
+class TrainingRows:
+    """Rows of all tasks; those without a target are left out unless the noise model has a place for them."""
 
-    rows: LocalRows
+    X: FloatArray  # (n, p), of one task perhaps float32
+    codes: IntArray  # (n,) task of each row
+    n_tasks: int
+    keep: np.ndarray  # (n,) mask of the rows to learn from
+
+    @cached_property
+    def kept(self) -> IntArray:
+        """Numbers of the rows to learn from."""
+        return np.flatnonzero(self.keep)
+
+    @cached_property
+    def by_task(self) -> list[IntArray]:
+        """The same, task by task."""
+        return [rows[self.keep[rows]] for rows in blocks_of_rows(self.codes, self.n_tasks)]
+
+    @property
+    def sizes(self) -> list[int]:
+        """(M,) rows of each task."""
+        return [len(rows) for rows in self.by_task]
+
+    @cached_property
+    def some_inputs(self) -> FloatArray:
+        """Inputs of at most 50 000 of the rows, evenly spaced."""
+        return float64(self.X[self.kept[:: max(1, -(-len(self.kept) // _MOST_SAMPLED))]])
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveProblem:
+    """What one model of active points is fitted from; several classes have a problem each."""
+
+    rows: TrainingRows
+    y: FloatArray  # (n,) targets of all rows, in the coding of the noise
+    parameters: Parameters
+    rng: np.random.Generator
+    variance: FloatArray | None = None  # known noise of every row
+
+
+def fit_active_rows(
+    settings: Settings, invariances: list, problem: ActiveProblem, progress: Progress = silent
+) -> SparseModel:
+    """Fit the model, with transformed copies of its active points if there are invariances."""
+    settings, noise, rng = replace(settings, progress=progress), problem.parameters.noise, problem.rng
+    rows, y, variance = problem.rows, problem.y, problem.variance
+    by_task = [in_canonical_order(rows.X, y, r) for r in rows.by_task]
+    noises = [noise if variance is None else type(noise)(variance[r]) for r in by_task]
+    blocks = [Block(float64(rows.X[r]), y[r], n) for r, n in zip(by_task, noises, strict=True)]
+    tasks = TaskBlocks(blocks, by_task)
+    model = fit_sparse_model(problem.parameters, tasks, len(rows.X), settings, rng)
+    if not invariances:
+        return model
+    seed = int(rng.integers(2**31))
+    wider = add_virtual_vectors(model, tasks, list(range(tasks.n_tasks)), invariances, settings, seed)
+    return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))
+
+
+def in_canonical_order(X: FloatArray, y: np.ndarray, rows: IntArray) -> IntArray:
+    """Row numbers of a task, sorted by what is in the rows: results do not depend on their order."""
+    return rows[canonical_order(X[rows], y[rows], np.zeros(len(rows), dtype=np.intp))]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalProblem:
+    """What one model of blocks and a basis is fitted from; several classes have a problem each."""
+
+    rows: TrainingRows
     y: FloatArray  # (n,) targets of all rows, in the coding of the noise
     likelihood: Likelihood
     noise: Any  # of all rows, as in `Data.noise`
@@ -49,19 +121,19 @@ class LocalProblem:
 
 def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) -> LocalModel:
     """Fit the rows of an estimator."""
-    rows, priors = problem.rows, estimator.priors or {}
+    n_tasks, priors = problem.rows.n_tasks, estimator.priors or {}
     kept, data = _in_canonical_order(problem)
     selector = estimator._chosen_selector()
     if hasattr(selector, "check_tasks"):
         selector.check_tasks(int(np.sum(data.sizes > 0)))
-    coupling = estimator.coupling if rows.n_tasks > 1 else "auto"
+    coupling = estimator.coupling if n_tasks > 1 else "auto"
     of_noise = {n.removeprefix("noise__"): p for n, p in priors.items() if n.startswith("noise__")}
     likelihood = problem.likelihood.with_priors(of_noise)
 
     def candidate(coupling: Any, penalty: float = 0.0) -> Candidate:
         search = plan_search(
             data.X,
-            rows.n_tasks,
+            n_tasks,
             likelihood,
             kernel=problem.kernel,
             coupling=coupling,
@@ -92,20 +164,17 @@ def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) 
         made = model.decisions[0]
         choice, decisions = Choice(made.chosen, dict(made.numbers), made.reason), model.decisions
     else:
-        choice = _choice(coupling, rows.n_tasks)
+        choice = _choice(coupling, n_tasks)
         decisions = (Decision("coupling", choice.name, {}, choice.reason), *model.decisions)
     return replace(model, row_numbers=kept, active=kept[model.active], choice=choice, decisions=decisions)
 
 
 def _in_canonical_order(problem: LocalProblem) -> tuple[IntArray, Data]:
     """Numbers of the rows to learn from, and what is in them; their order does not matter to the fit."""
-    rows = problem.rows
-    kept = np.arange(len(rows.X)) if rows.keep is None else np.flatnonzero(rows.keep)
-    X = np.asarray(rows.X[kept], dtype=np.float64)
-    order = canonical_order(X, problem.y[kept], rows.codes[kept])
-    kept = kept[order]
-    noise = Data(rows.X, problem.y, rows.codes, rows.n_tasks, problem.noise).noise_at(kept)
-    return kept, Data(X[order], problem.y[kept], rows.codes[kept], rows.n_tasks, noise)
+    rows, y = problem.rows, problem.y
+    kept = rows.kept[canonical_order(float64(rows.X[rows.kept]), y[rows.kept], rows.codes[rows.kept])]
+    noise = problem.noise[kept] if isinstance(problem.noise, np.ndarray) else problem.noise.at(kept)
+    return kept, Data(float64(rows.X[kept]), y[kept], rows.codes[kept], rows.n_tasks, noise)
 
 
 def _name(coupling: Any) -> str:

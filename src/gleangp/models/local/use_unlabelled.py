@@ -1,4 +1,4 @@
-"""Rows without a label in a classifier: whether they are used, and under which kernel."""
+"""Rows without a label: whether they are used, and under which kernel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._defaults import null_category_kernel
-from gleangp.estimators._local import choose_basis_of, n_basis_of
-from gleangp.estimators._training_rows import LocalRows
 from gleangp.inference.prior import Term
 from gleangp.models.decisions import Decision
+from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import UNLABELLED
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import PropagatedNoise
@@ -42,35 +41,47 @@ class _Kernel:
     first: _Kernel | None = None  # under which sites settle before
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """How rows without a label shall be used."""
+
+    kernels: list[Kernel] | None  # of every class; None: the default one
+    coupling: Any  # of several tasks
+    always: bool  # they are used, whether they help or not
+    learnt: bool  # the kernels of the labelled rows differ from those given
+    noise_names: tuple[str, ...]  # parameters of the null category to learn
+    n_basis: int | None  # None: the default
+    choose_basis: Any  # as in `fit_local`
+
+
 class UnlabelledRows:
-    """The rows of a classifier of which some have no label, and its models of the labelled ones.
+    """Rows of which some have no label, and the models of the labelled ones.
 
     Parameters
     ----------
-    estimator : SparseGPClassifier
+    asked : Asked
         What was asked for.
-    rows : LocalRows
-        All rows, with codes of classes; -1 without a label.
+    data : Data
+        All rows; y are codes of classes, -1 without a label.
     models : list of LocalModel
         Of every binary problem, learnt from the labelled rows.
     rng : numpy.random.Generator
         For rows and basis points that are drawn.
     """
 
-    def __init__(self, estimator: Any, rows: LocalRows, models: list[LocalModel], rng: np.random.Generator):
-        self.estimator, self.models, self.seed = estimator, models, int(rng.integers(2**63))
-        X = np.asarray(rows.X, dtype=np.float64)
-        self.order = canonical_order(X, rows.y, rows.codes)
-        self.y = rows.y[self.order]
-        self.data = Data(X[self.order], self.y, rows.codes[self.order], rows.n_tasks, models[0].noise)
+    def __init__(self, asked: Asked, data: Data, models: list[LocalModel], rng: np.random.Generator):
+        self.asked, self.models, self.seed = asked, models, int(rng.integers(2**63))
+        self.order = canonical_order(data.X, data.y, data.codes)
+        self.data = data.at(self.order)
+        self.y = self.data.y.astype(np.intp)
         self.noises = null_categories([m.noise for m in models], self.y)
 
     def fit(self) -> list[LocalModel]:
         """The models with or without the rows that have no label, whatever predicts held-out labels best."""
         kernels = {START: self._start_kernels, LABELLED: self._labelled_kernels}
-        if self.estimator.optimizer is None and self.estimator.kernel is not None:
-            del kernels[LABELLED]  # nothing was learnt: the same
-        if self.estimator.noise == "null_category" and len(kernels) == 1:
+        if not self.asked.learnt:
+            del kernels[LABELLED]  # the same
+        if self.asked.always and len(kernels) == 1:
             return self._with_decision(self._fit_all(self._start_kernels), START, {}, "As asked.")
         scores = self._scores(kernels)
         means = {name: float(np.mean(found)) for name, found in scores.items()}
@@ -78,7 +89,7 @@ class UnlabelledRows:
         if best == LABELLED and means[START] > means[LABELLED] - UNLABELLED.level:
             best = START
         reason = "It gives labels that are held out the highest mean log probability."
-        if self.estimator.noise == "null_category":
+        if self.asked.always:
             del means[ALONE]
         elif not _clearly_better(scores[best], scores[ALONE]):
             reason = "The other rows do not make labels that are held out clearly more probable."
@@ -108,10 +119,8 @@ class UnlabelledRows:
 
     def _fit_all(self, kernels: list[_Kernel]) -> list[LocalModel]:
         """The models of all rows under given kernels."""
-        priors = self._priors(kernels, self.data, n_basis_of(self.estimator, len(self.data)))
-        names = self.estimator.learn_noise
-        names = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
-        noises, found = learn_noise(priors, self.noises, self.y, names)
+        priors = self._priors(kernels, self.data, self.asked.n_basis)
+        noises, found = learn_noise(priors, self.noises, self.y, self.asked.noise_names)
         models = []
         for model, prior, noise, (swept, evidence) in zip(self.models, priors, noises, found, strict=True):
             model = prior.posterior(model, swept, evidence, noise)
@@ -120,7 +129,7 @@ class UnlabelledRows:
 
     def _priors(self, kernels: list[_Kernel], data: Data, n_basis: int | None) -> list[ClassPrior]:
         """Of every class; classes with the same kernel share one."""
-        choose, made = choose_basis_of(self.estimator) or pivots_of, {}
+        choose, made = self.asked.choose_basis or pivots_of, {}
 
         def make(k: _Kernel) -> ClassPrior:
             rng = np.random.default_rng(self.seed)
@@ -140,8 +149,7 @@ class UnlabelledRows:
     @cached_property
     def _start_kernels(self) -> list[_Kernel]:
         """Those given, or the default ones, with the distance of neighbours as length scale."""
-        estimator, n_models = self.estimator, len(self.models)
-        if estimator.kernel is None:
+        if self.asked.kernels is None:
             first = null_category_kernel(self.data.X)
             length = first.k2.kernel.length_scale
             then = clone(first).set_params(
@@ -149,11 +157,11 @@ class UnlabelledRows:
                 k2__kernel__length_scale=UNLABELLED.stretch * length,
             )
             first.set_params(k1__constant_value=UNLABELLED.first_variance)
-            return [replace(self._made(then), first=self._made(first))] * n_models
-        return [self._made(estimator._given_kernel(k, n_models)) for k in range(n_models)]
+            return [replace(self._made(then), first=self._made(first))] * len(self.models)
+        return [self._made(kernel) for kernel in self.asked.kernels]
 
     def _made(self, kernel: Any) -> _Kernel:
-        data, coupling = self.data, self.estimator.coupling if self.data.n_tasks > 1 else "auto"
+        data, coupling = self.data, self.asked.coupling if self.data.n_tasks > 1 else "auto"
         search = plan_search(
             data.X, data.n_tasks, PropagatedNoise(self.noises[0]), kernel=kernel, coupling=coupling
         )

@@ -1,0 +1,136 @@
+"""Sparse estimators of labels: from labels to targets of the models, new tasks and new rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+from gleangp._compat import fit_context
+from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
+from gleangp.estimators._docs import documented
+from gleangp.estimators._parameters import ClassParameters
+from gleangp.estimators._problems import TrainingRows
+from gleangp.estimators._progress import Given
+from gleangp.estimators._sparse import SparseGPMixin
+from gleangp.estimators._tasks_mixin import TaskClassifierMixin
+from gleangp.exceptions import LabelError
+from gleangp.inference.block import Block
+from gleangp.models.local.model import LocalModel
+from gleangp.models.local.unlabelled import add_unlabelled_task
+from gleangp.numerics.parallel import threads_for
+
+
+@documented()
+class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
+    """For an estimator of classes, or of ordered categories."""
+
+    classes_: np.ndarray
+
+    @abstractmethod
+    def _fit_classes(self, rows: TrainingRows, y_codes: IntArray, given: Given) -> None:
+        """Fit rows of which `y_codes` are the numbers of the classes; -1 without a label."""
+
+    @abstractmethod
+    def _targets(self, y_codes: IntArray) -> list[FloatArray]:
+        """Targets of every model, in the coding of its noise."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        {X}
+        y : array-like of shape (n,)
+            Labels; the value of `unlabeled` for rows without one.
+        {tasks}
+
+        Returns
+        -------
+        self
+        """
+        given = X, y, tasks
+        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        y = check_class_target(y, len(X))
+        self.classes_, y_codes = self._encode(y, split_unlabeled(y, self.unlabeled))
+        self._fit_classes(TrainingRows(X, codes, self._n_tasks, np.ones(len(X), bool)), y_codes, given)
+        return self
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Add one more task, from few rows. The kernel and the noise stay as they are.
+
+        Parameters
+        ----------
+        {X}
+        y : array-like of shape (m,)
+            Its labels, of classes seen in `fit`; they may be all the same.
+        {task}
+
+        Returns
+        -------
+        self
+        """
+        X, names = self._rows_of_new_task(X, task)
+        y_codes = self._known_classes(y, len(X))
+        kept = self._kept(y_codes)
+        X, y_codes, before = X[kept], y_codes[kept], self._fitted_models
+        targets = self._targets(y_codes)
+        blocks = [Block(X, y, m.noise) for m, y in zip(before, targets, strict=True)]
+        models = self._add_blocks(blocks, propagate=self.sites == "ep")
+        local = [m for m in models if isinstance(m, LocalModel)]
+        if len(local) > 1 and np.any(y_codes < 0):
+            with threads_for([len(X)]):
+                old = [m for m in before if isinstance(m, LocalModel)]
+                models = [*add_unlabelled_task(old, local, y_codes)]
+        self.tasks_ = names
+        self._store(models)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
+        """Update the model with new rows of known tasks; on a new estimator, `fit`.
+
+        The kernel and the noise stay as they are.
+
+        Parameters
+        ----------
+        X : frame or array-like of shape (n, p)
+            New rows.
+        y : array-like of shape (n,)
+            Their labels, of classes seen in `fit`.
+        {tasks}
+        classes : array-like, default=None
+            All classes. The first call must contain rows of each of them.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "classes_"):
+            missing = np.setdiff1d([] if classes is None else np.asarray(classes), np.asarray(y))
+            if len(missing):
+                raise LabelError(
+                    f"the first call of partial_fit has no row of the classes {missing.tolist()}. "
+                    "The kernel is learnt from it, so give it rows of every class."
+                )
+            return self.fit(X, y, tasks)
+        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
+        y_codes = self._known_classes(y, len(X))
+        noises = [model.noise for model in self._fitted_models]
+        self._absorb(X, codes, self._kept(y_codes), self._targets(y_codes), noises)
+        return self
+
+    def _encode(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:
+        """The classes, and the number of the class of each row (-1 without a label)."""
+        return encode_classes(y, labeled, self.unlabeled)
+
+    def _known_classes(self, y: Any, n_rows: int) -> IntArray:
+        """The same of new rows."""
+        return lookup_classes(self.classes_, y, n_rows, self.unlabeled)
+
+    def _kept(self, y_codes: IntArray) -> np.ndarray:
+        """Mask of the new rows to learn from."""
+        return y_codes >= 0
