@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._compat import Interval, StrOptions, fit_context
 from gleangp._state import LARGEST, check_arrays
@@ -19,7 +18,7 @@ from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import Latent, ObservationsMixin
 from gleangp.estimators._parameters import PARTS_CONSTRAINTS, as_covariance, generator_from, parameters
 from gleangp.estimators._problems import in_canonical_order
-from gleangp.estimators._progress import warn_about_fit
+from gleangp.estimators._progress import FitProgress, warn_about_fit
 from gleangp.estimators._sparse import ChosenPartsMixin
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.exceptions import warn_user
@@ -38,7 +37,6 @@ from gleangp.models.hierarchical.rows import GraphSettings, RowsOfTasks
 from gleangp.models.units import natural_units, units_of_hierarchy
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
-from gleangp.progress import Progress
 
 NO_TASK = -1  # the task of the common model that has no rows: the common function itself
 
@@ -231,18 +229,17 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
         with threads_for(np.bincount(codes)):
             y, labeled = check_regression_target(y, len(X))
-            n_tasks = self._n_tasks
-            rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, n_tasks)]
+            rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, self._n_tasks)]
             self._center, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
             if self.normalize_X:
                 self._center, spread = np.mean(X, axis=0), np.std(X, axis=0)
                 self._spread = np.where(spread > 1e-12 * np.max(np.abs(X), axis=0), spread, 1.0)
             parts = [y[r[labeled[r]]] for r in rows]
-            self._units = units_of_hierarchy(parts) if self.normalize_y else natural_units(n_tasks)
+            self._units = units_of_hierarchy(parts) if self.normalize_y else natural_units(self._n_tasks)
             self.common_ = self._learn_common(X, y, codes)
-            kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=n_tasks > 1)
+            kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=self._n_tasks > 1)
             tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state
-            blocks, active = tasks_rows.choose([kernel] * n_tasks, HIERARCHY.noise, generator_from(rng))
+            blocks, active = tasks_rows.choose([kernel] * self._n_tasks, HIERARCHY.noise, generator_from(rng))
             most = most_stages(self.n_rounds) * (2 if tasks_rows.leave_some_out else 1)
             progress = self._begin_progress(*given, most)
             model = self._learn(kernel, blocks, progress)
@@ -311,7 +308,7 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         X, y = (X - self._center) / self._spread, self._units.to_standard(y, codes)
         return common.fit(X[at], y[at], tasks=codes[at]).add_task(None, None, NO_TASK)
 
-    def _learn(self, kernel: Kernel, blocks: list[TaskRows], progress: Progress) -> HierarchicalModel:
+    def _learn(self, kernel: Any, blocks: list[TaskRows], progress: FitProgress) -> HierarchicalModel:
         noise = self.noise_variance
         if noise is None and (has_white(kernel) or self.optimizer is None):
             noise = HIERARCHY.no_noise if has_white(kernel) else HIERARCHY.noise
@@ -347,11 +344,10 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         model = self._model
         silent = [t for t, b in enumerate(blocks) if b.n_labelled == 0 and b.order is None]
         if silent and self.tasks_ is not None:
-            first = self.tasks_[silent[0]].item()
             rest = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
             warn_user(
-                f"task {first!r}{rest} has no labelled row and no constraint; it is predicted from the "
-                "prior that the other tasks taught.",
+                f"task {self.tasks_[silent[0]].item()!r}{rest} has no labelled row and no constraint; "
+                "it is predicted from the prior that the other tasks taught.",
                 UserWarning,
             )
         warn_about_fit(
