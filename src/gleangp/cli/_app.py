@@ -135,6 +135,7 @@ def demo(
     run_demo(output, seed, as_json=as_json)
 
 
+# Longer than other functions: every option of the command is a parameter with its help.
 @app.command()
 def fit(
     table: TableFile,

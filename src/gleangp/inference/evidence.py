@@ -102,6 +102,21 @@ class Conditioned:
     jitter: float = 0.0  # largest that a block needed, as a share of its diagonal
 
 
+def _integrated_out(A: FloatArray, b: FloatArray, d: int) -> tuple[GroupKnowledge, FloatArray, FloatArray]:
+    """What is known of a group's own variables given the common ones, and what they leave of A and b.
+
+    A and b are the information on both, the d common variables first. E and e are the own part of A's rows
+    and of b, divided by the Cholesky factor of its precision: E^T E and E^T e are taken off the common part.
+    """
+    if len(b) == d:
+        E, e = np.zeros((0, d)), np.zeros(0)
+        return GroupKnowledge(e, E, np.zeros((0, 0))), E, e
+    chol = cholesky(np.eye(len(b) - d) + A[d:, d:])[0]
+    E, e = solve_lower(chol, np.ascontiguousarray(A[d:, :d])), solve_lower(chol, b[d:])
+    back, offset = (solve_lower(chol, part, transposed=True) for part in (E, e))
+    return GroupKnowledge(offset, back, chol), E, e
+
+
 def condition(
     prior: BlockPrior,
     precision: FloatArray,
@@ -135,16 +150,12 @@ def condition(
             square += of_square
             log_det += of_log_det
             jitter = max(jitter, added)
-        chol, E, e = np.zeros((0, 0)), np.zeros((0, d)), np.zeros(0)
-        if D > d:
-            chol = cholesky(np.eye(D - d) + A[d:, d:])[0]
-            E, e = solve_lower(chol, np.ascontiguousarray(A[d:, :d])), solve_lower(chol, b[d:])
-            log_det += log_determinant(chol)
-            square -= float(e @ e)
+        own, E, e = _integrated_out(A, b, d)
+        log_det += log_determinant(own.factor)
+        square -= float(e @ e)
         P += A[:d, :d] - E.T @ E
         rhs += b[:d] - E.T @ e
-        back, offset = (solve_lower(chol, part, transposed=True) for part in (E, e)) if D > d else (E, e)
-        groups.append(GroupKnowledge(offset, back, chol))
+        groups.append(own)
     inner = cholesky(P)[0]
     mean = solve_cholesky(inner, rhs)
     log_det += log_determinant(inner)

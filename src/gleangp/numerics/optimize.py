@@ -143,30 +143,47 @@ class _Settled(Exception):
     """The last iterations gained next to nothing."""
 
 
+class _Guarded:
+    """An objective that is a flat ceiling where it has no finite value, and the best point it has seen."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self.theta: FloatArray | None = None
+        self.value = np.inf
+        self.first = np.nan  # finite value
+        self.ceiling = 1e25  # where the start itself has none: a flat floor would end the run
+        self.reason: NotPositiveDefiniteError | None = None
+
+    def __call__(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        try:
+            value, gradient = self.objective(theta)
+        except NotPositiveDefiniteError as error:
+            value, gradient, self.reason = np.inf, np.zeros_like(theta), error
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return self.ceiling, np.zeros_like(theta)
+        if np.isnan(self.first):
+            self.first = value
+        if value < self.value:
+            self.theta, self.value = theta.copy(), value
+        self.ceiling = max(value, self.value) + 1e3 * (1.0 + abs(self.value))
+        return value, gradient
+
+    def best(self, start: FloatArray) -> FloatArray:
+        """The point of the least value; an error if none was finite."""
+        if self.theta is None:
+            raise NotPositiveDefiniteError(
+                f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
+                f" nor near it: {self.reason or 'it overflows'}\nCheck the kernel and its initial parameters."
+            ) from self.reason
+        return self.theta
+
+
 def _minimize_from(
     objective, start, bounds, max_iter, tol, report, scale, unit, first_step, settled
 ) -> Optimum:
-    best = Optimum(start, np.inf, False, 0, "not evaluated")
-    ceiling = reason = None
-    at_start = np.nan
-
-    def guarded(theta):
-        nonlocal best, ceiling, reason, at_start
-        try:
-            value, gradient = objective(theta)
-        except NotPositiveDefiniteError as error:
-            value, gradient, reason = np.inf, np.zeros_like(theta), error
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            if ceiling is None:  # the start itself is infeasible: a flat floor would end the run
-                return 1e25, np.zeros_like(theta)
-            return ceiling, np.zeros_like(theta)
-        at_start = value if np.isnan(at_start) else at_start
-        if value < best.value:
-            best = Optimum(theta.copy(), value, False, 0, "")
-        ceiling = max(value, best.value) + 1e3 * (1.0 + abs(best.value))
-        return value, gradient
-
-    first = None
+    if len(start) == 0:
+        return Optimum(start, objective(start)[0], True, 1, "nothing to optimise")
+    guarded, first, values = _Guarded(objective), None, []
     if first_step is not None:
         first = guarded(start)
         unit = _unit_for(first_step, start, first[1], bounds, scale)
@@ -177,8 +194,6 @@ def _minimize_from(
         first = None  # the search begins where it was asked for already
         return value / scale, gradient * (unit / scale)
 
-    values: list[float] = []
-
     def after_iteration(intermediate_result):
         values.append(scale * float(intermediate_result.fun))
         if report is not None and report(len(values), values[-1]):
@@ -186,10 +201,6 @@ def _minimize_from(
         if len(values) > 3 and values[-4] - values[-1] < settled:
             raise _Settled
 
-    if len(start) == 0:
-        value, _ = objective(start)
-        return Optimum(start, value, True, 1, "nothing to optimise")
-    last_change = 0.0
     try:
         result = scipy_minimize(
             scaled,
@@ -207,20 +218,7 @@ def _minimize_from(
         n_evaluations, message, converged = len(values), _STOPPED, False
     except _Settled:
         n_evaluations, message, converged = len(values), "the value has settled", True
-    before = values[-2] if len(values) > 1 else at_start
-    if values and before is not None:
-        last_change = abs(values[-1] - before)
-    if not np.isfinite(best.value):
-        raise NotPositiveDefiniteError(
-            f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
-            f" nor near it: {reason or 'it overflows'}\nCheck the kernel and its initial parameters."
-        ) from reason
-    return Optimum(
-        best.theta,
-        float(best.value),
-        converged,
-        n_evaluations,
-        message,
-        n_iterations=len(values),
-        last_change=last_change,
-    )
+    theta = guarded.best(start)
+    last_change = abs(np.diff([guarded.first, *values])[-1]) if values else 0.0
+    value = float(guarded.value)
+    return Optimum(theta, value, converged, n_evaluations, message, len(values), float(last_change))
