@@ -26,7 +26,6 @@ from gleangp.models.latent.model import (
     Blend,
     Labels,
     LatentModel,
-    Settings,
     fit_latent_model,
     locate,
     most_stages,
@@ -34,6 +33,7 @@ from gleangp.models.latent.model import (
     relevance,
 )
 from gleangp.models.latent.observations import Observations
+from gleangp.models.latent.space import Settings
 from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for

@@ -28,12 +28,11 @@ from gleangp.models.latent.model import (
     Blend,
     Labels,
     LatentModel,
-    Settings,
     fit_latent_model,
     label_term,
     locate,
 )
-from gleangp.models.latent.space import fit_shared_kernel
+from gleangp.models.latent.space import Settings, fit_shared_kernel
 from gleangp.models.latent.terms import Mapping, Term
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal

@@ -18,6 +18,7 @@ from gleangp.models.latent.observations import Observations, observe
 from gleangp.models.latent.search import search_positions
 from gleangp.models.latent.space import (
     LatentFit,
+    Settings,
     Weighted,
     fit_shared_kernel,
     learn_positions,
@@ -26,7 +27,7 @@ from gleangp.models.latent.space import (
 from gleangp.models.latent.sparse import ProjectedTerm, choose_basis
 from gleangp.models.latent.terms import GaussianTerm, Mapping, Term
 from gleangp.models.parameters import Parameters
-from gleangp.progress import Progress, Stage, silent
+from gleangp.progress import Stage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,26 +36,6 @@ class Labels:
 
     rows: IntArray  # (n,) of the training set
     targets: FloatArray  # (n, S)
-
-
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """How to learn; the estimators fill it in from their constructor."""
-
-    observation_kernel: Any  # with white noise
-    label_parameters: Parameters  # kernel to start every task's from, with its priors
-    probit: bool
-    n_components: int
-    n_scores: int
-    n_hidden: int | None  # None: no back-constraint
-    n_active: Any = None  # int: rows whose positions are the basis of all mappings; None: all rows
-    label_weight: float = 1.0
-    weight_decay: float = 5.0
-    max_iter: int = 300
-    tol: float = 1e-4
-    n_init: int = 1
-    signs: bool = False  # targets are signs -1 and +1, and not numbers
-    progress: Progress = silent  # told of every iteration and mapping; may ask to stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +115,12 @@ def fit_latent_model(
     inputs = perceptron_inputs(observations, scores)
     speaking = labels if settings.label_weight > 0.0 else []
     start = start_positions(inputs, [_label_term(task, settings) for task in speaking], settings.n_components)
-    learn = _learn_dense if _is_dense(settings, len(X)) else _learn_sparse
     fits: list[Any] = []
     for number, stream in enumerate(rng.spawn(settings.n_init)):
         stage = Stage(f"start {number + 1}", settings.max_iter, len(labels), settings.n_active)
         if settings.progress(stage, 0, None) and fits:
             break
-        fits.append(learn(inputs, start, scores, labels, settings, stream, stage))
+        fits.append(_learn(inputs, start, scores, labels, settings, stream, stage))
     best, parts, basis = min(fits, key=lambda found: found[0].objective)
     return _finish(observations, scores, best, parts, basis, settings)
 
@@ -215,41 +195,25 @@ def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels
     ]
 
 
-def _learn_dense(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
-    parts = _parts(scores, labels, settings)
-    return _learn(inputs, start, parts, settings, rng, settings.max_iter, stage), parts, None
+def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
+    """A fit from one start, its parts, and the basis.
 
-
-def _learn_sparse(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
-    """Half of the iterations with a basis chosen at the start, the rest with one chosen where they led."""
+    A basis is chosen twice: at the start, and where half of the iterations led.
+    """
+    if _is_dense(settings, len(inputs)):
+        parts = _parts(scores, labels, settings)
+        return learn_positions(inputs, start, parts, settings, settings.max_iter, rng, stage), parts, None
     basis = choose_basis(settings.observation_kernel, start, settings.n_active, rng)
-    parts = _parts(scores, labels, settings, basis)
-    first = _learn(inputs, start, parts, settings, rng, max(1, settings.max_iter // 2), stage)
+    parts, half = _parts(scores, labels, settings, basis), max(1, settings.max_iter // 2)
+    first = learn_positions(inputs, start, parts, settings, half, rng, stage)
     stage = replace(stage, name=f"{stage.name}, second basis")
     settings.progress(stage, 0, -first.objective)
     basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
     parts = _parts(scores, labels, settings, basis, first.kernels)
     left = max(1, settings.max_iter - first.optimum.n_iterations)
-    fit = _learn(inputs, first.positions, parts, settings, rng, left, stage, first.perceptron)
+    fit = learn_positions(inputs, first.positions, parts, settings, left, rng, stage, first.perceptron)
     n_iterations = first.optimum.n_iterations + fit.optimum.n_iterations
     return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
-
-
-def _learn(inputs, start, parts, settings: Settings, rng, max_iter, stage, perceptron=None) -> LatentFit:
-    size = parts[0].term.targets.size
-
-    return learn_positions(
-        inputs,
-        start,
-        parts,
-        n_hidden=settings.n_hidden,
-        weight_decay=settings.weight_decay,
-        max_iter=max_iter,
-        tol=settings.tol,
-        rng=rng,
-        report=lambda step, value: settings.progress(stage, step, -size * value),
-        perceptron=perceptron,
-    )
 
 
 def _finish(observations, scores, fit: LatentFit, parts, basis, settings) -> LatentModel:

@@ -15,7 +15,7 @@ priors on gamma matter only to tasks of a few rows. The paper's conjugate gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,29 @@ from gleangp.models.latent.terms import Term
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
+from gleangp.progress import Progress, Stage, silent
 
 _RIDGE = 0.1  # per row, of the discriminants that start the positions
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How to learn; the estimators fill it in from their constructor."""
+
+    observation_kernel: Any  # with white noise
+    label_parameters: Parameters  # kernel to start every task's from, with its priors
+    probit: bool
+    n_components: int
+    n_scores: int
+    n_hidden: int | None  # None: no back-constraint
+    n_active: Any = None  # int: rows whose positions are the basis of all mappings; None: all rows
+    label_weight: float = 1.0
+    weight_decay: float = 5.0
+    max_iter: int = 300
+    tol: float = 1e-4
+    n_init: int = 1
+    signs: bool = False  # targets are signs -1 and +1, and not numbers
+    progress: Progress = silent  # told of every iteration and mapping; may ask to stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,37 +164,22 @@ def learn_positions(
     inputs: FloatArray,
     start: FloatArray,
     parts: Sequence[Weighted],
-    *,
-    n_hidden: int | None,
-    weight_decay: float,
+    settings: Settings,
     max_iter: int,
-    tol: float,
     rng: np.random.Generator,
-    report: Callable[[int, float], bool] | None = None,
+    stage: Stage,
     perceptron: Perceptron | None = None,
 ) -> LatentFit:
-    """Minimise the objective from `start` (n, q).
+    """Minimise the objective from positions `start` (n, q), or from a back-constraint that was learnt before.
 
-    Parameters
-    ----------
-    inputs : ndarray of shape (n, k)
-        What the back-constraint sees of the rows.
-    start : ndarray of shape (n, q)
-        Positions to begin with; a perceptron is fitted to them.
-    parts : sequence of Weighted
-        The mappings, that to the observations first.
-    n_hidden : int or None
-        Hidden units of the back-constraint; None: positions are free.
-    weight_decay, max_iter, tol, rng, report
-        As in the estimators; `rng` draws the hidden units.
-    perceptron : Perceptron, optional
-        Where to begin instead, if the back-constraint has been learnt before.
+    `inputs` (n, k) are what the back-constraint sees of the rows. The first of `parts` is the mapping to the
+    observations. `rng` draws the hidden units.
     """
-    if n_hidden is None:
+    if settings.n_hidden is None:
         layout: FreePositions | ConstrainedPositions = FreePositions(start)
     else:
-        first = start_perceptron(inputs, start, n_hidden, rng) if perceptron is None else perceptron
-        layout = ConstrainedPositions(first, inputs, weight_decay)
+        first = perceptron or start_perceptron(inputs, start, settings.n_hidden, rng)
+        layout = ConstrainedPositions(first, inputs, settings.weight_decay)
     objective = LatentObjective(layout, parts)
     # In nats per observed number, so that `tol` means the same for any number of rows.
     size = parts[0].term.targets.size
@@ -183,7 +189,12 @@ def learn_positions(
         return value / size, gradient / size
 
     optimum = minimize(
-        per_number, objective.start(), objective.bounds(), max_iter=max_iter, tol=tol, report=report
+        per_number,
+        objective.start(),
+        objective.bounds(),
+        max_iter=max_iter,
+        tol=settings.tol,
+        report=lambda step, value: settings.progress(stage, step, -size * value),
     )
     own, *thetas = objective.split(optimum.theta)
     kernels = tuple(part.parameters.unpack(t)[0] for part, t in zip(parts, thetas, strict=True))
