@@ -115,6 +115,7 @@ class Facts:
         return len(self.tasks) > 1
 
 
+# Longer than other functions: it names every field of the facts once.
 def gather(
     model: Any,
     X: Any,
