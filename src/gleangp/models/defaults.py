@@ -94,6 +94,7 @@ class Learning:
     slack: float = 5.0  # nats by which a draw may lie below what the approximation expects
     most_halvings: int = 8  # of a step that leads too far
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
+    noise_step: float = 0.01  # of z_t, standard normal a priori: after a smaller one there is no further pass
 
     @property
     def most_reports(self) -> int:
