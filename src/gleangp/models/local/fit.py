@@ -54,6 +54,7 @@ def fit_local(
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
+        candidates = [replace(c, search=c.search.for_points(n_basis)) for c in candidates]
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
     modes = _modes(search, learnt, len(data))
     best = modes[0].learnt if modes else learnt[0]

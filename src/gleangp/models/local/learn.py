@@ -107,6 +107,10 @@ class Search:
         """Whether predictions average over draws of the hyperparameters."""
         return self.optimize and n_rows <= self.likelihood.draws_rows(self.learning)
 
+    def for_points(self, n_points: int) -> Search:
+        """The same on as many rows as that many basis points are worth."""
+        return replace(self, learning=self.learning.for_points(n_points))
+
     def averages(self, n_rows: int) -> bool:
         """Whether they average over forms too: few rows do not determine the form."""
         return self.draws(n_rows) and n_rows <= self.learning.n_together
