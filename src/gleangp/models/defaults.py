@@ -79,7 +79,7 @@ class Learning:
         Stage(5000, 100, 100, 30),
         Stage(15000, 100, 100, 6),
     )
-    # Who asks for few points asks for speed: rows to learn from for each of them, in whole stages.
+    # With few points speed is wanted: rows to learn from for each of them, in whole stages.
     rows_per_point: int = 25
     n_own_basis: int = 20  # of a task with several blocks, while learning
     smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task, by evidence
