@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.local import length_scales
 from gleangp.inference.prior import Term, lay_out
 from gleangp.models.decisions import Decision
@@ -245,9 +246,15 @@ def _climb(search, objective, start, max_iter, form, number, rng, *, needed: boo
 
 
 def _go_on(search, learnt, data, stage: Stage, rng) -> Learnt:
-    """The same search on the rows of another stage."""
+    """The same search on the rows of another stage.
+
+    It stays at what was learnt where propagation does not settle on these rows, as with very many outliers.
+    """
     objective = _on_other_rows(search, learnt, data, stage, rng)
-    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
+    try:
+        found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
+    except NotPositiveDefiniteError:
+        found = None
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
