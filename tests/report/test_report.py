@@ -7,16 +7,19 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import kstest, poisson
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor, report
 from gleangp._version import __version__
 from gleangp.report import HeldOutRows
 from gleangp.report.facts import Calibration, gather
-from gleangp.report.held_out import increase
+from gleangp.report.held_out import increase, normal_scores
+from gleangp.report.inputs import read_inputs
 from gleangp.report.page import advice, render
 from gleangp.report.words import in_words
 
@@ -214,6 +217,22 @@ def test_confidence_of_all_rows_together():
     assert not replace(shares, overall=(0.5, 0.45, np.sqrt(0.25 / 80))).misses
 
 
+def test_scores_of_counts_are_normal():
+    """Small counts of the model itself have as many rows in every interval as is stated."""
+
+    class Known:
+        noise, noise_ = "poisson", SimpleNamespace(support="count")
+
+        def predict_cdf(self, X, y):
+            return poisson.cdf(y, 0.7)
+
+    y = np.random.default_rng(0).poisson(0.7, 4000).astype(float)
+    rows, mean = np.arange(4000), np.full(4000, 0.7)
+    held = HeldOutRows(rows, rows * 0, mean, np.sqrt(mean), np.nan, np.nan, {0: Known()})
+    scores = normal_scores(held, read_inputs(mean[:, None], None, None), y, None)
+    assert kstest(scores, "norm").pvalue > 0.01
+
+
 def test_paired_differences():
     """The growth of an error, and its standard error, are those of many repetitions."""
     rng = np.random.default_rng(0)
@@ -337,7 +356,7 @@ def test_terminal_and_report_agree(data, tmp_path):
     assert f"{words}{score['rmse']:.4g}</span> ±" in page
     assert "t.csv. SparseGPRegressor" in page
     assert '<td class="words" data-value="left out with --drop">' in page
-    assert '<td class="words" data-value="counts the rows">' in page
+    assert '<td class="words" data-value="names of the rows">' in page
     assert '<td class="words" data-value="kind">kind</td>' in page
 
 

@@ -143,7 +143,7 @@ def read_problem(
         unlabeled if classify else None,
         _order_of(classes, order, target) if ordinal else None,
         source="standard input" if path == "-" else Path(path).name,
-        dropped=_dropped(frame, encoding, drop, row_id, constants),
+        dropped=_dropped(frame, encoding, drop, constants),
         noise=noise,
         row_numbers=frame.index.to_numpy() + 1,
     )
@@ -223,15 +223,13 @@ def with_target(frame: Any, target: str) -> Any:
     return frame[~gone]
 
 
-def _dropped(
-    frame: Any, encoding: TableEncoding, drop: list[str], row_id: str | None, constants: list[str]
-) -> dict[str, str]:
+def _dropped(frame: Any, encoding: TableEncoding, drop: list[str], constants: list[str]) -> dict[str, str]:
     """Columns that are not used, and why."""
     used = {encoding.target, encoding.task, *encoding.fields.values(), *(c.name for c in encoding.columns)}
-    why: dict[Any, str] = {row_id: "names the rows", **dict.fromkeys(drop, "left out with --drop")}
+    why: dict[Any, str] = dict.fromkeys(drop, "left out with --drop")
     why |= dict.fromkeys(constants, "the same in every row")
     left = [str(c) for c in frame.columns if c not in used]
-    return {f"column {name}": why.get(name, "counts the rows") for name in left}
+    return {f"column {name}": why.get(name, "names of the rows") for name in left}
 
 
 def _row_names(values: Any, column: str) -> np.ndarray:

@@ -111,12 +111,13 @@ def normal_scores(
 ) -> FloatArray | None:
     """Standard deviations (m,) from the prediction; for counts, normal scores of their probabilities.
 
-    The probability of a count is taken in its middle: half of its own is below it.
+    The probability of a count is drawn between those of less than it and of at most it: if the model is
+    right, it is uniform, as that of a number is (Dunn & Smyth 1996).
     """
     if held.spread is None:
         return None
     truth = np.asarray(y[held.rows], dtype=float)
-    scores = (truth - held.predicted) / held.spread
+    scores, rng = (truth - held.predicted) / held.spread, np.random.default_rng(0)
     for number, model in held.models.items():
         if getattr(model, "noise", "gaussian") == "gaussian":
             continue
@@ -126,7 +127,8 @@ def normal_scores(
         probability = model.predict_cdf(at, truth[part], **given)
         if model.noise_.support == "count":
             below = model.predict_cdf(at, truth[part] - 1.0, **given)
-            probability = 0.5 * (probability + np.where(truth[part] > 0.0, below, 0.0))
+            below = np.where(truth[part] > 0.0, below, 0.0)
+            probability = below + rng.uniform(size=len(below)) * (probability - below)
         scores[part] = ndtri(np.clip(probability, 1e-12, 1.0 - 1e-12))
     return scores
 

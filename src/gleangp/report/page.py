@@ -194,7 +194,7 @@ def _of_uncertainties(facts: Facts) -> list[str]:
         elif facts.calibration.misses:
             said.append(
                 "Stated and observed shares differ by more than chance. Before you rely on the uncertainties,"
-                " look for outliers, or transform the target."
+                f" look for outliers{'' if facts.measure == 'counts' else ', or transform the target'}."
             )
         else:
             said.append("Its uncertainties agree with the held-out rows within chance.")
