@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.inference.block import Block, float64
+from gleangp.inference.block import Block
 from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.tasks import TaskBlocks
@@ -45,7 +45,7 @@ _REASONS = {
 class TrainingRows:
     """Rows of all tasks; those without a target are left out unless the noise model has a place for them."""
 
-    X: FloatArray  # (n, p), of one task perhaps float32
+    X: FloatArray  # (n, p)
     codes: IntArray  # (n,) task of each row
     n_tasks: int
     keep: np.ndarray  # (n,) mask of the rows to learn from
@@ -68,7 +68,7 @@ class TrainingRows:
     @cached_property
     def some_inputs(self) -> FloatArray:
         """Inputs of at most 50 000 of the rows, evenly spaced."""
-        return float64(self.X[self.kept[:: max(1, -(-len(self.kept) // _MOST_SAMPLED))]])
+        return self.X[self.kept[:: max(1, -(-len(self.kept) // _MOST_SAMPLED))]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def fit_active_rows(
     rows, y, variance = problem.rows, problem.y, problem.variance
     by_task = [in_canonical_order(rows.X, y, r) for r in rows.by_task]
     noises = [noise if variance is None else type(noise)(variance[r]) for r in by_task]
-    blocks = [Block(float64(rows.X[r]), y[r], n) for r, n in zip(by_task, noises, strict=True)]
+    blocks = [Block(rows.X[r], y[r], n) for r, n in zip(by_task, noises, strict=True)]
     tasks = TaskBlocks(blocks, by_task)
     model = fit_sparse_model(problem.parameters, tasks, len(rows.X), settings, rng)
     if not invariances:
@@ -170,9 +170,9 @@ def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) 
 def _in_canonical_order(problem: LocalProblem) -> tuple[IntArray, Data]:
     """Numbers of the rows to learn from, and what is in them; their order does not matter to the fit."""
     rows, y = problem.rows, problem.y
-    kept = rows.kept[canonical_order(float64(rows.X[rows.kept]), y[rows.kept], rows.codes[rows.kept])]
+    kept = rows.kept[canonical_order(rows.X[rows.kept], y[rows.kept], rows.codes[rows.kept])]
     noise = problem.noise[kept] if isinstance(problem.noise, np.ndarray) else problem.noise.at(kept)
-    return kept, Data(float64(rows.X[kept]), y[kept], rows.codes[kept], rows.n_tasks, noise)
+    return kept, Data(rows.X[kept], y[kept], rows.codes[kept], rows.n_tasks, noise)
 
 
 def _name(coupling: Any) -> str:

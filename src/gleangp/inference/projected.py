@@ -117,7 +117,6 @@ def project(kernel: Any, X: FloatArray, Z: FloatArray) -> Projection:
 
 def fit_projection(kernel: Any, block: Block, Z: FloatArray, start: RowSites | None = None) -> TaskPosterior:
     """Posterior of a block on the basis Z (d, p), the sites starting from `start`. O(n d^2)."""
-    block = block.whole()
     seen = project(kernel, block.X, Z)
     return seen.posterior(_settle(block, seen, start).q)
 

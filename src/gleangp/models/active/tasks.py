@@ -62,14 +62,13 @@ class TaskBlocks:
 
     def choose(self, kernel: Any, settings: Settings, seed: int) -> Selection:
         """The selector's choice; where every row is kept and noise is Gaussian there is none to make."""
-        whole = [b.whole() for b in self.blocks]
         if self.is_exact(settings):
-            return keep_everything(kernel, whole)
+            return keep_everything(kernel, self.blocks)
         selector, n_active, rng = settings.selector, settings.n_active, np.random.default_rng(seed)
         many = self.sizes[0] > max(ACTIVE.most_entries // n_active, 4 * n_active)
-        if len(whole) == 1 and many and not getattr(selector, "model_free", False):
-            return select_in_two_rounds(selector, kernel, whole[0], n_active, ACTIVE.most_entries, rng)
-        return selector.select(kernel, whole, n_active, rng=rng, n_jobs=settings.n_jobs)
+        if len(self.blocks) == 1 and many and not getattr(selector, "model_free", False):
+            return select_in_two_rounds(selector, kernel, self.blocks[0], n_active, ACTIVE.most_entries, rng)
+        return selector.select(kernel, self.blocks, n_active, rng=rng, n_jobs=settings.n_jobs)
 
     def row_numbers(self, selection: Selection) -> IntArray:
         """Rows of the training set, in order of inclusion."""
