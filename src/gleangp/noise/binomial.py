@@ -8,7 +8,6 @@ from scipy.special import betainc, expit, gammaln
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Noise, check_counts, check_positive, refuse
-from gleangp.noise.quadrature import tilted
 from gleangp.numerics.special import log_expit_derivatives
 
 
@@ -71,16 +70,6 @@ class Binomial(Noise):
         inside = 1.0 - betainc(np.add(y, 1.0), np.maximum(rest, np.finfo(float).tiny), expit(f + self.bias))
         return np.where(rest > 0.0, inside, 1.0)[()]
 
-    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
-        """Mean of an observation of a new row with f ~ N(mean, var)."""
-        return self.trials * self._log_odds_mean(1.0, 1.0, mean, var)
-
-    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
-        """Variance of an observation of a new row with f ~ N(mean, var)."""
-        p, square = (self._log_odds_mean(k, k, mean, var) for k in (1.0, 2.0))
-        within = 0.5 * self._log_odds_mean(1.0, 2.0, mean, var)
-        return self.trials * within + np.square(self.trials) * np.maximum(square - p**2, 0.0)
-
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
         """One observation for each latent value."""
         return rng.binomial(np.asarray(self.trials, np.int64), expit(f + self.bias)).astype(np.float64)
@@ -95,7 +84,3 @@ class Binomial(Noise):
         over = np.greater(y, trials)
         most = trials[np.argmax(over)]
         refuse(over, y, "y", f"It cannot be above its {most:g} trials: check `trials`, or use Poisson noise.")
-
-    def _log_odds_mean(self, y: float, n: float, mean: Floats, var: Floats) -> FloatArray:
-        """Probability of y in n trials of a new row."""
-        return np.exp(tilted(Binomial(self.bias, n), y, mean, var)[0])

@@ -14,14 +14,14 @@ import numpy as np
 from scipy.special import ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise, Partition
-from gleangp.noise.gaussian import Gaussian
+from gleangp.noise.base import Floats, Partition
+from gleangp.noise.gaussian import AddedNoise, Gaussian
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
 @dataclass(frozen=True, eq=False)
-class ContaminatedNormal(Noise):
+class ContaminatedNormal(AddedNoise):
     """p(y | f) = (1 - share) N(y | f + bias, scale**2) + share N(y | f + bias, (reach scale)**2).
 
     `regular` is the noise of a row that is no outlier. Estimators use it for intervals and deviations: these
@@ -97,10 +97,6 @@ class ContaminatedNormal(Noise):
         """The noise of a row that is no outlier."""
         return Gaussian(np.square(self.scale), self.bias)
 
-    def mean_given(self, f: Floats) -> FloatArray:
-        """E[y | f]."""
-        return np.add(f, self.bias)
-
     def var_given(self, f: Floats) -> FloatArray:
         """Variance of y given f, outliers included."""
         grown = 1.0 + self.share * (np.square(self.reach) - 1.0)
@@ -109,14 +105,6 @@ class ContaminatedNormal(Noise):
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
         """P(Y <= y | f)."""
         return self.predict_cdf(y, f, 0.0)
-
-    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
-        """Mean of an observation of a new row with f ~ N(mean, var)."""
-        return self.mean_given(mean)
-
-    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
-        """Variance of an observation of a new row with f ~ N(mean, var)."""
-        return var + self.var_given(mean)
 
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""

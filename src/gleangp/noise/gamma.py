@@ -44,11 +44,6 @@ class Gamma(LogLink):
         """The share of the squared mean in the variance."""
         return 1.0 / self.shape
 
-    @property
-    def offset(self) -> Floats:
-        """What is added to f."""
-        return self.bias
-
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         log_ratio = self._log_ratio(y, f)

@@ -13,8 +13,26 @@ from gleangp.noise.base import Floats, Noise, Partition
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
+class AddedNoise(Noise):
+    """y = f + bias + noise, the noise independent of f and of mean zero."""
+
+    bias: Floats
+
+    def mean_given(self, f: Floats) -> FloatArray:
+        """E[y | f]."""
+        return np.add(f, self.bias)
+
+    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        """Mean of an observation of a new row with f ~ N(mean, var)."""
+        return self.mean_given(mean)
+
+    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
+        """Variance of an observation of a new row with f ~ N(mean, var)."""
+        return var + self.var_given(mean)
+
+
 @dataclass(frozen=True, eq=False)
-class Gaussian(Noise):
+class Gaussian(AddedNoise):
     """p(y | f) = N(y | f + bias, variance).
 
     Parameters
@@ -60,10 +78,6 @@ class Gaussian(Noise):
         _, g, nu = self.log_partition(y, mean, var)
         return {"variance": 0.5 * (g**2 - nu), "bias": g}
 
-    def mean_given(self, f: Floats) -> FloatArray:
-        """E[y | f]."""
-        return np.add(f, self.bias)
-
     def var_given(self, f: Floats) -> FloatArray:
         """Variance of y given f."""
         return self.variance + np.zeros_like(f, dtype=np.float64)
@@ -71,14 +85,6 @@ class Gaussian(Noise):
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
         """P(Y <= y | f)."""
         return ndtr((y - f - self.bias) / np.sqrt(self.variance))
-
-    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
-        """Mean of an observation of a new row with f ~ N(mean, var)."""
-        return self.mean_given(mean)
-
-    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
-        """Variance of an observation of a new row with f ~ N(mean, var)."""
-        return var + self.var_given(mean)
 
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""

@@ -1,9 +1,11 @@
 """What noise models of positive targets share: the logarithm of the mean of y is f plus an offset."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise, check_positive
+from gleangp.noise.base import Floats, Noise, check_counts, check_positive
 
 
 def exp_bounded(x: Floats) -> FloatArray:
@@ -14,7 +16,8 @@ def exp_bounded(x: Floats) -> FloatArray:
 class LogLink(Noise):
     """E[y | f] = exp(f + offset); the variance given the mean m is `linear` m + `quadratic` m**2."""
 
-    linear = 0.0
+    bias: Floats
+    linear: ClassVar[float] = 0.0
 
     @property
     def quadratic(self) -> Floats:
@@ -24,7 +27,7 @@ class LogLink(Noise):
     @property
     def offset(self) -> Floats:
         """What is added to f."""
-        raise NotImplementedError
+        return self.bias
 
     def log_mean(self, f: Floats) -> FloatArray:
         """log E[y | f]."""
@@ -54,12 +57,24 @@ class LogLink(Noise):
         return self.linear * centre + centre**2 * (growth + self.quadratic * (1.0 + growth))
 
 
-def check_exposure(exposure: Floats, n_rows: int) -> None:
-    """Raise `LabelError` unless every exposure is positive."""
-    check_positive(
-        exposure,
-        n_rows,
-        "exposure",
-        "It must be a positive number: the time, area or population in which events were counted. "
-        "Leave out rows in which nothing was observed.",
-    )
+class Counts(LogLink):
+    """Events in a known exposure: 0, 1, 2, ..."""
+
+    exposure: Floats
+    name: ClassVar[str] = "Poisson"
+    support: ClassVar[str] = "count"
+    linear: ClassVar[float] = 1.0
+
+    @property
+    def offset(self) -> Floats:
+        """What is added to f."""
+        return self.bias + np.log(self.exposure)
+
+    def check_target(self, y: FloatArray) -> None:
+        """Raise `LabelError` unless y are counts and every exposure is positive."""
+        check_counts(y, self.name)
+        remedy = (
+            "It must be a positive number: the time, area or population in which events were counted. "
+            "Leave out rows in which nothing was observed."
+        )
+        check_positive(self.exposure, len(y), "exposure", remedy)

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import betainc, expit, gammaln
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, check_counts
-from gleangp.noise.log_link import LogLink, check_exposure
+from gleangp.noise.base import Floats
+from gleangp.noise.log_link import Counts
 from gleangp.numerics.special import (
     digamma_remainder,
     log1p_remainder,
@@ -19,7 +19,7 @@ from gleangp.numerics.special import (
 
 
 @dataclass(frozen=True, eq=False)
-class NegativeBinomial(LogLink):
+class NegativeBinomial(Counts):
     """Counts with mean m = exposure exp(f + bias) and variance m + dispersion m**2.
 
     This is a Poisson distribution whose rate has a gamma distribution with shape 1 / dispersion. With
@@ -50,18 +50,12 @@ class NegativeBinomial(LogLink):
 
     transforms: ClassVar[Mapping[str, str]] = {"dispersion": "log", "bias": "identity"}
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {"dispersion": (0.3, 1.5)}
-    support: ClassVar[str] = "count"
-    linear = 1.0
+    name: ClassVar[str] = "Negative-binomial"
 
     @property
     def quadratic(self) -> Floats:
         """The share of the squared mean in the variance."""
         return self.dispersion
-
-    @property
-    def offset(self) -> Floats:
-        """What is added to f."""
-        return self.bias + np.log(self.exposure)
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
@@ -93,8 +87,3 @@ class NegativeBinomial(LogLink):
         """One observation for each latent value."""
         rate = rng.gamma(1.0 / np.asarray(self.dispersion), self.dispersion * self.mean_given(f))
         return rng.poisson(rate).astype(np.float64)
-
-    def check_target(self, y: FloatArray) -> None:
-        """Raise `LabelError` unless y are counts and every exposure is positive."""
-        check_counts(y, "Negative-binomial")
-        check_exposure(self.exposure, len(y))

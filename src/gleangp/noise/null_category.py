@@ -151,14 +151,9 @@ class NullCategory(NoiseFields):
         return y != 0.0
 
     def _arguments(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        c = 1.0 / np.sqrt(var + self.variance)
-        minus, plus = self._arguments_in_units(mean)
-        return minus * c, plus * c
-
-    def _arguments_in_units(self, mean: Floats) -> tuple[FloatArray, FloatArray]:
-        """How far the mean is inside the half-lines of either class."""
-        centred = np.add(mean, self.bias)
-        return -(centred + 0.5 * self.width), centred - 0.5 * self.width
+        """How far the mean is inside the half-lines of either class, in deviations."""
+        c, centred = 1.0 / np.sqrt(var + self.variance), np.add(mean, self.bias)
+        return -(centred + 0.5 * self.width) * c, (centred - 0.5 * self.width) * c
 
     def _log_weights(self, y: Floats) -> tuple[FloatArray, FloatArray]:
         """Logarithms of what the label leaves of either class."""
@@ -172,18 +167,14 @@ class NullCategory(NoiseFields):
 
     def _sides(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, "_Side", "_Side"]:
         """log_z, and what each class contributes to it given what is known of the label."""
-        u_minus, u_plus = self._arguments(mean, var)
-        log_weight_minus, log_weight_plus = self._log_weights(y)
-        log_minus, h_minus, curvature_minus = log_ndtr_derivatives(u_minus)
-        log_plus, h_plus, curvature_plus = log_ndtr_derivatives(u_plus)
-        log_z = np.logaddexp(log_weight_minus + log_minus, log_weight_plus + log_plus)
-        share_minus = np.exp(log_weight_minus + log_minus - log_z)
-        share_plus = np.exp(log_weight_plus + log_plus - log_z)
-        return (
-            log_z,
-            _Side(u_minus, log_minus, h_minus, curvature_minus, share_minus),
-            _Side(u_plus, log_plus, h_plus, curvature_plus, share_plus),
+        arguments = self._arguments(mean, var)
+        found = [log_ndtr_derivatives(u) for u in arguments]
+        logs = [weight + part[0] for weight, part in zip(self._log_weights(y), found, strict=True)]
+        log_z = np.logaddexp(*logs)
+        minus, plus = (
+            _Side(u, *part, np.exp(log - log_z)) for u, part, log in zip(arguments, found, logs, strict=True)
         )
+        return log_z, minus, plus
 
     @staticmethod
     def _gamma_grad(y: Floats, log_z: FloatArray, side: "_Side", gamma: Floats, label: int) -> FloatArray:

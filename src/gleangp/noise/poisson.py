@@ -1,18 +1,17 @@
 """Poisson noise, for counts."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaincc, gammaln
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, check_counts
-from gleangp.noise.log_link import LogLink, check_exposure, exp_bounded
+from gleangp.noise.base import Floats
+from gleangp.noise.log_link import Counts, exp_bounded
 
 
 @dataclass(frozen=True, eq=False)
-class Poisson(LogLink):
+class Poisson(Counts):
     """y ~ Poisson(exposure exp(f + bias)) for y in 0, 1, 2, ...
 
     Parameters
@@ -35,14 +34,6 @@ class Poisson(LogLink):
     bias: Floats = 0.0
     exposure: Floats = 1.0
 
-    support: ClassVar[str] = "count"
-    linear = 1.0
-
-    @property
-    def offset(self) -> Floats:
-        """What is added to f."""
-        return self.bias + np.log(self.exposure)
-
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         log_rate = self.log_mean(f)
@@ -60,8 +51,3 @@ class Poisson(LogLink):
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
         """One observation for each latent value."""
         return rng.poisson(self.mean_given(f)).astype(np.float64)
-
-    def check_target(self, y: FloatArray) -> None:
-        """Raise `LabelError` unless y are counts and every exposure is positive."""
-        check_counts(y, "Poisson")
-        check_exposure(self.exposure, len(y))
