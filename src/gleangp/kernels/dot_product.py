@@ -22,10 +22,7 @@ def _(kernel, A, B):
             return theta, (G + turned(G)) @ A, None
         return theta, onto(G @ B, A), onto(turned(G) @ A, B)
 
-    value = A @ turned(C)
-    if np.any(square):
-        value = value + square
-    return Evaluation(value, vjp)
+    return Evaluation(A @ turned(C) + square, vjp)
 
 
 @rule_for(ArcSine)

@@ -6,7 +6,7 @@ length scales in units of the standardised inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 
 
@@ -79,8 +79,6 @@ class Learning:
         Stage(5000, 100, 100, 30),
         Stage(15000, 100, 100, 6),
     )
-    # With few points speed is wanted: rows to learn from for each of them, in whole stages.
-    rows_per_point: int = 25
     n_own_basis: int = 20  # of a task with several blocks, while learning
     smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task, by evidence
     task_smoothness: float = 2.5  # of several tasks
@@ -96,7 +94,6 @@ class Learning:
     slack: float = 5.0  # nats by which a draw may lie below what the approximation expects
     most_halvings: int = 8  # of a step that leads too far
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
-    noise_step: float = 0.01  # of z_t, standard normal a priori: after a smaller one there is no further pass
 
     @property
     def most_reports(self) -> int:
@@ -109,11 +106,6 @@ class Learning:
         if n_rows > self.n_together:
             return self.stages
         return tuple(Stage(n_rows, n_rows, 0, n) for n in self.together)
-
-    def for_points(self, n_points: int) -> Learning:
-        """Without the stages that have too many rows for so few points; the first two are always there."""
-        most = max(self.stages[1].n_rows, self.rows_per_point * n_points)
-        return replace(self, stages=tuple(stage for stage in self.stages if stage.n_rows <= most))
 
 
 @dataclass(frozen=True)
@@ -146,6 +138,12 @@ LINKED_PRIORS = PriorWidths(linear=0.7, common=0.5, slope=0.2, own=0.2, heavy=Tr
 # Ordered categories: the latent function has about unit variance, the noise a tenth of it.
 ORDERED_PRIORS = PriorWidths(length_tie=0.5)
 LEARNING = Learning()
+# Labels and ordered categories carry little information, so that the parameters are uncertain by more than a
+# nat. Further steps and more rows did not improve predictions of simulated labels.
+LABELS_LEARNING = Learning(
+    settled=1.0,
+    stages=(Stage(500, 50, 50, 15), Stage(1500, 50, 50, 20), Stage(5000, 100, 100, 15)),
+)
 CONDITIONING = Conditioning()
 
 

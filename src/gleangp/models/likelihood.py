@@ -23,7 +23,7 @@ from gleangp.inference.evidence import (
 )
 from gleangp.inference.prior import BlockPrior
 from gleangp.inference.propagate import labelled_first, marginals_of, sweep_rows
-from gleangp.models.defaults import Learning, PriorWidths, Start
+from gleangp.models.defaults import LABELS_LEARNING, LEARNING, Learning, PriorWidths, Start
 from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
@@ -31,6 +31,7 @@ from gleangp.numerics.transforms import unconstrain
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
+_DRAWN_TOLERANCE = 1e-9  # nats per row, of propagation where parameters are drawn
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
 
 
@@ -48,6 +49,10 @@ class Settled:
 
 class Likelihood(Protocol):
     """The noise of all tasks."""
+
+    @property
+    def learning(self) -> Learning:
+        """How parameters are learnt under it."""
 
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
         """What is learnt."""
@@ -117,6 +122,11 @@ class GaussianNoise:
     prior: Any = None  # of sigma^2; None: by the widths
 
     names: ClassVar[tuple[str, ...]] = ("variance",)
+
+    @property
+    def learning(self) -> Learning:
+        """To the end: a number carries much information."""
+        return LEARNING
 
     def with_priors(self, priors: Mapping[str, Any]) -> GaussianNoise:
         """With another prior of sigma^2, if there is one."""
@@ -250,9 +260,18 @@ class PropagatedNoise:
 
     varies: ClassVar[bool] = False
 
+    @property
+    def learning(self) -> Learning:
+        """Short for labels and categories: these carry less information than counts and numbers."""
+        return LABELS_LEARNING if getattr(self.model, "support", "label") == "label" else LEARNING
+
+    @property
+    def _is_real(self) -> bool:
+        return getattr(self.model, "support", None) == "real"
+
     def draws_rows(self, learning: Learning) -> int:
         """Those of real numbers; other targets do not average."""
-        return learning.draws_rows_propagated if getattr(self.model, "support", None) == "real" else 0
+        return learning.draws_rows_propagated if self._is_real else 0
 
     def precision(self, slots: Slots, z: FloatArray, codes: IntArray, noise: Any) -> None:
         """None: sites depend on each other."""
@@ -310,7 +329,9 @@ class PropagatedNoise:
         marginals = marginals_of(prior, known)
         if sites is None and not noise.log_concave:
             sites = labelled_first(problem, marginals)
-        swept = sweep_rows(problem, marginals, start=sites, tol=self.tol)
+        # Draws of the parameters, which real numbers have, need the gradient of the gradient.
+        tol = min(self.tol, _DRAWN_TOLERANCE) if self._is_real else self.tol
+        swept = sweep_rows(problem, marginals, start=sites, tol=tol)
         by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
 
         def slot_gradients(found: EvidenceGradient) -> dict[str, FloatArray]:

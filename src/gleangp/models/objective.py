@@ -82,11 +82,18 @@ class LogPosterior:
         self._warping: Any = None  # of the rows: from parameters to inputs as the kernels see them
 
     def sites(self, n_rows: int) -> RowSites | None:
-        """Sites of all rows of the data at the last call, in order; None if not all were learnt from."""
-        if self._sites is None or len(self.rows.y) < n_rows:
-            return None
-        numbers = self.rows.numbers
-        return self._sites if numbers is None else self._sites.at(np.argsort(numbers))
+        """Sites of all rows of the data at the last call, in order; zero for rows that were not used."""
+        if self._sites is None or self.rows.numbers is None:
+            return self._sites
+        precision, shift = np.zeros(n_rows), np.zeros(n_rows)
+        precision[self.rows.numbers], shift[self.rows.numbers] = self._sites.precision, self._sites.shift
+        return RowSites(precision, shift)
+
+    def use(self, rows: Rows, sites: RowSites | None = None) -> None:
+        """Learn from these rows from now on, starting from `sites` of all rows of the data."""
+        self.rows, self._sites = rows, sites
+        if sites is not None and rows.numbers is not None:
+            self._sites = sites.at(rows.numbers)
 
     def warp(self, z: FloatArray) -> FloatArray:
         """Parameters of the input map at z; zeros if inputs are not warped."""
@@ -115,13 +122,14 @@ class LogPosterior:
         warped = self._warping[1](self.warp(z))
         W, Z, layout = rows.seen_as(warped.value)
         prior = BlockPrior(self.terms(z), W, layout, Z)
-        return prior, self.likelihood.settle(prior, rows, self.slots, z, self._sites), warped
+        settled = self.likelihood.settle(prior, rows, self.slots, z, self._sites)
+        self._sites = RowSites(settled.precision, settled.shift)
+        return prior, settled, warped
 
     def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Value and gradient."""
         slots = self.slots
         prior, settled, warped = self.settle(z)
-        self._sites = RowSites(settled.precision, settled.shift)
         scale = self.likelihood.own_scale(slots, z)
         scaled = [scale is not None and not spec.loadings.shape[1] for spec in self.specs]
         of_weights = [spec.mixture or s for spec, s in zip(self.specs, scaled, strict=True)]

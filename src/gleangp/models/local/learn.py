@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.local import length_scales
 from gleangp.inference.prior import Term, lay_out
 from gleangp.models.decisions import Decision
@@ -108,10 +107,6 @@ class Search:
         """Whether predictions average over draws of the hyperparameters."""
         return self.optimize and n_rows <= self.likelihood.draws_rows(self.learning)
 
-    def for_points(self, n_points: int) -> Search:
-        """The same on as many rows as that many basis points are worth."""
-        return replace(self, learning=self.learning.for_points(n_points))
-
     def averages(self, n_rows: int) -> bool:
         """Whether they average over forms too: few rows do not determine the form."""
         return self.draws(n_rows) and n_rows <= self.learning.n_together
@@ -163,20 +158,24 @@ def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> list[Le
         return found
     later, rng = list(search.learning.stages_for(len(data))[1:]), np.random.default_rng(seed + 1)
     if search.averages(len(data)):
-        return [_go_on(search, f, data, later[0], rng) for f in found]
-    values = [f.value / f.n_rows for f in found]
+        return [_go_on(search, f, _moved(search, f, data, later[0], rng), later[0], rng) for f in found]
+    values, moved = [f.value / f.n_rows for f in found], []
     if len(found) > 1 and found[0].n_rows < len(data):
-        found = [_go_on(search, f, data, later[0], rng) for f in found]
-        values = [_value_on(search, f, data, later[-1], np.random.default_rng(seed)) for f in found]
-        later = later[1:]
-    best = found[int(np.argmin(values))]
+        stage = later.pop(0)
+        found = [_go_on(search, f, _moved(search, f, data, stage, rng), stage, rng) for f in found]
+        # All forms on one sample of the rows of the last stage; if it is the next, the best goes on there.
+        moved = [_moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found]
+        values = [m.value(f.z) / len(m.rows.y) for m, f in zip(moved, found, strict=True)]
+    which = int(np.argmin(values))
+    best, objective = found[which], moved[which] if moved and len(later) == 1 else None
     if len(found) > 1:
         numbers = {f.form.kernel: -float(v) for f, v in zip(found, values, strict=True)}
         kernel = best.form.kernel
         reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
         best = replace(best, decisions=(*best.decisions, Decision("smoothness", kernel, numbers, reason)))
     for stage in later:
-        best = _go_on(search, best, data, stage, rng)
+        best = _go_on(search, best, objective or _moved(search, best, data, stage, rng), stage, rng)
+        objective = None
         if best.n_rows == len(data):
             break
     return [best]
@@ -245,37 +244,20 @@ def _climb(search, objective, start, max_iter, form, number, rng, *, needed: boo
     return Learnt(objective, found.theta, found.value, n_rows, found, form)
 
 
-def _go_on(search, learnt, data, stage: Stage, rng) -> Learnt:
-    """The same search on the rows of another stage.
-
-    It stays at what was learnt where propagation does not settle on these rows, as with very many outliers.
-    """
-    objective = _on_other_rows(search, learnt, data, stage, rng)
-    try:
-        found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
-    except NotPositiveDefiniteError:
-        found = None
+def _go_on(search, learnt, objective: LogPosterior, stage: Stage, rng) -> Learnt:
+    """The same search on the rows of another stage."""
+    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
-def _value_on(search, learnt, data, stage, rng) -> float:
-    """Minus the log posterior on a fresh sample of rows, per row."""
-    objective = _on_other_rows(search, learnt, data, stage, rng)
-    return objective.value(learnt.z) / len(objective.rows.y)
-
-
-def _on_other_rows(search, learnt, data, stage, rng) -> LogPosterior:
-    old = learnt.objective
+def _moved(search, learnt, data, stage, rng) -> LogPosterior:
+    """The log posterior on the rows of another stage; sites of rows that both have are kept."""
+    old, form = learnt.objective, learnt.form
     objective = LogPosterior(
-        old.specs,
-        old.likelihood,
-        old.inputs,
-        None,
-        search.starts[0],
-        search.widths,
-        warped=learnt.form.warped,
+        old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths, warped=form.warped
     )
-    objective.rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
+    rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
+    objective.use(rows, old.sites(len(data)))
     return objective
 
 

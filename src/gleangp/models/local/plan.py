@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import Kernel, Sum
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.models.couplings import FunctionCoupling
-from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Start
+from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.inputs import identity_map, map_inputs
 from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.learn import Form, Search
@@ -37,7 +37,6 @@ def plan_search(
     optimize: bool = True,
     n_restarts: int = 0,
     progress: Any = None,
-    learning: Learning = LEARNING,
     widths: PriorWidths = PRIORS,
     groups: IntArray | None = None,
 ) -> Search:
@@ -63,6 +62,7 @@ def plan_search(
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
     inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
+    learning = likelihood.learning
     forms, starts = [Form(np.nan)], learning.starts
     if kernel is not None:
         starts = learning.starts[:1]
