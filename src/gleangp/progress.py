@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Progress", "Stage", "Steps", "no_step", "report_to", "silent"]
+__all__ = ["Progress", "Stage", "report_to", "silent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,6 @@ Progress = Callable[[Stage, int, float | None], bool]
 def silent(stage: Stage, step: int, value: float | None) -> bool:
     """Says nothing and never asks to stop."""
     return False
-
-
-def no_step() -> None:
-    """Tells nobody that a step was made."""
-
-
-@dataclass(slots=True)
-class Steps:
-    """Tells of a stage step by step, for loops that do not count: call it after every one."""
-
-    progress: Progress
-    stage: Stage
-    number: int = 0
-
-    def __call__(self) -> None:
-        """One more step is made."""
-        self.number += 1
-        self.progress(self.stage, self.number, None)
 
 
 def report_to(progress: Progress, stage: Stage) -> Callable[[int, float], bool]:

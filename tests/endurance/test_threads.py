@@ -1,20 +1,27 @@
 """Small blocks are worked on by one BLAS thread, and whoever calls gets the number of threads back."""
 
 import threading
+from functools import cache
 
 import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.gaussian_process.kernels import RBF
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from gleangp import SparseGPRegressor
 from gleangp.numerics.parallel import in_parallel, on_one_thread, threads_for
 
 
+@cache
+def libraries():
+    """The BLAS libraries of this process, which take long to find."""
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
 def blas_threads() -> int:
     """Threads that BLAS may use now."""
-    return max((m["num_threads"] for m in threadpool_info() if m["user_api"] == "blas"), default=1)
+    return max((library.get_num_threads() for library in libraries()), default=1)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
-from gleangp.inference.data_dependent import predict_task, task_posterior
+from gleangp.inference.data_dependent import task_posterior
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.learn import mean_uncertainty
 from gleangp.models.hierarchical.rows import GraphSettings, task_rows
@@ -339,7 +339,7 @@ def test_data_dependent_posterior_is_equation_six():
     y = np.where(np.arange(20) < 6, np.sin(X[:, 0]), np.nan)
     task = task_rows(X, y, None, GraphSettings(4), rng)
     kernel, noise, alpha = C(1.2) * RBF(0.9), 0.05, 0.8
-    mean, var = predict_task(kernel, task_posterior(kernel, task, noise, alpha, 0.0), new)
+    mean, var = task_posterior(kernel, task, noise, alpha, 0.0).predict(kernel, new)
     both = np.vstack([task.X, new])
     L = np.zeros((24, 24))
     L[:20, :20] = task.laplacian.toarray()

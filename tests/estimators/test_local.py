@@ -10,7 +10,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor, load, save
-from gleangp.exceptions import LabelError
+from gleangp.exceptions import LabelError, NotPositiveDefiniteError
+from gleangp.models.defaults import LEARNING
+from gleangp.models.local import learn
 from gleangp.noise import NullCategory, Ordered, Probit, RobustProbit
 
 KERNEL = ConstantKernel(1.5) * RBF([1.0, 2.0])
@@ -399,3 +401,18 @@ def test_rows_with_a_wrong_label_are_not_silent():
     y = np.sin(X[:, 0]) > 0.0
     y[[5, 20, 40]] ^= True
     assert SparseGPClassifier(noise="robust", random_state=0).fit(X, y).n_silent_ == 0
+
+
+def test_a_stage_without_a_value_leaves_what_was_learnt(monkeypatch):
+    """Very many outliers: propagation need not settle on the rows of a later stage, and the fit goes on."""
+    climb = learn.minimize
+
+    def first_stage_only(objective, *args, max_iter, **how):
+        if max_iter != LEARNING.stages[0].max_iter:
+            raise NotPositiveDefiniteError("the objective has no finite value at the start")
+        return climb(objective, *args, max_iter=max_iter, **how)
+
+    monkeypatch.setattr(learn, "minimize", first_stage_only)
+    X, y = waves(LEARNING.n_together + 10)
+    model = SparseGPRegressor(noise="outliers", random_state=0).fit(X, y)
+    assert np.corrcoef(model.predict(X), waves(len(X), noise=0.0)[1])[0, 1] > 0.95

@@ -52,7 +52,7 @@ class ToyRegressor(TaskRegressorMixin, BaseEstimator):
         self.task = task
 
     def fit(self, X, y, tasks=None):
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        X, codes = self._learn_inputs(X, tasks)
         y, labeled = check_regression_target(y, len(X))
         self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
         D = design(X, codes, self.n_tasks_)[labeled]
@@ -62,7 +62,7 @@ class ToyRegressor(TaskRegressorMixin, BaseEstimator):
 
     def predict(self, X, tasks=None, return_std=False):
         check_is_fitted(self)
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         mean = design(X, codes, self.n_tasks_) @ self.coef_
         return (mean, np.full(len(X), 0.5)) if return_std else mean
 
@@ -73,7 +73,7 @@ class ToyClassifier(TaskClassifierMixin, BaseEstimator):
         self.unlabeled = unlabeled
 
     def fit(self, X, y, tasks=None):
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        X, codes = self._learn_inputs(X, tasks)
         y = check_class_target(y, len(X))
         labeled = split_unlabeled(y, self.unlabeled)
         self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
@@ -85,7 +85,7 @@ class ToyClassifier(TaskClassifierMixin, BaseEstimator):
 
     def decision_function(self, X, tasks=None):
         check_is_fitted(self)
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         f = design(X, codes, self.n_tasks_) @ self.coef_
         return f[:, 1] if len(self.classes_) == 2 else f
 

@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import predict_latent
 from tests.reference.algorithm2 import one_round_each, rounds
 from tests.reference.ivm_cases import (
     ATOL,
@@ -83,7 +82,7 @@ def test_prediction(noise, name):
     theirs = case.outputs["test"]
     X_test = np.array(case.inputs["X_test"])
     for k, (posterior, model) in enumerate(zip(case.posteriors(), case.noises, strict=True)):
-        mean, var = predict_latent(case.kernel.kernel, posterior, X_test)
+        mean, var = posterior.predict(case.kernel.kernel, X_test)
         found = {"mean": mean, "var": var, "output": PRINTED[noise](model, mean)}
         if "likelihood_of_y_test" in theirs:
             y_test = case.per_output(case.inputs["y_test"])[:, k]

@@ -161,7 +161,7 @@ def test_categories_are_one_input(data):
     model = SparseGPRegressor(optimizer=None, random_state=0).fit(both, y + 2 * (kind == 1), tasks=tasks)
     found = gather(model, both, y + 2 * (kind == 1), tasks)
     (effect,) = (e for e in found.inputs if e.name == "kind")
-    assert effect.levels == ["x", "y", "z"]
+    assert effect.column.categories == ("x", "y", "z")
     assert effect.mean[1] - effect.mean[0] == pytest.approx(2, abs=0.4)
     assert effect.importance > 2 * effect.std_error
     most = np.bincount(kind[tasks == found.tasks[0].name]).argmax()

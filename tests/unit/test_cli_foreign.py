@@ -192,7 +192,7 @@ def test_fit_and_predict(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_rivals")
-@pytest.mark.parametrize("name", [*COMPARED, HUGE])
+@pytest.mark.parametrize("name", [*COMPARED, "almost empty", "words only"])
 def test_fit_report_and_predict(name, tmp_path):
     """The same with kernels that are learnt, a held-out score and a report."""
     table = TABLES[name]

@@ -10,7 +10,6 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites, filter_in_order
 from gleangp.inference.posterior import (
     posterior_from_sites,
-    predict_latent,
     training_marginals,
     without_own_site,
 )
@@ -73,7 +72,7 @@ def test_a_row_without_its_own_site(kernel, noise, monkeypatch):
         kept = np.delete(np.arange(len(active)), i)
         of_others = Sites(sites.mean[kept], sites.precision[kept])
         others = posterior_from_sites(kernel, block.X[active[kept]], of_others)
-        expected = predict_latent(kernel, others, block.X[[row]])
+        expected = others.predict(kernel, block.X[[row]])
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
     rest = np.setdiff1d(np.arange(len(block)), active)
     assert_allclose([mean[rest], var[rest]], [whole[0][rest], whole[1][rest]], rtol=1e-12)
@@ -97,7 +96,7 @@ def test_a_row_without_a_site_of_any_precision(variance):
     for row in active:
         kept = block.at(active[active != row])
         others = posterior_from_sites(kernel, kept.X, filter_in_order(kernel, kept))
-        expected = predict_latent(kernel, others, block.X[[row]])
+        expected = others.predict(kernel, block.X[[row]])
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
 
 

@@ -11,7 +11,6 @@ from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.online import absorb_active
 from gleangp.inference.posterior import (
     posterior_from_sites,
-    predict_latent,
     prior_only,
 )
 from gleangp.noise import Gaussian, NullCategory, Probit
@@ -21,9 +20,7 @@ X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 
 
 def assert_same(kernel, one, two, **tolerance):
-    for ours, theirs in zip(
-        predict_latent(kernel, one, X_NEW), predict_latent(kernel, two, X_NEW), strict=True
-    ):
+    for ours, theirs in zip(one.predict(kernel, X_NEW), two.predict(kernel, X_NEW), strict=True):
         assert_allclose(ours, theirs, **tolerance)
 
 
@@ -69,7 +66,7 @@ def test_silent_rows_are_counted():
     empty = Sites(np.zeros(0), np.zeros(0))
     absorbed = absorb_active(kernel, prior_only(2), empty, unlabeled)
     assert absorbed.sites.n_silent == 1
-    assert_allclose(predict_latent(kernel, absorbed.posterior, X_NEW)[0], 0.0, atol=1e-6)
+    assert_allclose(absorbed.posterior.predict(kernel, X_NEW)[0], 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("Model", [SparseGPRegressor, SparseGPClassifier])

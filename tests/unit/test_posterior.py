@@ -11,9 +11,6 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
     posterior_from_sites,
-    predict_latent,
-    predict_latent_cov,
-    predict_mean,
     prior_only,
 )
 from gleangp.inference.projected import fit_projection
@@ -45,14 +42,14 @@ def test_prediction(kernel, monkeypatch):
     X = make_block(Gaussian(1.0), 9).X
     posterior = posterior_from_sites(kernel, X, sites)
     mean, cov = dense_prediction(kernel, X, sites, X_NEW)
-    assert_allclose(predict_latent_cov(kernel, posterior, X_NEW)[0], mean, rtol=1e-9, atol=1e-12)
-    assert_allclose(predict_latent_cov(kernel, posterior, X_NEW)[1], cov, rtol=1e-9, atol=1e-12)
+    assert_allclose(posterior.predict_cov(kernel, X_NEW)[0], mean, rtol=1e-9, atol=1e-12)
+    assert_allclose(posterior.predict_cov(kernel, X_NEW)[1], cov, rtol=1e-9, atol=1e-12)
     for chunk in (4_000_000, 18):
         monkeypatch.setattr(memory, "CHUNK_ENTRIES", chunk)
-        ours = predict_latent(kernel, posterior, X_NEW)
+        ours = posterior.predict(kernel, X_NEW)
         assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
         assert_allclose(ours[1], np.diagonal(cov), rtol=1e-9, atol=1e-12)
-        assert_allclose(predict_mean(kernel, posterior, X_NEW), mean, rtol=1e-9, atol=1e-12)
+        assert_allclose(posterior.predict(kernel, X_NEW, with_var=False)[0], mean, rtol=1e-9, atol=1e-12)
 
 
 def test_covariance_of_a_projection_has_the_predicted_variances():
@@ -60,8 +57,8 @@ def test_covariance_of_a_projection_has_the_predicted_variances():
     for noise in (Gaussian(0.1), Probit()):
         block = make_block(noise, 30)
         posterior = fit_projection(KERNELS["white"], block, block.X[:8])
-        mean, cov = predict_latent_cov(KERNELS["white"], posterior, X_NEW)
-        ours = predict_latent(KERNELS["white"], posterior, X_NEW)
+        mean, cov = posterior.predict_cov(KERNELS["white"], X_NEW)
+        ours = posterior.predict(KERNELS["white"], X_NEW)
         assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
         assert_allclose(ours[1], np.diagonal(cov), rtol=1e-8)
         assert np.linalg.eigvalsh(cov)[0] > 0
@@ -70,11 +67,11 @@ def test_covariance_of_a_projection_has_the_predicted_variances():
 def test_prior():
     """Without points the prediction is the prior."""
     kernel = KERNELS["white"]
-    mean, var = predict_latent(kernel, prior_only(2), X_NEW)
+    mean, var = prior_only(2).predict(kernel, X_NEW)
     assert_array_equal(mean, 0.0)
-    assert_array_equal(predict_mean(kernel, prior_only(2), X_NEW), 0.0)
+    assert_array_equal(prior_only(2).predict(kernel, X_NEW, with_var=False)[0], 0.0)
     assert_allclose(var, kernel.diag(X_NEW))
-    assert_allclose(predict_latent_cov(kernel, prior_only(2), X_NEW)[1], kernel(X_NEW))
+    assert_allclose(prior_only(2).predict_cov(kernel, X_NEW)[1], kernel(X_NEW))
     assert len(posterior_from_sites(kernel, np.zeros((0, 2)), Sites(np.zeros(0), np.zeros(0)))) == 0
 
 

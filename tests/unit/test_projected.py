@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
-from gleangp.inference.posterior import posterior_from_sites, predict_latent
+from gleangp.inference.posterior import posterior_from_sites
 from gleangp.inference.projected import fit_projection, projected_evidence
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
 from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block
@@ -42,9 +42,7 @@ def test_whole_basis_is_the_exact_gaussian_process(kernel):
     posterior, found = fit_projection(kernel, block, block.X), projected_evidence(kernel, block, block.X)
     assert_allclose(found.value, exact, rtol=1e-6)
     dense = posterior_from_sites(kernel, block.X, filter_in_order(kernel, block))
-    for ours, theirs in zip(
-        predict_latent(kernel, posterior, X_NEW), predict_latent(kernel, dense, X_NEW), strict=True
-    ):
+    for ours, theirs in zip(posterior.predict(kernel, X_NEW), dense.predict(kernel, X_NEW), strict=True):
         assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
     assert_allclose(found.theta, theta_grad, rtol=1e-4, atol=1e-5)
     assert_allclose(np.sum(found.d_noise), np.sum(d_variance), rtol=1e-4)
@@ -59,9 +57,7 @@ def test_whole_basis_is_full_expectation_propagation(kernel):
     evidence = projected_evidence(kernel, block, block.X).value
     assert_allclose(evidence, full.log_evidence, rtol=1e-5)
     dense = posterior_from_sites(kernel, block.X, full.sites)
-    for ours, theirs in zip(
-        predict_latent(kernel, posterior, X_NEW), predict_latent(kernel, dense, X_NEW), strict=True
-    ):
+    for ours, theirs in zip(posterior.predict(kernel, X_NEW), dense.predict(kernel, X_NEW), strict=True):
         assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
@@ -128,7 +124,7 @@ def test_rows_that_no_basis_point_reaches():
         X = np.array([[0.0], [0.1], [1e3]])
         block = Block(X, np.array([1.0, 1.0, -1.0]), noise)
         posterior, found = fit_projection(RBF(), block, X[:1]), projected_evidence(RBF(), block, X[:1])
-        mean, var = predict_latent(RBF(), posterior, X)
+        mean, var = posterior.predict(RBF(), X)
         assert np.isfinite(found.value)
         assert mean[0] > 0.3
         assert mean[2] == 0.0
@@ -144,8 +140,8 @@ def test_repeated_basis_points():
         assert_allclose(twice, once, rtol=1e-5)
         once, twice = (fit_projection(KERNELS["rbf"], block, Z) for Z in bases)
         assert_allclose(
-            predict_latent(KERNELS["rbf"], twice, X_NEW)[0],
-            predict_latent(KERNELS["rbf"], once, X_NEW)[0],
+            twice.predict(KERNELS["rbf"], X_NEW)[0],
+            once.predict(KERNELS["rbf"], X_NEW)[0],
             atol=1e-5,
         )
 
@@ -169,7 +165,7 @@ def test_other_noise_models(noise):
     )
     posterior = fit_projection(KERNELS["ard"], Block(X, y, noise), X[:15])
     found = projected_evidence(KERNELS["ard"], Block(X, y, noise), X[:15])
-    mean, _ = predict_latent(KERNELS["ard"], posterior, X)
+    mean, _ = posterior.predict(KERNELS["ard"], X)
     assert np.isfinite(found.value)
     assert np.all(found.sites.precision >= 0.0)
     assert np.corrcoef(mean, X[:, 0])[0, 1] > 0.7

@@ -89,6 +89,7 @@ class Problem:
         return given if self.constraints is None else {**given, "constraints": [self.constraints]}
 
 
+# Longer than other functions: every option about the table is a parameter.
 def read_problem(
     path: str,
     target: str,
@@ -130,15 +131,7 @@ def read_problem(
     if classify and unlabeled is None:
         frame = with_target(frame, target)
     y = target_of(frame, target, classify=classify, unlabeled=unlabeled)
-    labeled = y != unlabeled if classify else ~np.isnan(y)
-    if not labeled.any():
-        raise LabelError(f"no row has a target in the column {target!r}.")
-    classes = np.unique(y[labeled]) if classify else np.zeros(0)
-    if len(classes) > _MOST_CLASSES:
-        raise LabelError(
-            f"the target {target!r} has {len(classes)} different values: too many for classes. If they are "
-            "numbers, use --regression."
-        )
+    labeled, classes = _labels_of(y, target, classify, unlabeled)
     fields = {encoding.fields[field]: values for field, values in encoding.fields_of(frame).items()}
     problem = Problem(
         encoding,
@@ -158,6 +151,20 @@ def read_problem(
         return problem
     names = None if row_id is None else _row_names(frame[row_id], row_id)
     return replace(problem, constraints=read_constraints(constraints, names, len(frame), text_encoding))
+
+
+def _labels_of(y: Any, target: str, classify: bool, unlabeled: str | None) -> tuple[Any, Any]:
+    """Which rows have a target, and the different classes; none for numbers."""
+    labeled = y != unlabeled if classify else ~np.isnan(y)
+    if not labeled.any():
+        raise LabelError(f"no row has a target in the column {target!r}.")
+    classes = np.unique(y[labeled]) if classify else np.zeros(0)
+    if len(classes) > _MOST_CLASSES:
+        raise LabelError(
+            f"the target {target!r} has {len(classes)} different values: too many for classes. If they are "
+            "numbers, use --regression."
+        )
+    return labeled, classes
 
 
 def _needs_noise(option: str, column: str | None, noise: str | None, needed: tuple[str, ...]) -> None:

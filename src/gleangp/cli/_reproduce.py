@@ -23,6 +23,7 @@ Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this m
 Settings = Annotated[list[str] | None, typer.Option("--setting", help="Only this setting; may be repeated.")]
 
 
+# Longer than other functions: every option of the command is a parameter.
 def reproduce(
     names: Names = None,
     output: Output = Path("gleangp-reproduction"),
@@ -64,11 +65,10 @@ def reproduce(
             f"no experiment of {wanted} has a method of {list(methods or ())} "
             f"and a setting of {list(settings or ())}; the page of a run shows their names."
         )
-    results: dict[str, Results] = {}
+    # What earlier runs left in the folder stays on the page.
+    kept = [name for name in known if name not in wanted and (output / "records" / name).is_dir()]
+    results: dict[str, Results] = {name: collect(load_experiment(name), plan) for name in kept}
     pictures: dict[str, dict[str, str]] = {}
-    for name in known:  # what earlier runs left in the folder stays on the page
-        if name not in wanted and (output / "records" / name).is_dir():
-            results[name] = collect(load_experiment(name), plan)
     console = Console(stderr=True)
     with _bar(console) as bar:
         step = bar.add_task("", total=total)

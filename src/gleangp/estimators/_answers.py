@@ -26,7 +26,7 @@ from gleangp.numerics.parallel import threads_for
 class AnswersMixin:
     """For an estimator with a fitted model of every function that it has."""
 
-    _resolve: Any
+    _encode_inputs: Any
     _fitted_models: Any
     _outputs_asked_for: Any
     tasks_: Any
@@ -65,7 +65,7 @@ class AnswersMixin:
         """
         if n < 1:
             raise ValueError(f"n={n}; at least one row is to be chosen.")
-        X, _, codes = self._resolve(X_pool, tasks, reset=False, joint=True)
+        X, codes = self._encode_inputs(X_pool, tasks, joint=True)
         with threads_for(np.bincount(codes)):
             cov, noise = self._uncertainty(X, codes)
         chosen = choose_informative(cov, noise, n, of_classes=is_classifier(self))

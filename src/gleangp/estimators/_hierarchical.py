@@ -226,7 +226,7 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         self
         """
         given = X, y, tasks
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        X, codes = self._learn_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
             y, labeled = check_regression_target(y, len(X))
             rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, self._n_tasks)]
@@ -255,7 +255,7 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         return self
 
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
-        X, _, codes = self._resolve(X, tasks, reset=False, joint=joint)
+        X, codes = self._encode_inputs(X, tasks, joint=joint)
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
         predict: Any = hierarchy.predict_hierarchy_cov if joint else hierarchy.predict_hierarchy
         with threads_for(np.bincount(codes)):

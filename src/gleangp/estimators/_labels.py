@@ -53,7 +53,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         self
         """
         given = X, y, tasks
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        X, codes = self._learn_inputs(X, tasks)
         y = check_class_target(y, len(X))
         self.classes_, y_codes = self._encode(y, split_unlabeled(y, self.unlabeled))
         self._fit_classes(TrainingRows(X, codes, self._n_tasks, np.ones(len(X), bool)), y_codes, given)
@@ -117,7 +117,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
                     "The kernel is learnt from it, so give it rows of every class."
                 )
             return self.fit(X, y, tasks)
-        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
+        X, codes = self._encode_inputs(X, tasks, learn=True)
         y_codes = self._known_classes(y, len(X))
         noises = [model.noise for model in self._fitted_models]
         self._absorb(X, codes, self._kept(y_codes), self._targets(y_codes), noises)

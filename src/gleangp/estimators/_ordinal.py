@@ -163,7 +163,7 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         -------
         mean, var : ndarray of shape (n,)
         """
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
             return self._model.predict(X, codes)
 

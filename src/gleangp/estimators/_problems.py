@@ -160,12 +160,10 @@ def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) 
     n_basis = n_basis_of(estimator, len(data), warn=problem.warn)
     choose = choose_basis_of(estimator)
     model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose)
-    if len(candidates) > 1:
-        made = model.decisions[0]
-        choice, decisions = Choice(made.chosen, dict(made.numbers), made.reason), model.decisions
-    else:
-        choice = _choice(coupling, n_tasks)
-        decisions = (Decision("coupling", choice.name, {}, choice.reason), *model.decisions)
+    decisions = model.decisions
+    if len(candidates) == 1:
+        decisions = (_decision_on_coupling(coupling, n_tasks), *decisions)
+    choice = Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason)
     return replace(model, row_numbers=kept, active=kept[model.active], choice=choice, decisions=decisions)
 
 
@@ -182,10 +180,11 @@ def _name(coupling: Any) -> str:
     return "function" if name == "auto" else name
 
 
-def _choice(coupling: Any, n_tasks: int) -> Choice:
+def _decision_on_coupling(coupling: Any, n_tasks: int) -> Decision:
     if n_tasks == 1:
-        return Choice("kernel", {}, "with one task there is nothing to couple")
-    return Choice(_name(coupling), {}, _REASONS.get(getattr(coupling, "name", coupling), "as asked"))
+        return Decision("coupling", "kernel", {}, "with one task there is nothing to couple")
+    reason = _REASONS.get(getattr(coupling, "name", coupling), "as asked")
+    return Decision("coupling", _name(coupling), {}, reason)
 
 
 def n_basis_of(estimator: Any, n_rows: int, *, warn: bool = True) -> int | None:

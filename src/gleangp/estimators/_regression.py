@@ -133,7 +133,7 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
         return fields
 
     def _of_cells(self, values: FloatArray, n_rows: int) -> FloatArray:
-        """What was given for every row, or for every cell of Y, for every row of `_resolve`."""
+        """What was given for every row, or for every cell of Y, for every row of `_encode_inputs`."""
         q = self._outputs_asked_for(None)
         if q and values.shape == (n_rows // q, q):
             return values.ravel(order="F")
@@ -162,7 +162,7 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
             )
 
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
-        X, _, codes = self._resolve(X, tasks, reset=False, joint=joint)
+        X, codes = self._encode_inputs(X, tasks, joint=joint)
         with threads_for(np.bincount(codes)):
             if joint:
                 mean, spread = self._model.predict_cov(X, codes)

@@ -121,7 +121,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self
         """
         given = X, y, tasks
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        X, codes = self._learn_inputs(X, tasks)
         y = check_class_target(y, len(X))
         labeled = split_unlabeled(y, self.unlabeled)
         self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
@@ -179,7 +179,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
             for classes that the row's task does not have.
         """
         check_is_fitted(self)
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         out = np.full((len(X), len(self.classes_)), -np.inf)
         for rows, present, margins in self._margins(X, codes):
             if margins.shape[1] == 1:
@@ -200,7 +200,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
             Rows sum to one; zero for classes that the row's task does not have.
         """
         check_is_fitted(self)
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         out = np.zeros((len(X), len(self.classes_)))
         for rows, present, margins in self._margins(X, codes):
             log_p, log_q = log_ndtr(margins), log_ndtr(-margins)

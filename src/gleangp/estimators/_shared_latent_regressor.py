@@ -98,7 +98,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         self
         """
         given = X, y, tasks
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+        X, codes = self._learn_inputs(X, tasks)
         y, labeled = check_regression_target(y, len(X))
         rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
         for t, r in enumerate(rows):
@@ -152,7 +152,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
             Only if asked for.
         """
         check_is_fitted(self)
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         mean: FloatArray = np.empty(len(X))
         std: FloatArray = np.empty(len(X))
         for _, rows, m, v in self._label_predictions(X, codes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -20,11 +20,10 @@ from gleangp.estimators._parameters import PartsParameters, SparseParameters, Ta
 from gleangp.estimators._problems import (
     ActiveProblem,
     LocalProblem,
-    TrainingRows,
     fit_active_rows,
     fit_local_rows,
 )
-from gleangp.estimators._progress import FitProgress, Given, ProgressMixin, warn_about_fit
+from gleangp.estimators._progress import Given, ProgressMixin, warn_about_fit
 from gleangp.exceptions import KernelError, warn_user
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
@@ -100,19 +99,15 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
         return self.posterior == "active" or bool(check_invariances(self.invariances))
 
     def _fit_active(self, problems: list[ActiveProblem], given: Given, **more: Any) -> None:
-        """Fit models of active points; `given` are X, y and tasks, for callbacks."""
-        rows, one = problems[0].rows, len(problems) == 1
-        more |= {"uncoupled": self._why_uncoupled(rows), "n_jobs": self.n_jobs if one else None}
-        settings = self._settings(rows.sizes, **more)
-        most = most_stages(settings)
-        progress = self._begin_progress(*given, most if one else len(problems))
+        """Fit models of active points."""
+        sizes, one = problems[0].rows.sizes, len(problems) == 1
+        more |= {"uncoupled": self._why_uncoupled(len(sizes)), "n_jobs": self.n_jobs if one else None}
+        settings = self._settings(sizes, **more)
         fit = partial(fit_active_rows, settings, check_invariances(self.invariances))
-        with threads_for(rows.sizes):
-            models = _fit_each(fit, problems, most, progress, self.n_jobs)
-        self._finish(models, progress)
+        self._fit(fit, problems, most_stages(settings), given)
 
     def _fit_local(
-        self, problems: list[LocalProblem], given: Given, then: Callable[[list], Sequence[FittedModel]] = list
+        self, problems: list[LocalProblem], given: Given, then: Callable[[list], list[Any]] = list
     ) -> None:
         """Fit models of blocks and a basis; `then` makes the final models from them."""
         if self.posterior == "projected":
@@ -122,14 +117,33 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
                 "points alone.",
                 FutureWarning,
             )
-        most = LEARNING.most_reports
-        progress = self._begin_progress(*given, most if len(problems) == 1 else len(problems))
-        with threads_for(problems[0].rows.sizes):
-            models = _fit_each(partial(fit_local_rows, self), problems, most, progress, self.n_jobs)
-            models = list(then(models))
-        self._finish(models, progress)
+        self._fit(partial(fit_local_rows, self), problems, LEARNING.most_reports, given, then)
 
-    def _finish(self, models: list[FittedModel], progress: FitProgress) -> None:
+    def _fit(
+        self,
+        fit: Callable[..., Any],
+        problems: list[Any],
+        most: int,
+        given: Given,
+        then: Callable[[list], list[Any]] = list,
+    ) -> None:
+        """`fit(problem, progress=...)` of every problem; `given` are X, y and tasks, for callbacks.
+
+        `most` is the largest number of stages. Fits in other processes do not tell of them.
+        """
+        one, models = len(problems) == 1, []
+        progress = self._begin_progress(*given, most if one else len(problems))
+        with threads_for(problems[0].rows.sizes):
+            if not one and self.n_jobs not in (None, 1):
+                models = in_parallel(fit, [(problem,) for problem in problems], self.n_jobs)
+                for _ in problems:
+                    progress.binary_problem(0).end()
+            for problem in problems[len(models) :]:
+                own = progress if one else progress.binary_problem(most)
+                models.append(fit(problem, progress=own))
+                if not one:
+                    own.end()
+            models = then(models)
         self._store(models)
         for model in models:
             warn_about_fit(
@@ -191,11 +205,11 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
             return SELECTORS["entropy"]() if self._is_active else ResidualSelector(weight="variance")
         return super()._chosen_selector()
 
-    def _why_uncoupled(self, rows: TrainingRows) -> str:
+    def _why_uncoupled(self, n_tasks: int) -> str:
         """Why the tasks of a fit that is not local share the kernel only; raises if `coupling` needs more."""
         if self.coupling == "kernel":
             return "as asked"
-        if rows.n_tasks == 1:
+        if n_tasks == 1:
             return "with one task there is nothing to couple"
         cause = "posterior='active'" if self.posterior == "active" else "invariances are given"
         reason = f"tasks share the kernel alone, because {cause}"
@@ -286,25 +300,6 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
     @abstractmethod
     def _check_own_state(self, models: list[FittedModel]) -> None:
         """Raise if what this kind of estimator has beside its models does not fit them."""
-
-
-def _fit_each(
-    fit: Callable[..., Any], problems: list, most_stages: int, progress: FitProgress, n_jobs: int | None
-) -> list[Any]:
-    """`fit(problem, progress=...)` of all problems; in other processes they do not tell of their stages."""
-    if len(problems) == 1:
-        return [fit(problems[0], progress=progress)]
-    if n_jobs not in (None, 1):
-        models = in_parallel(fit, [(problem,) for problem in problems], n_jobs)
-        for _ in problems:
-            progress.binary_problem(0).end()
-        return models
-    models = []
-    for problem in problems:
-        own = progress.binary_problem(most_stages)
-        models.append(fit(problem, progress=own))
-        own.end()
-    return models
 
 
 def _decision_on_copies(models: list) -> list[Decision]:

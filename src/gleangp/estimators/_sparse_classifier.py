@@ -283,7 +283,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
         """The model of every binary problem, with mean and variance (n,) of its function."""
-        X, _, codes = self._resolve(X, tasks, reset=False)
+        X, codes = self._encode_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
             return [(model, *model.predict(X, codes)) for model in self._models]
 

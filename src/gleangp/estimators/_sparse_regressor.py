@@ -201,7 +201,7 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
         shape = np.shape(y) if hasattr(y, "shape") else np.array(y, dtype=object).shape
         self._n_outputs = shape[1] if len(shape) == 2 and shape[1] > 1 else 0
         target = None if self._n_outputs else y
-        X, self.tasks_, codes = self._resolve(X, tasks, reset=True, target=target)
+        X, codes = self._learn_inputs(X, tasks, target=target)
         if self._n_outputs:
             if self.tasks_ is not None:
                 raise TaskError(
@@ -286,7 +286,7 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
         """
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks, sample_weight, exposure, trials)
-        X, _, codes = self._resolve(X, tasks, reset=False, learn=True)
+        X, codes = self._encode_inputs(X, tasks, learn=True)
         y, labeled = self._check_targets(y, len(X), tasks)
         weight = self._row_fields(len(X), sample_weight, None, None).get("sample_weight")
         if weight is not None:

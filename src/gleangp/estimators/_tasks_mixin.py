@@ -1,20 +1,20 @@
 """Mixins for estimators with tasks: as a column of X (`task=`) or as an argument (`tasks=`).
 
-All inputs pass through `_resolve`. `fit`, `partial_fit` and `add_task` exclude each other and change the
-estimator in one step; if one fails, the estimator is unchanged (`_one_step`). An estimator has the form::
+All inputs pass through `_learn_inputs` or `_encode_inputs`. `fit`, `partial_fit` and `add_task` exclude each
+other and change the estimator in one step; if one fails, it is unchanged (`_one_step`). Its form is::
 
     class Model(TaskRegressorMixin, BaseEstimator):
         def __init__(self, *, task=None):
             self.task = task
 
         def fit(self, X, y, tasks=None):
-            X, self.tasks_, codes = self._resolve(X, tasks, reset=True)
+            X, codes = self._learn_inputs(X, tasks)
             y, labeled = check_regression_target(y, len(X))
             ...
             return self
 
         def predict(self, X, tasks=None):
-            X, _, codes = self._resolve(X, tasks, reset=False)
+            X, codes = self._encode_inputs(X, tasks)
             ...
 
 `tasks_` is None for a model fitted without tasks; its codes are all 0.
@@ -94,59 +94,53 @@ class TaskMixin:
                     setattr(cls, f"__metadata_request__{method}", dict.fromkeys(names, True))
         super().__init_subclass__(**kwargs)
 
-    def _resolve(
-        self,
-        X: Any,
-        tasks: Any,
-        *,
-        reset: bool,
-        learn: bool = False,
-        joint: bool = False,
-        target: Any = None,
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Inputs (n, p), names (M,) of the tasks, and code (n,) of the task of each row.
+    def _learn_inputs(self, X: Any, tasks: Any, target: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs (n, p) of `fit`, and code (n,) of the task of each row: zero if there are no tasks.
 
-        Inputs are without the task column, float64 and finite. Names are None, and codes
-        are zero, if there are no tasks. `fit` learns the encoding of the columns of a frame (`columns_`). All
-        later inputs are encoded in the same way.
+        Inputs are float64 and finite, without the task column. Sets the names of the tasks (`tasks_`), the
+        encoding of the columns of a frame (`columns_`), `n_features_in_` and `feature_names_in_`, the task
+        column included. `target` (n,) are numbers that decide whether dates get a yearly or weekly part.
+        """
+        X, tasks = self._read_inputs(X, tasks, reset=True, target=target)
+        self.tasks_, codes = None, np.zeros(len(X), dtype=np.intp)
+        if tasks is not None:
+            self.tasks_, codes = encode_tasks(tasks, len(X))
+        return X, codes
+
+    def _encode_inputs(
+        self, X: Any, tasks: Any, *, learn: bool = False, joint: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of later rows, which must have the features of `fit`; tasks are looked up in `tasks_`.
 
         Parameters
         ----------
-        reset : bool
-            True in `fit`: the names of the tasks are taken from the rows, and `n_features_in_` and
-            `feature_names_in_` are set, the task column included. False afterwards: X must have the same
-            features, and tasks are looked up in `tasks_`.
         learn : bool, default=False
             True in `partial_fit`: a new task is an error for any `new_tasks`.
         joint : bool, default=False
             Give every new task its own code, for a joint covariance. By default all new tasks have one code,
             because they have the same prediction if rows are predicted one by one.
-        target : array-like of shape (n,), default=None
-            Numbers that decide whether dates get a yearly or weekly part.
         """
-        if self.task is not None and tasks is not None:
-            raise TaskError(
-                f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
-                "Give one; for tasks= leave the parameter task=None."
-            )
-        X, tasks = self._read_inputs(X, tasks, reset=reset, target=target)
-        if reset:
-            return X, *_encoded(tasks, len(X))
+        X, tasks = self._read_inputs(X, tasks, reset=False)
         if q := self._outputs_asked_for(tasks):  # every row once for each of them
-            return np.tile(X, (q, 1)), self.tasks_, np.repeat(np.arange(q), len(X))
+            return np.tile(X, (q, 1)), np.repeat(np.arange(q), len(X))
         self._check_same_kind(tasks)
         if self.tasks_ is None:
-            return X, None, np.zeros(len(X), dtype=np.intp)
+            return X, np.zeros(len(X), dtype=np.intp)
         if learn or self.new_tasks == "error":
-            return X, self.tasks_, lookup_tasks(self.tasks_, tasks, len(X))
+            return X, lookup_tasks(self.tasks_, tasks, len(X))
         codes, new = match_tasks(self.tasks_, tasks, len(X))
         self._add_new_tasks(new, joint=joint)
-        return X, self.tasks_, np.minimum(codes, len(self.tasks_) - 1)
+        return X, np.minimum(codes, len(self.tasks_) - 1)
 
     def _read_inputs(
         self, X: Any, tasks: Any = None, *, reset: bool, target: Any = None
     ) -> tuple[np.ndarray, Any]:
         """Inputs as numbers without the task column, and the tasks: that column, if there is one."""
+        if self.task is not None and tasks is not None:
+            raise TaskError(
+                f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
+                "Give one; for tasks= leave the parameter task=None."
+            )
         check_headings(X)
         table = is_table(X) if reset else getattr(self, "columns_", None) is not None
         if self.task is None and not table:
@@ -290,7 +284,7 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
 
     def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Targets (n_rows,) of rows as `_resolve` returns them, and which rows have one."""
+        """Targets (n_rows,) of rows as `_encode_inputs` returns them, and which rows have one."""
         if q := self._outputs_asked_for(tasks):
             Y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
             if Y.shape != (n_rows // q, q):
@@ -302,7 +296,7 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
         return check_regression_target(y, n_rows)
 
     def _by_row(self, values: np.ndarray, tasks: Any) -> np.ndarray:
-        """What was found for rows of `_resolve` (q n, ...), in the shape (n, q, ...) of Y."""
+        """What was found for rows of `_encode_inputs` (q n, ...), in the shape (n, q, ...) of Y."""
         q = self._outputs_asked_for(tasks)
         return values.reshape(q, -1, *values.shape[1:]).swapaxes(0, 1) if q else values
 
@@ -380,9 +374,3 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
             raise LabelError("y has no labeled row. At least one is needed for a score.")
         weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
         return float(np.average(y[labeled] == predicted[labeled], weights=weight))
-
-
-def _encoded(tasks: Any, n_rows: int) -> tuple[np.ndarray | None, np.ndarray]:
-    if tasks is None:
-        return None, np.zeros(n_rows, dtype=np.intp)
-    return encode_tasks(tasks, n_rows)

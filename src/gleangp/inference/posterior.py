@@ -11,7 +11,9 @@ K_dd and inner that of the precision of the whitened coefficients.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +31,45 @@ from gleangp.numerics.linalg import (
 from gleangp.numerics.memory import row_chunks
 
 
+class KernelPosterior(ABC):
+    """A posterior with mean(x) = k(x)^T weights, k(x) being the covariances of x with the points kept."""
+
+    __slots__ = ()
+    X: FloatArray  # (d, p)
+    weights: FloatArray  # (d,)
+
+    @abstractmethod
+    def taken(self, K: FloatArray) -> FloatArray:
+        """What the data take off the prior variance (n,), from covariances K (d, n) with the points kept."""
+
+    @abstractmethod
+    def taken_cov(self, K: FloatArray) -> FloatArray:
+        """The same of the prior covariance (n, n)."""
+
+    def predict(self, kernel: Any, X: FloatArray, *, with_var: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (n,) of the function, the kernel's white noise in it.
+
+        Without the variance, which is empty then, it costs O(n d).
+        """
+        mean = np.zeros(len(X))
+        var = np.array(kernel.diag(X), dtype=np.float64) if with_var else np.zeros(0)
+        for part in row_chunks(len(X), len(self.X)) if len(self.X) else ():
+            K = kernel_columns(kernel, self.X, X[part])
+            mean[part] = self.weights @ K
+            if with_var:
+                var[part] -= self.taken(K)
+        return mean, np.maximum(var, 0.0)  # rounding can leave a known point with a variance of -1e-17
+
+    def predict_cov(self, kernel: Any, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean (n,) and joint covariance (n, n) of the function, white noise on the diagonal."""
+        if len(self.X) == 0:
+            return np.zeros(len(X)), kernel(X)
+        K = kernel_columns(kernel, self.X, X)
+        return self.weights @ K, kernel(X) - self.taken_cov(K)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class TaskPosterior:
+class TaskPosterior(KernelPosterior):
     """Gaussian approximation to the posterior of one task."""
 
     X: FloatArray  # (d, p) the kept points
@@ -41,6 +80,18 @@ class TaskPosterior:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def taken(self, K: FloatArray) -> FloatArray:
+        """|chol^-1 k|^2 - |inner^-1 chol^-1 k|^2 of every column."""
+        return variance_taken(K, self.chol, self.inner)
+
+    def taken_cov(self, K: FloatArray) -> FloatArray:
+        """The same with all products."""
+        v = solve_lower(self.chol, K)
+        if self.inner is None:
+            return v.T @ v
+        w = solve_lower(self.inner, v)
+        return v.T @ v - w.T @ w
 
     def _check_state(self) -> None:
         """Raise if the shapes do not fit together (a damaged model file)."""
@@ -57,20 +108,6 @@ def prior_only(n_features: int) -> TaskPosterior:
     return TaskPosterior(np.zeros((0, n_features)), np.zeros(0), empty, None, 0.0)
 
 
-def predict_latent(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance (n,) of the latent function; the variance has the kernel's white noise in it."""
-    mean = np.zeros(len(X))
-    var = np.array(kernel.diag(X), dtype=np.float64)
-    if len(posterior) == 0:
-        return mean, var
-    for part in row_chunks(len(X), len(posterior)):
-        K_star = kernel_columns(kernel, posterior.X, X[part])
-        mean[part] = posterior.weights @ K_star
-        var[part] -= variance_taken(K_star, posterior.chol, posterior.inner)
-    # Rounding can leave a point that is known exactly with a variance of -1e-17.
-    return mean, np.maximum(var, 0.0)
-
-
 def variance_taken(K: FloatArray, chol: FloatArray, inner: FloatArray | None = None) -> FloatArray:
     """What the data take off the prior variance (n,), from covariances K (d, n) to the kept points."""
     v = solve_lower(chol, K)
@@ -79,29 +116,6 @@ def variance_taken(K: FloatArray, chol: FloatArray, inner: FloatArray | None = N
         w = solve_lower(inner, v)
         taken -= np.einsum("dn,dn->n", w, w)
     return taken
-
-
-def predict_mean(kernel, posterior: TaskPosterior, X: FloatArray) -> FloatArray:
-    """Mean (n,) alone, O(n d)."""
-    mean = np.zeros(len(X))
-    if len(posterior) == 0:
-        return mean
-    for part in row_chunks(len(X), len(posterior)):
-        mean[part] = posterior.weights @ kernel_columns(kernel, posterior.X, X[part])
-    return mean
-
-
-def predict_latent_cov(kernel, posterior: TaskPosterior, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean (n,) and joint covariance (n, n) of the latent function, white noise on the diagonal."""
-    if len(posterior) == 0:
-        return np.zeros(len(X)), kernel(X)
-    K_star = kernel_columns(kernel, posterior.X, X)
-    v = solve_lower(posterior.chol, K_star)
-    cov = kernel(X) - v.T @ v
-    if posterior.inner is not None:
-        w = solve_lower(posterior.inner, v)
-        cov += w.T @ w
-    return posterior.weights @ K_star, cov
 
 
 def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
@@ -133,7 +147,7 @@ def training_marginals(
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
 
-    Unlike `predict_latent`, an active row shares its own white noise with itself, as in the filter.
+    Unlike `TaskPosterior.predict`, an active row shares its own white noise with itself, as in the filter.
     For `posterior="active"` only.
     """
     white = white_diag(kernel, posterior.X) if has_white(kernel) else None

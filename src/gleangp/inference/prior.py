@@ -203,18 +203,20 @@ class WholeBlocks:
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
         self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
         self._weight = term.within[stack.tasks][:, None, None]
+        self._weighted = (self._weight != 1.0).any()
         if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
             loadings = term.loadings[stack.codes]
             self._weight = loadings @ loadings.transpose(0, 2, 1)
             self._weight += np.where(stack.same, term.own[stack.codes][:, :, None], 0.0)
+            self._weighted = True
 
     def add_to(self, H: FloatArray) -> None:
         """Add the covariance to H (B, m, m)."""
-        H += self._weight * self._K.value
+        H += self._weight * self._K.value if self._weighted else self._K.value
 
     def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
-        theta, d_rows, _ = self._K.vjp(self._weight * G)
+        theta, d_rows, _ = self._K.vjp(self._weight * G if self._weighted else G)
         if weights is not None:
             (loadings, own), L, codes, tasks = (
                 weights,
@@ -292,11 +294,21 @@ class BlockPrior:
     elsewhere : callable, default=None
         From this prior to its `map`, computed by other processes; used where stacks would take too much
         memory to be kept here. None: all is computed here.
+    gradients : bool, default=True
+        Whether gradients will be asked for; what they need takes several times the memory of the rest.
     """
 
     def __init__(
-        self, terms: Sequence[Term], X: FloatArray, layout: Layout, Z: FloatArray, elsewhere: Any = None
+        self,
+        terms: Sequence[Term],
+        X: FloatArray,
+        layout: Layout,
+        Z: FloatArray,
+        elsewhere: Any = None,
+        *,
+        gradients: bool = True,
     ):
+        self._gradients = gradients
         self.terms, self.X, self.layout, self.Z = list(terms), X, layout, Z
         self.common: list[Part] = []
         self._own: list[list[Part]] = []
@@ -382,13 +394,13 @@ class BlockPrior:
             else:
                 covariance = WholeBlocks(term, stack, X)
                 covariance.add_to(H)
-            covariances.append(covariance)
+            covariances += [covariance] if self._gradients else []
         F, crosses, known = [np.zeros((B, m, 0))], [], {}
         for part in parts:
             if id(part.basis) not in known:
                 known[id(part.basis)] = part.basis.features(X.reshape(B * m, -1))
             K, Phi = known[id(part.basis)]
-            crosses.append((part, K, Phi))
+            crosses += [(part, K, Phi)] if self._gradients else []
             F.append(part.weights[stack.codes][:, :, None] * Phi.reshape(B, m, -1))
         F_all = np.ascontiguousarray(np.concatenate(F, axis=2) if len(F) != 2 else F[1])
         if F_all.shape[2]:

@@ -37,6 +37,11 @@ def _(kernel, A, B):
     def vjp(G, inputs=True):
         return _joined(left.vjp(G, inputs=inputs), right.vjp(G, inputs=inputs), inputs)
 
+    for part, k in ((left, kernel.k1), (right, kernel.k2)):
+        # No one else has the array of a sum or product, and a new one costs as much as the addition.
+        whole = np.broadcast_shapes(np.shape(left.value), np.shape(right.value))
+        if type(k) in (Sum, Product) and np.shape(part.value) == whole != ():
+            return Evaluation(np.add(left.value, right.value, out=part.value), vjp)
     return Evaluation(left.value + right.value, vjp)
 
 

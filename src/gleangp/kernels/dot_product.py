@@ -22,7 +22,10 @@ def _(kernel, A, B):
             return theta, (G + turned(G)) @ A, None
         return theta, onto(G @ B, A), onto(turned(G) @ A, B)
 
-    return Evaluation(A @ turned(C) + square, vjp)
+    value = A @ turned(C)
+    if np.any(square):
+        value = value + square
+    return Evaluation(value, vjp)
 
 
 @rule_for(ArcSine)

@@ -6,7 +6,7 @@ length scales in units of the standardised inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 
@@ -79,6 +79,8 @@ class Learning:
         Stage(5000, 100, 100, 30),
         Stage(15000, 100, 100, 6),
     )
+    # With few points speed is wanted: rows to learn from for each of them, in whole stages.
+    rows_per_point: int = 25
     n_own_basis: int = 20  # of a task with several blocks, while learning
     smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task, by evidence
     task_smoothness: float = 2.5  # of several tasks
@@ -94,6 +96,7 @@ class Learning:
     slack: float = 5.0  # nats by which a draw may lie below what the approximation expects
     most_halvings: int = 8  # of a step that leads too far
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
+    noise_step: float = 0.01  # of z_t, standard normal a priori: after a smaller one there is no further pass
 
     @property
     def most_reports(self) -> int:
@@ -106,6 +109,11 @@ class Learning:
         if n_rows > self.n_together:
             return self.stages
         return tuple(Stage(n_rows, n_rows, 0, n) for n in self.together)
+
+    def for_points(self, n_points: int) -> Learning:
+        """Without the stages that have too many rows for so few points; the first two are always there."""
+        most = max(self.stages[1].n_rows, self.rows_per_point * n_points)
+        return replace(self, stages=tuple(stage for stage in self.stages if stage.n_rows <= most))
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,6 @@ class TermSpec:
             return False
         return not any(np.ndim(v) for v in getattr(self.priors.get(name), "__dict__", {}).values())
 
-    def of_tasks(self, tasks: IntArray) -> TermSpec:
-        """The term of some of the tasks."""
-        return replace(self, loadings=self.loadings[tasks], own=self.own[tasks])
-
 
 class MovingTerm:
     """A term that moves with the vector of parameters; its kernel is one object that is changed."""

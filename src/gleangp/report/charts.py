@@ -27,17 +27,15 @@ def number(value: float) -> str:
     return f"{value:.0f}" if "e" in text else text
 
 
-def shown(value: float, encoding: ColumnEncoding | None) -> str:
+def shown(value: float, column: ColumnEncoding) -> str:
     """The cell of an input as the user wrote it: of a date, the day; of a boolean, yes or no."""
     if np.isnan(value):
         return "missing"
-    if encoding is not None and encoding.kind == "category":
-        return encoding.categories[int(value)]
-    if encoding is not None and encoding.kind == "date":
-        return encoding.cell(value)
-    if encoding is not None and encoding.kind == "boolean" and value in (0.0, 1.0):
+    if column.kind == "category":
+        return column.categories[int(value)]
+    if column.kind == "boolean":
         return "yes" if value else "no"
-    return number(value)
+    return column.cell(value) if column.kind == "date" else number(value)
 
 
 def span(*values: FloatArray, margin: float = 0.05) -> Range:

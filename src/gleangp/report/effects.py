@@ -24,16 +24,20 @@ _MOST_PERMUTED = 1000  # held-out rows of a fold that are permuted
 class InputEffect:
     """One column of the table."""
 
-    name: str
+    column: ColumnEncoding
     # By how much the held-out error, or minus the log probability of a label, grows if the column is
     # permuted; nan if it was not measured.
     importance: float
     std_error: float  # of that
-    levels: list[str] | None  # names of the values if they are categories
     values: FloatArray  # (g,) of a number; positions of the categories else
     mean: FloatArray  # (g,) average prediction
     low: FloatArray  # (g,) the middle 80 % of the rows lie between `low` and `high`
     high: FloatArray
+
+    @property
+    def name(self) -> str:
+        """Heading of the column."""
+        return self.column.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +80,7 @@ def effects(
         mean = each.mean(axis=1)
         # The level of a row is not the effect of this input: rows are compared by their changes.
         low, high = np.quantile(each - each.mean(axis=0), [0.1, 0.9], axis=1) + mean.mean()
-        levels = list(column.categories) or None
-        found.append(InputEffect(column.name, *importance[place], levels, values, mean, low, high))
+        found.append(InputEffect(column, *importance[place], values, mean, low, high))
     return sorted(found, key=lambda e: -np.nan_to_num(e.importance, nan=-np.inf))
 
 

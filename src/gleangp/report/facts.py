@@ -96,12 +96,10 @@ class Facts:
     tasks: list[TaskFacts]
     response: Response
     inputs: list[InputEffect]
-    curve_input: str | None  # None if no input is a number
-    curves: list[Curve]
+    curves: list[Curve]  # none if no input is a number
     distances: Distances | None
     odd: list[OddRow]
     transfer: list[dict[str, Any]] | None
-    encodings: dict[str, ColumnEncoding]
     row_numbers: Sequence[int]  # of the rows in the file
 
     @property
@@ -115,6 +113,7 @@ class Facts:
         return len(self.tasks) > 1
 
 
+# Longer than other functions: it names every field of the facts once.
 def gather(
     model: Any,
     X: Any,
@@ -145,11 +144,10 @@ def gather(
     response = response_of(model, target_name, y[labeled])
     with quiet():
         found = effects(model, inputs, y, tasks, held, response)
-        kinds = {column.name: column.kind for column in inputs.columns}
-        along = next((e.name for e in found if kinds[e.name] in ("number", "date")), None)
+        along = next((e.column for e in found if e.column.kind in ("number", "date")), None)
         drawn = []
         if along is not None:
-            place = list(kinds).index(along)
+            place = inputs.columns.index(along)
             drawn = curves(model, inputs, y, names, codes, labeled, response, place)
     active = _active_by_task(model, codes, len(unique))
     return Facts(
@@ -177,12 +175,10 @@ def gather(
         tasks=_task_facts(y, names, codes, active, held, alone, measure_of(model)),
         response=response,
         inputs=found,
-        curve_input=along,
         curves=drawn,
         distances=distances(model, inputs, names, response),
         odd=odd_rows(model, y, held, scores),
         transfer=_transfer(model),
-        encodings={c.name: c for c in inputs.columns},
         row_numbers=range(1, len(y) + 1) if row_numbers is None else row_numbers,
     )
 

@@ -149,6 +149,10 @@ def _list(sentences: list[str]) -> str:
 
 def advice(facts: Facts) -> list[str]:
     """What follows from the numbers; a comparison counts beyond two standard errors."""
+    return [*_beside_simpler_models(facts), *_of_uncertainties(facts), *_of_inputs_and_tasks(facts)]
+
+
+def _beside_simpler_models(facts: Facts) -> list[str]:
     c = facts.classify
     said = []
     average = next((r for r in facts.rivals if r.name.startswith(("mean", "most frequent"))), None)
@@ -175,6 +179,11 @@ def advice(facts: Facts) -> list[str]:
     equal = [r.name for r in facts.rivals if not (r.is_better or r.is_worse or r is average)]
     if equal:
         said.append(f"Not distinguishable from it on the same rows: {_some(equal)}.")
+    return said
+
+
+def _of_uncertainties(facts: Facts) -> list[str]:
+    said = []
     if facts.calibration is not None:
         if facts.calibration.misses and facts.calibration.overall is not None:
             stated, right, _ = facts.calibration.overall
@@ -190,11 +199,16 @@ def advice(facts: Facts) -> list[str]:
         else:
             said.append("Its uncertainties agree with the held-out rows within chance.")
     expected = 0.0027 * len(facts.held.rows)
-    if not c and len(facts.odd) > expected + 2 * np.sqrt(expected) + 1:
+    if not facts.classify and len(facts.odd) > expected + 2 * np.sqrt(expected) + 1:
         said.append(
             f"{len(facts.odd)} rows are beyond three standard deviations, where {expected:.2g} are expected "
             "by chance: see the rows that do not fit."
         )
+    return said
+
+
+def _of_inputs_and_tasks(facts: Facts) -> list[str]:
+    said = []
     strong = [e.name for e in facts.inputs if e.importance > 2 * e.std_error]
     weak = [e.name for e in facts.inputs if not e.importance > 2 * e.std_error]
     if strong:

@@ -26,7 +26,6 @@ def tasks(facts: Facts) -> str:
         return _task_table(facts) if facts.many_tasks else ""
     c = facts.classify
     drawn = [_curve(facts, curve) for curve in facts.curves]
-    along = facts.curve_input
     kind = (
         "Dots: whether the row is of the class."
         if c
@@ -37,7 +36,7 @@ def tasks(facts: Facts) -> str:
         )
     )
     band = "" if c else " Band: 95 % of new values."
-    what = f"{escape(facts.response.label)} along {escape(str(along))}"
+    what = f"{escape(facts.response.label)} along {escape(facts.curves[0].along.name)}"
     text = f"<p>{what}, the most important input that is a number. {kind}{band}</p>"
     if not facts.many_tasks:
         return text + figures(drawn)
@@ -81,10 +80,10 @@ def _curve(facts: Facts, curve: Curve) -> str:
     chart = Chart(
         span(curve.x, curve.data_x, margin=0.02),
         y,
-        x_label=str(facts.curve_input),
+        x_label=curve.along.name,
         y_label=facts.response.label,
         title=title,
-        first=facts.encodings[str(facts.curve_input)].first,
+        first=curve.along.first,
     )
     if curve.band is not None:
         chart.band(curve.x, low, high)
@@ -153,15 +152,12 @@ def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
         f"Effect of {effect.name}: average {facts.response.label} between {number(effect.mean.min())} and "
         f"{number(effect.mean.max())}"
     )
-    if effect.levels is not None:
+    levels = list(effect.column.categories)
+    if levels:
         some = slice(_MOST_LEVELS)
         texts = [number(v) for v in effect.mean[some]]
-        more = (
-            "" if len(effect.levels) <= _MOST_LEVELS else f"the first {_MOST_LEVELS} of {len(effect.levels)}"
-        )
-        return figure(
-            effect.name, dot_rows(effect.mean[some], effect.levels[some], title=title, texts=texts), more
-        )
+        more = "" if len(levels) <= _MOST_LEVELS else f"the first {_MOST_LEVELS} of {len(levels)}"
+        return figure(effect.name, dot_rows(effect.mean[some], levels[some], title=title, texts=texts), more)
     x = effect.values
     chart = Chart(
         span(x, margin=0.02),
@@ -169,15 +165,13 @@ def _effect(facts: Facts, effect: InputEffect, y: tuple[float, float]) -> str:
         x_label=effect.name,
         y_label=facts.response.label,
         title=title,
-        first=facts.encodings[effect.name].first,
+        first=effect.column.first,
     )
     if len(x) > 1:
         chart.band(x, effect.low, effect.high).line(x, effect.mean)
     if len(x) <= 12:
-        encoding = facts.encodings[effect.name]
-        tips = [
-            f"{effect.name} {shown(a, encoding)}: {number(b)}" for a, b in zip(x, effect.mean, strict=True)
-        ]
+        pairs = zip(x, effect.mean, strict=True)
+        tips = [f"{effect.name} {shown(a, effect.column)}: {number(b)}" for a, b in pairs]
         chart.dots(x, effect.mean, tips)
     return figure(effect.name, chart.svg(), "band: the middle 80 % of rows")
 

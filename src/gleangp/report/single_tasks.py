@@ -30,6 +30,7 @@ class Curve:
     """Predictions of one task along one input."""
 
     task: int  # its code
+    along: ColumnEncoding
     others: str  # values of the other inputs
     x: FloatArray  # (g,)
     mean: FloatArray  # (g,)
@@ -102,6 +103,7 @@ def curves(
     return [
         Curve(
             code,
+            inputs.columns[along],
             _other_values(inputs.columns, grids[code][0], along),
             grids[code][:, along],
             mean[code],

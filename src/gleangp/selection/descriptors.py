@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import predict_mean
 from gleangp.inference.projected import fit_projection
 
 _POOL_ROWS = 500  # crucial points are sought among so many rows of all tasks
@@ -88,7 +87,8 @@ class PosteriorRelevance(BaseEstimator):
     def distances(self, kernel, blocks, n_points):
         """sqrt(1 - r^2) between the posterior means at the crucial points, (M, M)."""
         points = crucial_points(blocks, n_points)
-        means = [predict_mean(kernel, fit_projection(kernel, b, points), points) for b in blocks]
+        posteriors = [fit_projection(kernel, b, points) for b in blocks]
+        means = [posterior.predict(kernel, points, with_var=False)[0] for posterior in posteriors]
         centred = np.array(means) - np.mean(means, axis=1, keepdims=True)
         length = np.linalg.norm(centred, axis=1)
         varies = length > 1e-12 * np.linalg.norm(means, axis=1)

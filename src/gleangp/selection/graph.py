@@ -138,8 +138,9 @@ class GraphRun(Run):
     def include(self, row: int) -> None:
         """Take the row out of the graph, or have it cover its neighbours."""
         edges = slice(*self.W.indptr[row : row + 2])
-        changed = np.append(self.objective.take(row, self.W.indices[edges], self.W.data[edges]), row)
-        affected = np.unique(np.append(self.W[changed].indices, changed))
+        linked = self.W.indices[edges]
+        beyond = self.W[linked].indices if self.objective.take(row, linked, self.W.data[edges]) else linked
+        affected = np.unique(np.concatenate([linked, beyond, [row]]))
         self._worth[affected] = self.objective.scores(self.W[affected], affected)
 
 
@@ -153,10 +154,10 @@ class Degree:
         """Of some rows, whose edges are W (k, n)."""
         return W @ self.left
 
-    def take(self, row: int, linked: IntArray, weight: FloatArray) -> IntArray:
-        """Remove a row with its edges; says on which other rows scores depend that have changed."""
+    def take(self, row: int, linked: IntArray, weight: FloatArray) -> bool:
+        """Remove a row with its edges; says whether neighbours of its neighbours are affected too."""
         self.left[row] = 0.0
-        return linked[:0]
+        return False
 
 
 class Coverage:
@@ -175,11 +176,11 @@ class Coverage:
         start = np.repeat(np.arange(len(rows)), np.diff(W.indptr))
         return np.bincount(start, rise, minlength=len(rows)) + (1.0 - self.best[rows])
 
-    def take(self, row: int, linked: IntArray, weight: FloatArray) -> IntArray:
-        """Keep a row: its neighbours are linked to it from now on."""
+    def take(self, row: int, linked: IntArray, weight: FloatArray) -> bool:
+        """Keep a row: its neighbours are linked to it from now on, which changes the gains of theirs."""
         self.best[linked] = np.maximum(self.best[linked], weight)
         self.best[row] = 1.0
-        return linked
+        return True
 
 
 _OBJECTIVES: dict[str, Any] = {"degree": Degree, "coverage": Coverage}

@@ -1,21 +1,13 @@
 """The multitask sparsity regulariser: related tasks should keep points in the same places.
 
-Zhu & Sun 2013, section 4. To a selector's own score of row x of task t is added lambda * Reg(x),
+Zhu & Sun 2013, section 4. To a selector's own score of row x of task t is added alpha beta Reg(x), with alpha
+the largest score over the largest Reg of the moment and beta the `weight`,
 
     Reg(x) = sum_{i != t} sum_{j <= k'} 1 / (|f_t - f_i| |x - x_i^j|)            (eq. 11)
 
-where f_t describes task t and x_i^j are the k' points nearest to x among those chosen in task i.
-Both distances are zero in ordinary data (tasks that share their inputs, tasks with equal
-descriptors), and then one term is infinite and nothing else counts. Here both reciprocals are
-bounded:
-
-* tasks: 1 / (0.1 + distance / median distance), the median over pairs that differ;
-* points: 1 / (1 + distance / m_x), m_x the mean distance of a row to the nearest distinct one of its
-  task.
-
-Units of inputs and descriptors cancel. Reg is zero until every task has chosen a point.
-lambda = alpha * beta, alpha the ratio of the largest score to the largest Reg among the candidates
-of the moment, beta the `weight`. Tasks take turns, so that they share the budget equally.
+where f_t describes task t and x_i^j are the k' points nearest to x among those chosen in task i. How the
+reciprocals are bounded and what else the paper leaves open is in the notes of `TaskRelevance`. Units of
+inputs and descriptors cancel. Tasks take turns, so that they share the budget equally.
 """
 
 from __future__ import annotations

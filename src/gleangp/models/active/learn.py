@@ -21,7 +21,7 @@ from gleangp.models.active.tasks import ActiveEvidence, NoiseObjective, TaskBloc
 from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
-from gleangp.progress import Stage, Steps, report_to
+from gleangp.progress import Stage, report_to
 from gleangp.selection.base import Chosen, Selection
 
 
@@ -145,10 +145,11 @@ class _Learner:
         """The posteriors at the learnt parameters."""
         tasks, settings = self._at(parameters), self.settings
         selection = tasks.choose(parameters.kernel, settings, self.seed) if points is None else points
-        stage = Stage("posterior", len(tasks.sizes), len(tasks.sizes), len(selection.order))
+        n_tasks = len(tasks.sizes)
+        stage = Stage("posterior", n_tasks, n_tasks, len(selection.order))
         settings.progress(stage, 0, None)
-        settings = replace(settings, task_done=Steps(settings.progress, stage))
         found = tasks.fit(parameters.kernel, selection, settings)
+        settings.progress(stage, n_tasks, None)
         return SharedKernelFit(parameters, selection, *found, n_rounds, converged, change)
 
     def _maximize(

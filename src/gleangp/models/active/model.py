@@ -18,13 +18,7 @@ from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import NO_SITES, Sites
 from gleangp.inference.online import absorb_active
-from gleangp.inference.posterior import (
-    TaskPosterior,
-    predict_latent,
-    predict_latent_cov,
-    predict_mean,
-    prior_only,
-)
+from gleangp.inference.posterior import TaskPosterior, prior_only
 from gleangp.models.active.learn import learn_shared_kernel
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.tasks import TaskBlocks
@@ -107,19 +101,17 @@ class SparseModel:
         """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
         mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
         for task, rows in filled_blocks(codes):
+            found = self.posteriors[task].predict(self.kernel, X[rows], with_var=with_var)
+            mean[rows] = found[0]
             if with_var:
-                mean[rows], var[rows] = predict_latent(self.kernel, self.posteriors[task], X[rows])
-            else:
-                mean[rows] = predict_mean(self.kernel, self.posteriors[task], X[rows])
+                var[rows] = found[1]
         return mean, var
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
         mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
         for task, rows in filled_blocks(codes):
-            mean[rows], cov[np.ix_(rows, rows)] = predict_latent_cov(
-                self.kernel, self.posteriors[task], X[rows]
-            )
+            mean[rows], cov[np.ix_(rows, rows)] = self.posteriors[task].predict_cov(self.kernel, X[rows])
         return mean, cov
 
     def with_points(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from gleangp.progress import Progress, no_step, silent
+from gleangp.progress import Progress, silent
 from gleangp.selection.base import Selector
 
 
@@ -24,7 +23,6 @@ class Settings:
     propagate: bool = False  # expectation propagation over the active points, after filtering
     n_jobs: int | None = None
     progress: Progress = silent  # told of every stage and step of learning; may ask to stop
-    task_done: Callable[[], None] = no_step  # called for every task whose posterior is there
     uncoupled: str = "as asked"  # why tasks share the kernel alone
 
 

@@ -90,10 +90,7 @@ class TaskBlocks:
     ) -> tuple[list[TaskPosterior], list[Sites], float]:
         """Posterior and sites of every task, and the log evidence; with `n_jobs`, in several processes."""
         calls = self._calls(kernel, self._kept(selection), selection, settings)
-        found = []
-        for one in in_parallel(fit_task, calls, settings.n_jobs):
-            found.append(one)
-            settings.task_done()
+        found = in_parallel(fit_task, calls, settings.n_jobs)
         posteriors, sites, values = (list(part) for part in zip(*found, strict=True))
         return posteriors, sites, sum(values)
 

@@ -17,7 +17,7 @@ from gleangp.models.active.model import SparseModel
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.tasks import TaskBlocks
 from gleangp.models.defaults import HELD_OUT
-from gleangp.progress import Stage, Steps
+from gleangp.progress import Stage
 from gleangp.selection.base import in_order
 
 ORIGINAL = -1  # in place of the number of an invariance
@@ -53,10 +53,10 @@ def add_virtual_vectors(
     selection = wider.choose(model.kernel, settings, seed)
     stage = Stage("virtual points", len(pools), len(pools), len(selection.order))
     settings.progress(stage, 0, None)
-    settings = replace(settings, task_done=Steps(settings.progress, stage))
     made_by = in_order(selection.order, [pool[2][a] for pool, a in zip(pools, selection.active, strict=True)])
     others = model.virtual[~np.isin(model.active_task, numbers)]
     fit = wider.fit(model.kernel, selection, settings)
+    settings.progress(stage, len(pools), None)
     return replace(
         model.with_points(wider, numbers, selection, fit),
         log_evidence=other_evidence + fit[2],

@@ -13,7 +13,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import warn_user
-from gleangp.inference.data_dependent import predict_task, task_posterior
+from gleangp.inference.data_dependent import task_posterior
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
@@ -106,7 +106,7 @@ def _scores(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> Floa
         kernel: Any = task.kernel
         width = HIERARCHY.width[0] if model.width is None else np.log(model.width)
         posterior = task_posterior(kernel, _thinned(block, known, out), noise, task.alpha, width)
-        mean, var = predict_task(kernel, posterior, block.X[out])
+        mean, var = posterior.predict(kernel, block.X[out])
         scores[out] = Gaussian(noise).log_density(block.y[out], mean, var)
     return scores
 

@@ -8,7 +8,6 @@ disagree about to what each is uncertain of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,8 @@ import numpy as np
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.inference.data_dependent import AnyPosterior, predict_task, predict_task_cov, task_posterior
+from gleangp.inference.data_dependent import task_posterior
+from gleangp.inference.posterior import KernelPosterior
 from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import HIERARCHY
@@ -40,7 +40,7 @@ class FittedTask:
     theta_cov: FloatArray  # (q, q)
     alpha: float  # 0.0 without a graph
     kernel: Any  # at theta
-    nodes: tuple[tuple[Any, AnyPosterior], ...]
+    nodes: tuple[tuple[Any, KernelPosterior], ...]
     log_evidence: float
     noise: float | None = None  # variance, mean over the nodes; None in older files: that of the model
 
@@ -50,7 +50,7 @@ class FittedTask:
         if self.noise is not None:
             check_arrays(self, noise=">0")
         for kernel, posterior in self.nodes:
-            if not isinstance(posterior, AnyPosterior):
+            if not isinstance(posterior, KernelPosterior):
                 raise ValueError("FittedTask has a node without a posterior.")
             check_kernel("a kernel of FittedTask", kernel, posterior.X.shape[1])
         if not self.nodes or len({posterior.X.shape[1] for _, posterior in self.nodes}) != 1:
@@ -214,8 +214,10 @@ def predict_hierarchy(
     mean, var = np.empty(len(X)), np.empty(len(X))
     for task, rows in enumerate(blocks_of_rows(codes, len(model.tasks))):
         if len(rows):
-            means, variances = _at_nodes(model.tasks[task], X[rows], predict_task)
-            mean[rows], var[rows] = means.mean(axis=0), variances + means.var(axis=0)
+            found = [posterior.predict(kernel, X[rows]) for kernel, posterior in model.tasks[task].nodes]
+            means = np.array([m for m, _ in found])
+            mean[rows] = means.mean(axis=0)
+            var[rows] = np.mean([v for _, v in found], axis=0) + means.var(axis=0)
     return mean, var
 
 
@@ -226,17 +228,12 @@ def predict_hierarchy_cov(
     mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
     for task, rows in enumerate(blocks_of_rows(codes, len(model.tasks))):
         if len(rows):
-            means, within = _at_nodes(model.tasks[task], X[rows], predict_task_cov)
+            found = [posterior.predict_cov(kernel, X[rows]) for kernel, posterior in model.tasks[task].nodes]
+            means = np.array([m for m, _ in found])
             deviation = means - means.mean(axis=0)
-            mean[rows] = means.mean(axis=0)
+            mean[rows], within = means.mean(axis=0), np.mean([c for _, c in found], axis=0)
             cov[np.ix_(rows, rows)] = within + deviation.T @ deviation / len(means)
     return mean, cov
-
-
-def _at_nodes(task: FittedTask, X: FloatArray, predict: Callable) -> tuple[FloatArray, FloatArray]:
-    """Means of all nodes (k, n), and the mean of their variances or covariances."""
-    means, spreads = zip(*(predict(*node, X) for node in task.nodes), strict=True)
-    return np.array(means), np.mean(spreads, axis=0)
 
 
 def _fitted_task(model: HierarchicalModel, task: TaskRows, fit: HierarchyFit, k: int) -> FittedTask:

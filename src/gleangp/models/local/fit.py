@@ -12,7 +12,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.evidence import condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
-from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.likelihood import Settled
@@ -54,6 +54,7 @@ def fit_local(
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
+        candidates = [replace(c, search=c.search.for_points(n_basis)) for c in candidates]
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
     modes = _modes(search, learnt, len(data))
     best = modes[0].learnt if modes else learnt[0]
@@ -172,6 +173,9 @@ class _Finish:
         empty = self.data.sizes == 0
         return [_average_where_empty(term, empty) for term in self.learnt.frozen_terms(z)]
 
+    def _prior(self, terms: list[Term], W: FloatArray, layout: Layout, Z: FloatArray) -> BlockPrior:
+        return BlockPrior(terms, W, layout, Z, elsewhere=where_blocks_are(), gradients=False)
+
     def draw(self, z: FloatArray, best: LocalPosterior, rng: np.random.Generator) -> Draw:
         """The posterior at a draw; of one block as at the best, its factor when predictions need it."""
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
@@ -194,15 +198,13 @@ class _Finish:
         terms = self._terms(z)
         W = self.search.inputs(data.X, warp)
         rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
-        prior = BlockPrior(terms, W, rows.layout, rows.Z, elsewhere=where_blocks_are())
         if likelihood.varies and self.learnt.n_rows < len(data):
             # As many basis points as while learning will do: the noise is what is left within blocks.
             learning = self.search.learning
-            Z = rows.Z[: learning.stages[-1].n_basis]
-            few = BlockPrior(terms, W, rows.layout, Z, elsewhere=where_blocks_are())
-            z = _noise_of_tasks(few, rows, likelihood, slots, z, learning.noise_passes)
-            prior = BlockPrior(self._terms(z), W, rows.layout, rows.Z, elsewhere=where_blocks_are())
-        sites = self.learnt.objective.sites(len(data))
+            few = self._prior(terms, W, rows.layout, rows.Z[: learning.stages[-1].n_basis])
+            z = _noise_of_tasks(few, rows, likelihood, slots, z, learning)
+            terms = self._terms(z)
+        prior, sites = self._prior(terms, W, rows.layout, rows.Z), self.learnt.objective.sites(len(data))
         settled = likelihood.settle(prior, rows, slots, z, sites, gradient=False)
         posterior = local_posterior(prior, rows, data, settled, self.conditioning)
         return Draw(posterior, warp, likelihood.predictive_variance(slots, z)), basis, settled.n_silent
@@ -287,7 +289,7 @@ def _average_where_empty(term: Term, empty: Any) -> Term:
     return replace(term, loadings=loadings, own=own)
 
 
-def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
+def _noise_of_tasks(prior, rows, likelihood, slots, z, learning: Learning) -> FloatArray:
     """z with the noise of every task, by scoring steps at the other parameters.
 
     The curvature of the evidence in the log variance of a task is about its information I_t.
@@ -296,7 +298,7 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
     part = slots.where["z"]
     curvature = np.maximum(likelihood.information(slots, z), 0.5)
     tau = float(np.exp(slots.get(z, "tau")[0]))
-    for _ in range(n_passes):
+    for _ in range(learning.noise_passes):
         by_task = likelihood.variance(slots, z)
         precision = likelihood.precision(slots, z, rows.layout.codes, rows.noise)
         q = condition(prior, precision, precision * rows.y, also=row_inverse)
@@ -304,4 +306,6 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, n_passes) -> FloatArray:
         slope = by_task * np.bincount(rows.layout.codes, sensitivity * rows.noise, len(by_task))
         step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
         z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
+        if np.abs(step).max() < learning.noise_step:
+            break
     return z

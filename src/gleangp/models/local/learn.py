@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.local import length_scales
 from gleangp.inference.prior import Term, lay_out
 from gleangp.models.decisions import Decision
@@ -106,6 +107,10 @@ class Search:
     def draws(self, n_rows: int) -> bool:
         """Whether predictions average over draws of the hyperparameters."""
         return self.optimize and n_rows <= self.likelihood.draws_rows(self.learning)
+
+    def for_points(self, n_points: int) -> Search:
+        """The same on as many rows as that many basis points are worth."""
+        return replace(self, learning=self.learning.for_points(n_points))
 
     def averages(self, n_rows: int) -> bool:
         """Whether they average over forms too: few rows do not determine the form."""
@@ -245,8 +250,14 @@ def _climb(search, objective, start, max_iter, form, number, rng, *, needed: boo
 
 
 def _go_on(search, learnt, objective: LogPosterior, stage: Stage, rng) -> Learnt:
-    """The same search on the rows of another stage."""
-    found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
+    """The same search on the rows of another stage.
+
+    It stays at what was learnt where propagation does not settle on these rows, as with very many outliers.
+    """
+    try:
+        found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
+    except NotPositiveDefiniteError:
+        found = None
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
