@@ -7,6 +7,7 @@ The user names tasks by integers, strings or booleans; everything below the esti
 comes last, so that codes once given stay.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "append_task",
     "blocks_of_rows",
     "encode_tasks",
+    "filled_blocks",
     "list_names",
     "lookup_tasks",
     "match_tasks",
@@ -159,6 +161,13 @@ def blocks_of_rows(codes: np.ndarray, n_tasks: int) -> list[np.ndarray]:
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(n_tasks + 1))
     return [order[start:stop] for start, stop in pairwise(edges)]
+
+
+def filled_blocks(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Task and rows of every task that has any."""
+    for task, rows in enumerate(blocks_of_rows(codes, int(codes.max(initial=-1)) + 1)):
+        if len(rows):
+            yield task, rows
 
 
 def _column_position(columns: list[Any] | int, task: Any) -> int:

@@ -257,9 +257,9 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
         X, codes = self._encode_inputs(X, tasks, joint=joint)
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
-        predict: Any = hierarchy.predict_hierarchy_cov if joint else hierarchy.predict_hierarchy
+        predict = self._model.predict_cov if joint else self._model.predict
         with threads_for(np.bincount(codes)):
-            mean, spread = predict(self._model, X, codes)
+            mean, spread = predict(X, codes)
         return Latent(X, codes, mean + self._mean_at(X), spread)
 
     def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Gaussian:
@@ -289,7 +289,7 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
             rng = generator_from(self.random_state)
             [block], _ = rows.choose([self.kernel_], self.noise_variance_, rng)
             optimize = self.optimizer is not None
-            model = hierarchy.add_task(self._model, block, optimize=optimize)
+            model = self._model.add_task(block, optimize=optimize)
             made = decisions_on(model, [block], f"task {task!r}: ")
             if optimize and self.prior_cov is None:
                 model, alone = alone_if_better(self._model, model, block, f"task {task!r}")

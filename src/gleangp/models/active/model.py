@@ -13,7 +13,7 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_codes, check_kernel, check_noise
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.tasks import blocks_of_rows
+from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import NO_SITES, Sites
@@ -230,10 +230,3 @@ def fit_sparse_model(
     )
     found = fit.posteriors, fit.sites, fit.log_evidence
     return empty.with_points(tasks, list(range(tasks.n_tasks)), fit.selection, found)
-
-
-def filled_blocks(codes: IntArray):
-    """Task and rows of every task that has any."""
-    for task, rows in enumerate(blocks_of_rows(codes, int(codes.max(initial=-1)) + 1)):
-        if len(rows):
-            yield task, rows

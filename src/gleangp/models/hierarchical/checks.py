@@ -17,7 +17,7 @@ from gleangp.inference.data_dependent import task_posterior
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
-from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel, add_task
+from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.noise import Gaussian
 
 
@@ -50,7 +50,7 @@ def alone_if_better(
     if block.n_labelled < HELD_OUT.least_labels:
         return model, []
     wide = replace(before, prior_cov=HIERARCHY.wide_variance * np.eye(len(before.prior_cov)))
-    alone = add_task(wide, block)
+    alone = wide.add_task(block)
     scores = [held_out_scores(m, [block]) for m in (model, alone)]
     numbers, worse = _decided(scores, ("prior of the others", "alone"))
     if worse > HELD_OUT.clear:

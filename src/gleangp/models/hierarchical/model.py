@@ -15,7 +15,7 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.tasks import blocks_of_rows
+from gleangp.data.tasks import filled_blocks
 from gleangp.inference.data_dependent import task_posterior
 from gleangp.inference.posterior import KernelPosterior
 from gleangp.inference.task_rows import TaskRows
@@ -116,6 +116,48 @@ class HierarchicalModel:
         """Largest jitter that a factor needed."""
         return max((getattr(p, "jitter", 0.0) for t in self.tasks for _, p in t.nodes), default=0.0)
 
+    def predict(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (n,) of the function at rows of any tasks."""
+        mean, var = np.empty(len(X)), np.empty(len(X))
+        for task, rows in filled_blocks(codes):
+            found = [posterior.predict(kernel, X[rows]) for kernel, posterior in self.tasks[task].nodes]
+            means = np.array([m for m, _ in found])
+            mean[rows] = means.mean(axis=0)
+            var[rows] = np.mean([v for _, v in found], axis=0) + means.var(axis=0)
+        return mean, var
+
+    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Mean (n,) and covariance (n, n); rows of different tasks are independent."""
+        mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
+        for task, rows in filled_blocks(codes):
+            found = [posterior.predict_cov(kernel, X[rows]) for kernel, posterior in self.tasks[task].nodes]
+            means = np.array([m for m, _ in found])
+            deviation = means - means.mean(axis=0)
+            mean[rows], within = means.mean(axis=0), np.mean([c for _, c in found], axis=0)
+            cov[np.ix_(rows, rows)] = within + deviation.T @ deviation / len(means)
+        return mean, cov
+
+    def add_task(self, task: TaskRows, *, optimize: bool = True) -> HierarchicalModel:
+        """The model with one more task: its most probable parameters under the learnt prior.
+
+        Zhang & Yeung 2009, section 2.2, but for the noise, which has its prior too: its maximum likelihood
+        from five rows is zero.
+        """
+        if task.n_labelled == 0 and task.order is None:
+            return replace(self, tasks=(*self.tasks, _prior_task(self, task.X.shape[1])))
+        width = HIERARCHY.width[0] if self.width is None else np.log(self.width)
+        start = Point(self.mean, width, self.mean[None], np.array([HIERARCHY.alpha[0]]))
+        plan = LearningPlan(np.zeros((0, 2)), learn_shared=False, fixed_cov=self.new_task_cov)
+        if optimize:
+            terms = TaskTerms(self.kernel, [task], None if self.own_noise else self.noise)
+            fit = learn_hierarchy(terms, start, plan)
+        else:
+            fit = _not_learnt(start, self.prior_cov)
+        model = self
+        if self.width is None and task.order is not None:
+            model = replace(self, width=float(np.exp(width)))
+        return replace(model, tasks=(*self.tasks, _fitted_task(model, task, fit, 0)))
+
 
 def fit_hierarchical_model(
     kernel,
@@ -184,56 +226,6 @@ def fit_hierarchical_model(
         fitted[i] = _fitted_task(model, tasks[i], fit, k)
         progress(stage, k + 1, None)
     return replace(model, tasks=tuple(fitted))
-
-
-def add_task(model: HierarchicalModel, task: TaskRows, *, optimize: bool = True) -> HierarchicalModel:
-    """The model with one more task: its most probable parameters under the learnt prior.
-
-    Zhang & Yeung 2009, section 2.2, but for the noise, which has its prior too: its maximum likelihood from
-    five rows is zero.
-    """
-    if task.n_labelled == 0 and task.order is None:
-        return replace(model, tasks=(*model.tasks, _prior_task(model, task.X.shape[1])))
-    width = HIERARCHY.width[0] if model.width is None else np.log(model.width)
-    start = Point(model.mean, width, model.mean[None], np.array([HIERARCHY.alpha[0]]))
-    plan = LearningPlan(np.zeros((0, 2)), learn_shared=False, fixed_cov=model.new_task_cov)
-    if optimize:
-        terms = TaskTerms(model.kernel, [task], None if model.own_noise else model.noise)
-        fit = learn_hierarchy(terms, start, plan)
-    else:
-        fit = _not_learnt(start, model.prior_cov)
-    if model.width is None and task.order is not None:
-        model = replace(model, width=float(np.exp(width)))
-    return replace(model, tasks=(*model.tasks, _fitted_task(model, task, fit, 0)))
-
-
-def predict_hierarchy(
-    model: HierarchicalModel, X: FloatArray, codes: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance (n,) of the function at rows of any tasks."""
-    mean, var = np.empty(len(X)), np.empty(len(X))
-    for task, rows in enumerate(blocks_of_rows(codes, len(model.tasks))):
-        if len(rows):
-            found = [posterior.predict(kernel, X[rows]) for kernel, posterior in model.tasks[task].nodes]
-            means = np.array([m for m, _ in found])
-            mean[rows] = means.mean(axis=0)
-            var[rows] = np.mean([v for _, v in found], axis=0) + means.var(axis=0)
-    return mean, var
-
-
-def predict_hierarchy_cov(
-    model: HierarchicalModel, X: FloatArray, codes: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Mean (n,) and covariance (n, n); rows of different tasks are independent."""
-    mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
-    for task, rows in enumerate(blocks_of_rows(codes, len(model.tasks))):
-        if len(rows):
-            found = [posterior.predict_cov(kernel, X[rows]) for kernel, posterior in model.tasks[task].nodes]
-            means = np.array([m for m, _ in found])
-            deviation = means - means.mean(axis=0)
-            mean[rows], within = means.mean(axis=0), np.mean([c for _, c in found], axis=0)
-            cov[np.ix_(rows, rows)] = within + deviation.T @ deviation / len(means)
-    return mean, cov
 
 
 def _fitted_task(model: HierarchicalModel, task: TaskRows, fit: HierarchyFit, k: int) -> FittedTask:
