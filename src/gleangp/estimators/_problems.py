@@ -171,8 +171,7 @@ def _in_canonical_order(problem: LocalProblem) -> tuple[IntArray, Data]:
     """Numbers of the rows to learn from, and what is in them; their order does not matter to the fit."""
     rows, y = problem.rows, problem.y
     kept = rows.kept[canonical_order(rows.X[rows.kept], y[rows.kept], rows.codes[rows.kept])]
-    noise = problem.noise[kept] if isinstance(problem.noise, np.ndarray) else problem.noise.at(kept)
-    return kept, Data(rows.X[kept], y[kept], rows.codes[kept], rows.n_tasks, noise)
+    return kept, Data(rows.X, y, rows.codes, rows.n_tasks, problem.noise).at(kept)
 
 
 def _name(coupling: Any) -> str:
