@@ -176,7 +176,8 @@ def _beside_simpler_models(facts: Facts) -> list[str]:
             elif "alone" in rival.name:
                 what = "The tasks have little in common: fit them separately, or try HierarchicalGPRegressor."
             said.append(f"Better on the same rows: {rival.name}. {what}")
-    equal = [r.name for r in facts.rivals if not (r.is_better or r.is_worse or r is average)]
+    whole = [r for r in facts.rivals if r.rows == len(facts.held.rows) and r is not average]
+    equal = [r.name for r in whole if not (r.is_better or r.is_worse)]
     if equal:
         said.append(f"Not distinguishable from it on the same rows: {_some(equal)}.")
     return said
