@@ -235,16 +235,16 @@ def print_table(found: dict) -> None:
 def cells_by_chance(cells: list, names: list[str]) -> float:
     """Cells in which one of several equal methods is more than `BEHIND` points behind the best of the others.
 
-    Errors of a run, less the mean over the methods, differ between the runs of a cell by noise alone; its
-    variance is pooled by number of labels.
+    The noise of a method is that of its difference from the rival that is best on average: what differs
+    between the runs of a cell, pooled by number of labels.
     """
     if len(cells[0]) < 2:
         return np.nan
     errors = 100.0 * np.array([[[run[m][0] for m in names] for run in runs] for runs in cells])
-    own = errors - errors.mean(axis=2, keepdims=True)  # (cells, runs, methods, labels)
-    n_runs, n_methods = own.shape[1:3]
-    variance = own.var(axis=1, ddof=1).mean(axis=(0, 1)) * n_methods / (n_methods - 1) / n_runs
-    noise = np.random.default_rng(0).normal(size=(100_000, n_methods, 1)) * np.sqrt(variance)
+    best = errors[:, :, :-1].mean(axis=(0, 1)).argmin(axis=0)  # errors: (cells, runs, methods, labels)
+    difference = errors[:, :, -1] - np.take_along_axis(errors, best[None, None, None], axis=2)[:, :, 0]
+    variance = 0.5 * difference.var(axis=1, ddof=1).mean(axis=0) / errors.shape[1]
+    noise = np.random.default_rng(0).normal(size=(100_000, len(names), 1)) * np.sqrt(variance)
     behind = noise[:, -1] - noise[:, :-1].min(axis=1) > BEHIND
     return len(cells) * float(np.sum(behind.mean(axis=0)))
 
