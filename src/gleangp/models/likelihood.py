@@ -31,7 +31,7 @@ from gleangp.numerics.transforms import unconstrain
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
-_DRAWN_TOLERANCE = 1e-9  # nats per row, of propagation where parameters are drawn
+_FINE_TOLERANCE = 1e-9  # nats per row, of propagation where gradients must be exact
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
 
 
@@ -329,8 +329,10 @@ class PropagatedNoise:
         marginals = marginals_of(prior, known)
         if sites is None and not noise.log_concave:
             sites = labelled_first(problem, marginals)
-        # Draws of the parameters, which real numbers have, need the gradient of the gradient.
-        tol = min(self.tol, _DRAWN_TOLERANCE) if self._is_real else self.tol
+        # Draws of the parameters, which real numbers have, need the gradient of the gradient. Where noise is
+        # not log-concave, searches stopped up to eight nats early by gradients of sites that had not settled.
+        fine = self._is_real or not noise.log_concave
+        tol = min(self.tol, _FINE_TOLERANCE) if fine else self.tol
         swept = sweep_rows(problem, marginals, start=sites, tol=tol)
         by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
 
