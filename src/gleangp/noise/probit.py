@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -10,8 +10,6 @@ from scipy.special import log_ndtr
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, NoiseFields, Partition
 from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
-
-_BLOCK = 1 << 14  # rows at a time, so that working arrays stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +64,9 @@ class Probit(NoiseFields):
 
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu of `log_partition`, without the rest."""
-        nu = np.empty(np.broadcast(y, mean, var).shape)
-        inputs: tuple[Any, ...] = (y, mean, var, self.bias, self._variance)
-        if nu.ndim != 1 or nu.size <= _BLOCK:
-            _fill_precision(nu, *inputs)
-            return nu[()]
-        for start in range(0, nu.size, _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            _fill_precision(nu[rows], *(a[rows] if np.shape(a) == nu.shape else a for a in inputs))
-        return nu
+        total = var + self._variance
+        z = (mean + self.bias) * y / np.sqrt(total)
+        return log_ndtr_curvature(z) / total  # Lawrence, Platt & Jordan 2005, eq. 15
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """d log_z / d bias and d slope, per row."""
@@ -95,20 +87,3 @@ class Probit(NoiseFields):
     @property
     def _variance(self) -> Floats:
         return 1.0 / (self.slope * self.slope)
-
-
-def _fill_precision(
-    nu: FloatArray,
-    y: Floats,
-    mean: Floats,
-    var: Floats,
-    bias: Floats,
-    variance: Floats,
-) -> None:
-    """Write nu, with as few temporaries as possible: selection asks for it at every step."""
-    total = var + variance
-    z = np.add(mean, bias, out=nu)
-    z *= y
-    z /= np.sqrt(total)
-    log_ndtr_curvature(z, out=nu)
-    nu /= total  # Lawrence, Platt & Jordan 2005, eq. 15

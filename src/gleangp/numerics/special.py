@@ -61,10 +61,10 @@ def hazard(z: ArrayLike) -> FloatArray:
     return h[()]
 
 
-def log_ndtr_curvature(z: ArrayLike, out: FloatArray | None = None) -> FloatArray:
+def log_ndtr_curvature(z: ArrayLike) -> FloatArray:
     """h (h + z) with h = N(z) / Phi(z): minus the second derivative of log Phi(z), in (0, 1).
 
-    It falls from 1 on the far left, which it reaches by rounding, to 0 on the right. `out` may be `z` itself.
+    It falls from 1 on the far left, which it reaches by rounding, to 0 on the right.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def log_ndtr_curvature(z: ArrayLike, out: FloatArray | None = None) -> FloatArra
     array([1.    , 0.9294, 0.6366, 0.    ])
     """
     z = np.asarray(z, dtype=np.float64)
-    return _curvature(z, hazard(z), out)
+    return _curvature(z, hazard(z))
 
 
 def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -88,13 +88,11 @@ def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArr
     return log_ndtr(z), h, _curvature(z, h)
 
 
-def _curvature(z: FloatArray, h: FloatArray, out: FloatArray | None = None) -> FloatArray:
-    far = z < _FAR_LEFT
-    z_far = z[far]  # read before `out` is written, which may be z
-    out = np.asarray(np.add(h, z, out=out))
+def _curvature(z: FloatArray, h: FloatArray) -> FloatArray:
+    far, out = z < _FAR_LEFT, np.asarray(h + z)
     out *= h
-    if z_far.size:
-        out[far] = polyval(z_far**-2.0, _FAR_LEFT_SERIES)
+    if far.any():
+        out[far] = polyval(z[far] ** -2.0, _FAR_LEFT_SERIES)
     return out[()]
 
 
