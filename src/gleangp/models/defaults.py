@@ -79,11 +79,13 @@ class Learning:
         Stage(5000, 100, 100, 30),
         Stage(15000, 100, 100, 6),
     )
-    # With few points speed is wanted: rows to learn from for each of them, in whole stages.
+    # With few points speed is wanted: rows to learn from for each, in whole stages; and at most.
     rows_per_point: int = 25
+    most_rows: int = 15000
     n_own_basis: int = 20  # of a task with several blocks, while learning
     smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task, by evidence
     task_smoothness: float = 2.5  # of several tasks
+    hopeless: float = 15.0  # nats by which a form or a coupling may lie behind before it is given up
     n_draws: int = 16  # from the Laplace approximation of the hyperparameters
     # Rows up to which predictions average over draws: with more, parameters are well known. Other noise than
     # Gaussian is propagated for every draw. Only real numbers average: counts, positive numbers and labels
@@ -112,8 +114,7 @@ class Learning:
 
     def for_points(self, n_points: int) -> Learning:
         """Without the stages that have too many rows for so few points; the first two are always there."""
-        most = max(self.stages[1].n_rows, self.rows_per_point * n_points)
-        return replace(self, stages=tuple(stage for stage in self.stages if stage.n_rows <= most))
+        return replace(self, most_rows=max(self.stages[1].n_rows, self.rows_per_point * n_points))
 
 
 @dataclass(frozen=True)

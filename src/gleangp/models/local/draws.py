@@ -31,16 +31,18 @@ class Mode:
     log_mass: float
 
 
-def mode_of(learnt: Learnt, learning: Learning) -> Mode:
+def mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool = False) -> Mode:
     """The Laplace approximation of the free parameters, with the Hessian by differences of the gradient.
 
     An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
-    approximation.
+    approximation. A form that is `hopeless` has no mass and no draws.
     """
     objective, z, slots = learnt.objective, learnt.z, learnt.slots
     free = np.concatenate(
         [np.arange(part.start, part.stop) for name, part in slots.where.items() if name != "z"]
     )
+    if hopeless:
+        return Mode(learnt, free, np.zeros((len(free), len(free))), -np.inf)
     at = objective(z)[1][free]
     hessian = np.empty((len(free), len(free)))
     for k, i in enumerate(free):

@@ -97,25 +97,35 @@ def _compete(
     if len(candidates) == 1:
         search = candidates[0].search
         return search, learn(search, data, found[0], seed), []
-    # Few rows: all are learnt to the end. With more, a few steps on some of the rows decide.
-    finished = all(several[0].n_rows == len(data) for several in found)
+    learnt = [[f] for f in found]
+
+    def evidence() -> list[float]:
+        pairs = zip(candidates, learnt, strict=True)
+        return [max(f.evidence_per_row for f in several) * len(data) - c.penalty for c, several in pairs]
+
+    # With many rows, a few steps on some of them decide. Else all that may still win are learnt to the end.
+    scores = evidence()
+    finished = all(f.n_rows == len(data) for f in found)
     if finished:
-        found = [learn(c.search, data, f, seed) for c, f in zip(candidates, found, strict=True)]
-    pairs = zip(candidates, found, strict=True)
-    scores = [max(f.evidence_per_row for f in several) * len(data) - c.penalty for c, several in pairs]
+        for k, c in enumerate(candidates):
+            if scores[k] >= max(scores) - c.search.learning.hopeless:
+                learnt[k] = learn(c.search, data, found[k], seed)
+        scores = evidence()
     which = int(np.argmax(scores))
     search, name = candidates[which].search, candidates[which].name
     text = f"the log evidence, less what its weights cost, is the highest for {name!r}"
     numbers = {c.name: float(score) for c, score in zip(candidates, scores, strict=True)}
-    learnt = found[which] if finished else learn(search, data, found[which], seed)
-    return search, learnt, [Decision("coupling", name, numbers, text)]
+    winner = learnt[which] if finished else learn(search, data, found[which], seed)
+    return search, winner, [Decision("coupling", name, numbers, text)]
 
 
 def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
     """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
     if not search.draws(n_rows) or not learnt[0].slots.size:
         return []
-    return sorted((mode_of(form, search.learning) for form in learnt), key=lambda mode: -mode.log_mass)
+    most = min(form.value for form in learnt) + search.learning.hopeless
+    modes = [mode_of(form, search.learning, hopeless=form.value > most) for form in learnt]
+    return sorted(modes, key=lambda mode: -mode.log_mass)
 
 
 def _decided_forms(modes: list[Mode]) -> list[Decision]:

@@ -122,48 +122,46 @@ class Search:
         return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
 
 
-def race(search: Search, data: Data, seed: int) -> list[Learnt]:
-    """A few steps on a few rows, for each form: from every start and the best of them, then from there."""
-    learning = search.learning
+def race(search: Search, data: Data, seed: int, number: int = 0) -> Learnt:
+    """The best of a few steps from every start on a few rows, of one of the forms."""
+    learning, form = search.learning, search.forms[number]
     if not search.optimize:
-        objective = search.objective(search.starts[0], search.forms[0], None)
+        objective = search.objective(search.starts[0], form, None)
         here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
-        return [Learnt(objective, objective.slots.start, np.nan, 0, here, search.forms[0])]
+        return Learnt(objective, objective.slots.start, np.nan, 0, here, form)
     first, rng = learning.stages_for(len(data))[0], np.random.default_rng(seed)
-    winners: list[Learnt] = []
-    for form in search.forms:
-        if not form.warped and not search.averages(len(data)):
-            continue
-        found: list[Learnt] = []
-        for k, start in enumerate(search.starts[:1] if winners else search.starts):
-            draw = np.random.default_rng(seed)  # the same rows for all
-            objective = search.objective(start, form, None)
-            objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-            # Other forms begin where the first has ended: most of what is learnt is the same.
-            z = _values_of(winners[0], objective.slots) if winners else None
-            needed = not (winners or found)
-            climbed = _climb(search, objective, z, first.max_iter, form, k + 1, rng, needed=needed)
-            found += [] if climbed is None else [climbed]
-        winners += [_best(found)] if found else []
-    return winners
+    found: list[Learnt] = []
+    for k, start in enumerate(search.starts):
+        draw = np.random.default_rng(seed)  # the same rows for all
+        objective = search.objective(start, form, None)
+        objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
+        climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, needed=not found)
+        found += [] if climbed is None else [climbed]
+    return _best(found)
 
 
-def _values_of(learnt: Learnt, slots: Slots) -> FloatArray:
-    """What was learnt, for the slots of another form; those that were not learnt at their start."""
-    z = slots.start
-    for name, part in slots.where.items():
-        if name in learnt.slots.where:
-            z[part] = learnt.slots.get(learnt.z, name)
-    return z
+def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -> list[Learnt]:
+    """Another form on the same rows, from where the first has ended: most parameters stay about there."""
+    objective = search.objective(search.starts[0], form, found.objective.rows)
+    z = objective.slots.start
+    for name, part in objective.slots.where.items():
+        if name in found.slots.where:
+            z[part] = found.slots.get(found.z, name)
+    climbed = _climb(search, objective, z, max_iter, form, 0, rng, needed=False)
+    return [] if climbed is None else [climbed]
 
 
-def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> list[Learnt]:
-    """Go on from the winners of the race: from all of them if predictions average, else from the best."""
+def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
+    """Go on from the winner of the race: all forms if predictions average, else the best of them."""
     if not search.optimize:
-        return found
+        return [best]
     later, rng = list(search.learning.stages_for(len(data))[1:]), np.random.default_rng(seed + 1)
+    others = search.forms[1:]
     if search.averages(len(data)):
-        return [_go_on(search, f, _moved(search, f, data, later[0], rng), later[0], rng) for f in found]
+        best = _go_on(search, best, _moved(search, best, data, later[0], rng), later[0], rng)
+        more = [_from_there(search, best, form, later[0].max_iter, rng) for form in others]
+        return [best, *(learnt for several in more for learnt in several)]
+    found = [best, *(race(search, data, seed, k) for k, form in enumerate(others, 1) if form.warped)]
     values, moved = [f.value / f.n_rows for f in found], []
     if len(found) > 1 and found[0].n_rows < len(data):
         stage = later.pop(0)
@@ -178,7 +176,7 @@ def learn(search: Search, data: Data, found: list[Learnt], seed: int) -> list[Le
         kernel = best.form.kernel
         reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
         best = replace(best, decisions=(*best.decisions, Decision("smoothness", kernel, numbers, reason)))
-    for stage in later:
+    for stage in (stage for stage in later if stage.n_rows <= search.learning.most_rows):
         best = _go_on(search, best, objective or _moved(search, best, data, stage, rng), stage, rng)
         objective = None
         if best.n_rows == len(data):
