@@ -124,11 +124,11 @@ TABLES = {
     "header only": Foreign(write=text("t,x,y\n"), error="no rows", code=2),
     "one row per task": Foreign(many_tasks_of_one_row()),
     "5000 x 3": Foreign(large(5000), names=NO_TASK),
-    "120 000 rows": Foreign(large(120_000), suffix=".parquet", names=NO_TASK),
+    "300 000 rows": Foreign(large(300_000), suffix=".parquet", names=NO_TASK),
 }
 HOPELESS = ("constant target", "one row per task", "three rows", "words only", "dates and a word")
 SAME_CONTENT = ("semicolons", "BOM", "gz", "parquet", "xlsx")  # of `base`; once read, nothing differs
-HUGE = "120 000 rows"  # beyond the number from which units are round numbers
+HUGE = "300 000 rows"
 CONTENT = [name for name, table in TABLES.items() if table.error is None and name not in SAME_CONTENT]
 
 # Gaps, other columns, targets and sizes; what else a column may be is settled before there are models.
