@@ -14,11 +14,11 @@ import pytest
 from scipy.stats import kstest, poisson
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from gleangp import SparseGPClassifier, SparseGPRegressor, report
+from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, report
 from gleangp._version import __version__
 from gleangp.report import HeldOutRows
 from gleangp.report.facts import Calibration, gather
-from gleangp.report.held_out import increase, normal_scores
+from gleangp.report.held_out import increase, normal_scores, twin_of
 from gleangp.report.inputs import read_inputs
 from gleangp.report.page import advice, render
 from gleangp.report.words import in_words
@@ -409,3 +409,13 @@ def test_dates_are_dates_and_rows_are_those_of_the_file(tmp_path):
     assert '<td data-value="102">' in odd[: odd.index("</table>")]
     least, most = re.search(r"Effect of when: average y between (\S+) and (\S+)\"", page).groups()
     assert float(least) < -2.0 < 2.0 < float(most)
+
+
+def test_a_fold_without_a_category_learns_the_others():
+    """Cut-points of a category without rows cannot be learnt; two categories have no order to learn."""
+    model = SparseGPOrdinal(categories=[1, 2, 3, 4])
+    assert twin_of(model, np.array([2, 4, 3, 2])).categories == [2, 3, 4]
+    assert twin_of(model, np.array([2, 4, 2])) is None
+    assert model.categories == [1, 2, 3, 4]
+    assert twin_of(SparseGPClassifier(), np.array(["a", "a"])) is None
+    assert twin_of(SparseGPClassifier(n_active=7), np.array(["a", "b"])).n_active == 7

@@ -7,14 +7,13 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from gleangp._typing import IntArray
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
-from gleangp.report.held_out import SMALL, Score, at_rows, choose_folds, predict_folds
+from gleangp.report.held_out import SMALL, Score, at_rows, choose_folds, predict_folds, twin_of
 from gleangp.report.inputs import known_columns, without_empty
 
 _ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
@@ -39,12 +38,15 @@ def held_out(
     n_used = n_used or n_chosen
 
     def fit(number: int, train: IntArray) -> Any:
+        twin = twin_of(model, problem.y[train][problem.labeled[train]])
+        if twin is None:
+            return None
         if watch is None:
-            return fit_rows(clone(model), problem.at(train))
+            return fit_rows(twin, problem.at(train))
         if watch.stopping:
             return None
         watch.begin(f"held-out {number + 1} of {n_used}", _ON_INTERRUPT)
-        fitted = fit_rows(clone(model), problem.at(train))
+        fitted = fit_rows(twin, problem.at(train))
         watch.end()
         if watch.stopping:
             watch.skip(n_used - number - 1)

@@ -228,6 +228,18 @@ def predict_folds(
     return score.by(measure, y[joined])
 
 
+def twin_of(model: Any, y: np.ndarray) -> Any:
+    """A model with the same parameters, to learn from some of the rows; None if they have too few classes.
+
+    Ordered categories that no row has are left out: their cut-points cannot be learnt.
+    """
+    twin, categories = clone(model), getattr(model, "categories", None)
+    if categories is not None:
+        seen = [category for category in categories if np.any(y == category)]
+        return twin.set_params(categories=seen) if len(seen) > 2 else None
+    return None if is_classifier(model) and len(np.unique(y)) < 2 else twin
+
+
 def hold_out(
     model: Any, inputs: Inputs, y: np.ndarray, tasks: np.ndarray | None, labeled: np.ndarray, *, seed: int = 0
 ) -> HeldOutRows:
@@ -236,10 +248,10 @@ def hold_out(
     fold, n_used = choose_folds(labeled, tasks, seed=seed)
 
     def fit(_: int, train: IntArray) -> Any:
-        if measure == "labels" and len(np.unique(y[train][labeled[train]])) < 2:
+        twin = twin_of(model, y[train][labeled[train]])
+        if twin is None:
             return None
-        twin = clone(model).set_params(verbose=0)
-        twin.set_callbacks()
+        twin.set_params(verbose=0).set_callbacks()
         with quiet():
             return twin.fit(inputs.to_fit(train), y[train], **at_rows(tasks, train))
 
