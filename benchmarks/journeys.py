@@ -26,6 +26,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "journeys.md"
 LAYERS = ("estimators", "models", "learning", "inference", "selection", "kernels", "noise", "data")
 
 DEEPEST = ("inference/evidence.py", "inference/local.py")
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # a part of the function they are in
 MARK = "<!-- what follows is written by benchmarks.journeys -->\n"
 
 
@@ -38,10 +39,11 @@ class Trace:
 
     def __call__(self, frame, event: str, argument: object) -> None:
         """As `sys.setprofile` calls it."""
-        if event != "call" or not frame.f_code.co_filename.startswith(str(PACKAGE)):
+        code = frame.f_code
+        if event != "call" or code.co_name in COMPREHENSIONS or not code.co_filename.startswith(str(PACKAGE)):
             return
-        where = str(Path(frame.f_code.co_filename).relative_to(PACKAGE))
-        self.functions.add((where, frame.f_code.co_qualname))
+        where = str(Path(code.co_filename).relative_to(PACKAGE))
+        self.functions.add((where, code.co_qualname))
         if where in DEEPEST and not self.way:
             self.way = path_of(frame)
 
