@@ -15,7 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
-from gleangp.models.local.new_task import propagate_dense
+from gleangp.models.defaults import NEW_TASK
+from gleangp.models.local.model import with_average_task
+from gleangp.models.local.new_task import _like_all, propagate_dense
 from gleangp.noise import ContaminatedNormal, NegativeBinomial
 from tests.endurance.every_estimator import CASES, every, make_rows
 
@@ -181,6 +183,24 @@ def test_variants_of_a_new_task_are_propagated_as_if_alone(noise, y):
         f = rng.multivariate_normal(means[k], covs[k], 50_000)
         exact = np.log(np.mean(np.exp(noise.log_prob(y, f).sum(axis=1))))
         assert_allclose(evidences[k], exact, atol=0.3)
+
+
+@pytest.mark.parametrize("n_tasks", [3, 12])
+def test_odds_of_a_new_task_that_is_unlike_the_others(n_tasks):
+    """With M tasks, a larger own function and sharing no function have odds of 1 to M each."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(np.arange(n_tasks), 6)
+    X = rng.uniform(size=(len(tasks), 1))
+    model = SparseGPRegressor(optimizer=None).fit(X, np.sin(5.0 * X[:, 0]), tasks=tasks)
+    draw = model._model.best
+    alike = tuple(with_average_task(term, draw.posterior.n_tasks_learnt) for term in draw.posterior.terms)
+    several = _like_all(draw, alike, X[:2], np.full(2, n_tasks))
+    first = slice(len(several.log_prior) // min(n_tasks, NEW_TASK.n_levels))  # with the noise of one task
+    prior, function = np.exp(several.log_prior[first]), several.own[first, -1]
+    alone = ~several.loadings[first].any(axis=1)
+    like = ~alone & np.isclose(function, function[~alone].min())
+    assert_allclose(prior[~alone & ~like].sum(), prior[like].sum() / n_tasks)
+    assert_allclose(prior[alone].sum(), prior[like].sum() / n_tasks)
 
 
 def test_known_tasks_give_no_warning():

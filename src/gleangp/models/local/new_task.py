@@ -3,10 +3,10 @@
 A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may
 be larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
 tails), and it may share no function at all: then its common function is a fresh draw of the prior. None of
-the M tasks of the fit did, so the odds of that are 1 to M. Its noise is that of one of the others. Where
-tasks are mixtures of shared functions, a new one has weights near those of one of the others. The evidence
-of its rows weighs these variants. Every draw of the hyperparameters takes one of them, in proportion;
-without draws it is the one in the middle of them.
+the M tasks of the fit needed a larger own function or a fresh one, so the odds of each are 1 to M. Its noise
+is that of one of the others. Where tasks are mixtures of shared functions, a new one has weights near those
+of one of the others. The evidence of its rows weighs these variants. Every draw of the hyperparameters takes
+one of them, in proportion; without draws it is the one in the middle of them.
 """
 
 from __future__ import annotations
@@ -159,14 +159,17 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[:n_learnt].any()
     functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
     offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
+    log_odds, of_function = -np.log(_count_learnt(before)), -np.array(functions)
+    if len(functions) > 1:  # all that are larger together: with odds of 1 to M
+        of_function[1:] += log_odds - logsumexp(of_function[1:])
     log_factors, log_prior, fresh = [], [], []
     for o in offsets:
-        for f in functions:
+        for f, log_p in zip(functions, of_function, strict=True):
             log_factors.append([0.0, f] if len(alike) == 2 else [0.0, o, f][: len(alike)])
-            log_prior.append(-f - o)
-        if hierarchy:  # with odds of 1 to M
+            log_prior.append(log_p - o)
+        if hierarchy:
             log_factors.append([0.0, 0.0] if len(alike) == 2 else [0.0, o, 0.0][: len(alike)])
-            log_prior.append(-o + logsumexp(-np.array(functions)) - np.log(_count_learnt(before)))
+            log_prior.append(log_odds - o)
         fresh += [False] * len(functions) + [True] * hierarchy
     base, noise = _levels(draw, alike)
     # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
