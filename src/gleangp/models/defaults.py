@@ -336,5 +336,3 @@ class LatentSpace:
 
 
 LATENT_SPACE = LatentSpace()
-
-MANY_ROWS = 100_000  # of a table, from which float32 rows stay so and units of the target are round numbers

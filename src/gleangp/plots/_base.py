@@ -15,7 +15,6 @@ from gleangp.exceptions import TaskError
 # Okabe and Ito's colours, in an order in which neighbours are told apart by everyone.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#B8A800")
 DIVERGING = "PuOr"
-SEQUENTIAL = "viridis"
 MARKERS = "osD^vP*X"
 
 
