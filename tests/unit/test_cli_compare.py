@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 
 from sklearn.tree import DecisionTreeRegressor  # noqa: E402
 
-from gleangp.cli import _compare  # noqa: E402
+from gleangp.cli import _compare, _models  # noqa: E402
 from gleangp.cli._compare import _advice, _predict_the_same  # noqa: E402
 from gleangp.cli._mixed_model import MixedModel, _curves  # noqa: E402
 from gleangp.cli._models import Pooled, TaskAverage  # noqa: E402
@@ -169,3 +169,22 @@ def test_compare_prints_a_table_and_its_advice(tmp_path, monkeypatch):
     assert "behind" in text
     assert "Almost the same predictions as 'mean': 'again'." in text
     assert "No clear winner" in text or "Best: " in text
+
+
+def test_large_tables_have_no_model_for_each_task(tmp_path, monkeypatch):
+    """One model for each task would take minutes; it is left out, and a line names it."""
+    names, mean, every = [], TaskAverage(), _compare.rivals
+
+    def some(problem, seed):
+        names.extend(every(problem, seed=seed))
+        return {"mean": mean}
+
+    monkeypatch.setattr(_compare, "rivals", some)
+    monkeypatch.setattr(_compare, "our_models", lambda problem, seed: {"ours: mean": (mean, problem)})
+    monkeypatch.setattr(_models, "_MOST_ROWS_OF_OWN_MODELS", 29)
+    make_frame(30).to_csv(tmp_path / "t.csv", index=False)
+    drop = ("--drop", "grade", "--drop", "key")
+    _, said = call("compare", tmp_path / "t.csv", "-y", "y", "-t", "t", *drop, "--folds", 2)
+    assert "GP for each task alone: left out with more than 29 rows." in said
+    assert "GP of all rows, tasks ignored" in names
+    assert "GP for each task alone" not in names

@@ -146,4 +146,4 @@ def _coverage(facts: Facts) -> str:
     chart.guide(unit, unit).band(c.stated, c.low, c.high).line(c.stated, c.observed)
     chart.dots(c.stated, c.observed, tips)
     note = "band: where 95 % of the shares are by chance alone, if the stated ones are right"
-    return figure("Are its uncertainties right? (within the band: yes)", chart.svg(), note)
+    return figure("Are its uncertainties right? They are if all dots are within the band", chart.svg(), note)
