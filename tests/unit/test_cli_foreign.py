@@ -131,9 +131,6 @@ SAME_CONTENT = ("semicolons", "BOM", "gz", "parquet", "xlsx")  # of `base`; once
 HUGE = "300 000 rows"
 CONTENT = [name for name, table in TABLES.items() if table.error is None and name not in SAME_CONTENT]
 
-# Gaps, other columns, targets and sizes; what else a column may be is settled before there are models.
-COMPARED = ("missing, filled", "dates", "three rows", "constant target", "one row per task", "5000 x 3", HUGE)
-
 
 def predicted(table, model, path, folder):
     """Predictions of all rows of a table, every one a number."""
@@ -192,7 +189,7 @@ def test_fit_and_predict(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_rivals")
-@pytest.mark.parametrize("name", [*COMPARED, "almost empty", "words only"])
+@pytest.mark.parametrize("name", CONTENT)
 def test_fit_report_and_predict(name, tmp_path):
     """The same with kernels that are learnt, a held-out score and a report."""
     table = TABLES[name]
@@ -223,7 +220,7 @@ def test_ranges_are_of_known_cells(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMPARED)
+@pytest.mark.parametrize("name", CONTENT)
 def test_compare(name, tmp_path, monkeypatch, capsys):
     """Errors of all models."""
     table = TABLES[name]
