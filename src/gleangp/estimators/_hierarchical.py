@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gleangp._compat import Interval, StrOptions, fit_context
+from gleangp._compat import StrOptions, fit_context
 from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import check_possible, encode_constraints
@@ -16,7 +15,15 @@ from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import Latent, ObservationsMixin
-from gleangp.estimators._parameters import PARTS_CONSTRAINTS, as_covariance, generator_from, parameters
+from gleangp.estimators._parameters import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    as_covariance,
+    generator_from,
+    given,
+    parameters,
+)
 from gleangp.estimators._problems import in_canonical_order
 from gleangp.estimators._progress import FitProgress, warn_about_fit
 from gleangp.estimators._sparse import ChosenPartsMixin
@@ -82,8 +89,6 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         Whether predictions average over the posterior of each task's kernel parameters and noise instead of
         taking the most probable ones. Wider, and better calibrated, where tasks have few labels. None: in
         tasks of up to 128 rows; in larger ones it changes little and costs memory.
-    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
-        If None, the kernel parameters are not optimised.
     n_rounds : int, default=50
         Maximum number of updates of the prior covariance.
     normalize_X : bool, default=True
@@ -93,12 +98,8 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         Standardise the targets inside: tasks are scaled together unless their scales are far apart.
     noise_variance : float, default=None
         Variance of the labels in all tasks, in units of the standardised target. None: learnt.
-    {task, new_tasks}
     n_jobs : int, default=None
         Threads for large tasks.
-    random_state : int, RandomState, Generator or None, default=None
-        For the choice of landmarks and active rows.
-    {verbose}
 
     Attributes
     ----------
@@ -125,7 +126,6 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         Laplace's approximation, standardised units.
     common_ : SparseGPRegressor or None
         For `mean="common"`, the model whose common function is the mean, in standardised units.
-    {tasks_}
     active_ : ndarray of shape (d,)
         Labelled rows of the training set that were kept, task by task.
     n_rounds_ : int
@@ -134,7 +134,6 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         Whether unlabelled rows, constraints and, for tasks that were added with eight labels or more, the
         prior of the others help: mean log density of labels that are held out, with and without them. A
         task for which the prior is clearly worse has a kernel learnt from its own labels.
-    {columns_, n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -184,27 +183,15 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
     (2, 3)
     """
 
-    mean: str | None = None
-    prior_cov: Any = None
-    n_neighbors: int | None = 5
-    n_landmarks: int = 500
-    theta_uncertainty: bool | None = None
-    n_rounds: int = 50
-    normalize_X: bool = True
-    normalize_y: bool = True
-    noise_variance: float | None = None
-
-    _parameter_constraints = {
-        **PARTS_CONSTRAINTS,
-        "mean": [StrOptions({"common"}), None],
-        "prior_cov": [Interval(Real, 0, None, closed="left"), "array-like", None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
-        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-        "theta_uncertainty": ["boolean", None],
-        "normalize_X": ["boolean"],
-        "normalize_y": ["boolean"],
-        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
-    }
+    mean: str | None = given([StrOptions({"common"}), None], default=None)
+    prior_cov: Any = given([NOT_NEGATIVE, "array-like", None], default=None)
+    n_neighbors: int | None = given([COUNT, None], default=5)
+    n_landmarks: int = given([COUNT], default=500)
+    theta_uncertainty: bool | None = given(["boolean", None], default=None)
+    n_rounds: int = given([COUNT], default=50)
+    normalize_X: bool = given(["boolean"], default=True)
+    normalize_y: bool = given(["boolean"], default=True)
+    noise_variance: float | None = given([POSITIVE, None], default=None)
 
     _fitted_parts = ("_model", "_units", "_center", "_spread", "active_")
 
@@ -214,16 +201,10 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,)
             Targets; NaN in unlabelled rows.
-        {tasks}
         constraints : list of Order and DifferenceOrder, default=None
             What is known about the order of values at rows of X, labelled or not.
-
-        Returns
-        -------
-        self
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
@@ -270,16 +251,10 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (m,)
             Its targets, NaN in unlabelled rows.
-        {task}
         constraints : list of Order and DifferenceOrder, default=None
             About rows of this X.
-
-        Returns
-        -------
-        self
         """
         X, y, names = self._targets_of_new_task(X, y, task)
         self.tasks_, self._units = names, self._units.with_task(y[~np.isnan(y)])

@@ -43,14 +43,8 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,)
             Labels; the value of `unlabeled` for rows without one.
-        {tasks}
-
-        Returns
-        -------
-        self
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
@@ -64,14 +58,8 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (m,)
             Its labels, of classes seen in `fit`; they may be all the same.
-        {task}
-
-        Returns
-        -------
-        self
         """
         X, names = self._rows_of_new_task(X, task)
         y_codes = self._known_classes(y, len(X))
@@ -97,17 +85,10 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            New rows.
         y : array-like of shape (n,)
             Their labels, of classes seen in `fit`.
-        {tasks}
         classes : array-like, default=None
             All classes. The first call must contain rows of each of them.
-
-        Returns
-        -------
-        self
         """
         if not hasattr(self, "classes_"):
             missing = np.setdiff1d([] if classes is None else np.asarray(classes), np.asarray(y))

@@ -76,7 +76,6 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
         Parameters
         ----------
-        {X, tasks}
         return_std : bool, default=False
             Also return the standard deviation of the function. It leaves out the noise, as in scikit-learn;
             only a `WhiteKernel` in a kernel of your own counts.
@@ -85,7 +84,6 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         include_noise : bool, default=False
             Return the standard deviation of a new observation: function and noise. See also
             `predict_interval`.
-        {exposure, trials}
 
         Returns
         -------
@@ -126,11 +124,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
         Parameters
         ----------
-        {X}
         coverage : float, default=0.95
             Probability that an observation lies in its interval.
-        {tasks}
-        {exposure, trials}
 
         Returns
         -------
@@ -151,11 +146,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
         Parameters
         ----------
-        {X}
         quantiles : float or sequence of float
             Probabilities between 0 and 1.
-        {tasks}
-        {exposure, trials}
 
         Returns
         -------
@@ -176,11 +168,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,) or (n, q)
             One value for each row; the probability of NaN is NaN.
-        {tasks}
-        {exposure, trials}
 
         Returns
         -------
@@ -204,11 +193,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,) or (n, q)
             Observations; rows or cells where it is NaN do not count.
-        {tasks}
-        {exposure, trials}
 
         Returns
         -------
@@ -236,15 +222,10 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
         Parameters
         ----------
-        {X}
         n_samples : int, default=1
             How many draws.
-        {tasks}
-        random_state : int, RandomState, Generator or None, default=0
-            For the draws.
         observations : bool, default=False
             Draw observations, with noise, in place of functions.
-        {exposure, trials}
 
         Returns
         -------

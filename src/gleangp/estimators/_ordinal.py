@@ -10,9 +10,9 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._docs import SPARSE, documented
+from gleangp.estimators._docs import documented
 from gleangp.estimators._labels import LabelsMixin
-from gleangp.estimators._parameters import CLASS_CONSTRAINTS, generator_from, parameters
+from gleangp.estimators._parameters import generator_from, given, parameters
 from gleangp.estimators._problems import ActiveProblem, LocalProblem, TrainingRows
 from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel
@@ -25,7 +25,7 @@ from gleangp.noise import Ordered
 from gleangp.numerics.parallel import threads_for
 
 
-@documented(SPARSE)
+@documented()
 @parameters
 class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories, for one task or many related ones.
@@ -38,20 +38,14 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
         of `SparseGPRegressor`.
-    {coupling, n_active, selector, posterior, sites, optimizer}
     learn_noise : bool or sequence of str, default=True
         Learn the cut-points: the bias and the widths of the inner categories. Or the names of what to
         learn, of "bias", "widths" and "variance"; see Notes.
-    {n_rounds, n_restarts, priors}
     categories : array-like, default=None
         The categories in their order, at least three. None: those that occur, sorted.
     unlabeled : object, default=None
         The label of rows that carry none. They are left out: this model has nothing to learn from
         them. None: every label is a category.
-    {invariances, task, new_tasks}
-    n_jobs : int, default=None
-        Processes for the selection of many tasks.
-    {random_state, verbose}
 
     Attributes
     ----------
@@ -63,13 +57,6 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         With the learnt parameters.
     noise_ : gleangp.noise.Ordered
         The fitted noise.
-    {tasks_, coupling_, decisions_, task_correlation_, active_, active_gain_, active_virtual_}
-    {site_mean_, site_precision_}
-    log_evidence_ : float
-        Log evidence.
-    n_rounds_ : int
-        Rounds of learning.
-    {selection_objective_, columns_, n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -115,19 +102,13 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     [2]
     """
 
-    categories: Any = None
-
-    _parameter_constraints = {**CLASS_CONSTRAINTS, "categories": ["array-like", None]}
+    categories: Any = given(["array-like", None], default=None)
 
     _fitted_parts = ("_model", "_n_inputs", "classes_")
     _kind_of_noise = Ordered
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every category.
-
-        Parameters
-        ----------
-        {X, tasks}
 
         Returns
         -------
@@ -141,10 +122,6 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
         """The most probable category.
 
-        Parameters
-        ----------
-        {X, tasks}
-
         Returns
         -------
         ndarray of shape (n,)
@@ -154,10 +131,6 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
 
     def predict_latent(self, X: Any, tasks: Any = None) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the latent function, on the scale of `cut_points_`.
-
-        Parameters
-        ----------
-        {X, tasks}
 
         Returns
         -------

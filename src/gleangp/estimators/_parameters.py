@@ -1,12 +1,12 @@
-"""Constructor parameters that several estimators have: names, types, defaults, and what is allowed.
+"""Constructor parameters that several estimators have: types, defaults, what is allowed, what they mean.
 
 An estimator is a dataclass of its parameters: the constructor stores what it is given, and `fit` checks it
-against `_parameter_constraints`, as scikit-learn asks for. `_docs` has the descriptions.
+against `_parameter_constraints`, as scikit-learn asks for. Estimators inherit the descriptions (`_docs`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
 
@@ -21,123 +21,241 @@ from gleangp.selection.selectors import SELECTORS
 
 _T = TypeVar("_T")
 
+COUNT = Interval(Integral, 1, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+_SELECTOR = [StrOptions(set(SELECTORS)), HasMethods(["select"])]
 
-@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+
+def given(allowed: Any, *, default: Any, kw_only: bool = True) -> Any:
+    """A parameter: what scikit-learn's validation allows, and its default."""
+    return field(default=default, kw_only=kw_only, metadata={"allowed": allowed})
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(given,))
 def parameters(cls: type[_T]) -> type[_T]:
-    """A constructor from the annotated attributes of a class and of those bases that have this decorator."""
-    return dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
+    """A constructor from the declared parameters of a class and of those bases that have this decorator."""
+    made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
+    made._parameter_constraints = {f.name: f.metadata["allowed"] for f in fields(made)}
+    return made
 
 
 @parameters
 class TaskParameters:
-    """Of all estimators."""
+    """Of all estimators.
 
-    task: str | int | None = None
-    new_tasks: str = "prior"
-    random_state: Any = None
-    verbose: int = 0
+    Parameters
+    ----------
+    task : str or int, default=None
+        Name or position of the column of X that holds the task.
+    new_tasks : {"prior", "error"}, default="prior"
+        How rows of tasks that were not seen are predicted. "prior": from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
+    random_state : int, RandomState, Generator or None, default=None
+        For all that is drawn: points, further starts, hidden units.
+    verbose : int, default=0
+        If positive, print the result of every stage of learning.
+
+    Attributes
+    ----------
+    tasks_ : ndarray or None
+        Names of the tasks.
+    columns_ : tuple of ColumnEncoding, or None
+        If X was a frame: name, kind, encoding and number of missing cells of every input column.
+    n_features_in_ : int
+        Number of features in `fit`, the task column included.
+    feature_names_in_ : ndarray
+        Names of the features, if all are strings.
+    """
+
+    task: str | int | None = given([str, Integral, None], default=None)
+    new_tasks: str = given([StrOptions({"prior", "error"})], default="prior")
+    random_state: Any = given(["random_state", np.random.Generator], default=None)
+    verbose: int = given(["verbose"], default=0)
 
 
 @parameters
 class PartsParameters:
-    """Of estimators that select rows."""
+    """Of estimators that select rows.
 
-    kernel: Any = field(default=None, kw_only=False)
-    n_active: int | float | None = None
-    selector: Any = "residual"
-    optimizer: str | None = "l-bfgs-b"
-    n_rounds: int = 5
-    n_jobs: int | None = None
+    Parameters
+    ----------
+    optimizer : {"l-bfgs-b"} or None, default="l-bfgs-b"
+        If None, the kernel parameters and the noise are not learnt.
+    n_jobs : int, default=None
+        Processes for the selection of many tasks.
+    """
+
+    kernel: Any = given([Kernel, None], default=None, kw_only=False)
+    n_active: int | float | None = given([COUNT, Interval(Real, 0, 1, closed="right"), None], default=None)
+    selector: Any = given(_SELECTOR, default="residual")
+    optimizer: str | None = given([StrOptions({"l-bfgs-b"}), None], default="l-bfgs-b")
+    n_rounds: int = given([COUNT], default=5)
+    n_jobs: int | None = given([Integral, None], default=None)
 
 
 @parameters
 class SparseParameters(PartsParameters):
-    """Of the sparse estimators."""
+    """Of the sparse estimators.
 
-    coupling: Any = "auto"
-    posterior: str = "local"
-    n_restarts: int = 0
-    priors: dict[str, Any] | None = None
-    invariances: Any = None
+    Parameters
+    ----------
+    coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
+        What tasks share. "function": a common function, and for each task an offset, slopes and an own
+        function, whose sizes are learnt. "kernel": the parameters of the kernel alone. "coregion": tasks are
+        mixtures of shared functions with learnt weights (`CoregionCoupling(rank=...)`). "auto": "function",
+        or in regression "coregion" if it has more evidence; "kernel" if the posterior is "active".
+        `coupling_` has the choice. Ignored with one task.
+    n_active : int or float, default=None
+        Number of basis points, or their share of the rows. None: all rows if there are at most 2000, else
+        400. For `posterior="active"`: the number of active points over all tasks; None: at most 1000 per
+        task, of a classifier 400.
+    posterior : {"local", "active"}, default="local"
+        "local": the covariance is exact within neighbourhoods of rows and goes through the basis between
+        them. A new row is predicted from the basis and the rows near it. "active": predictions use the active
+        points only (the method of LP04). With `invariances` it is always "active".
+    n_rounds : int, default=5
+        For `posterior="active"`: maximum number of rounds of selecting points and learning the kernel.
+    n_restarts : int, default=0
+        Further starts of the optimiser, drawn within the bounds of the parameters.
+    priors : dict, default=None
+        Priors by name of the hyperparameter (as in `kernel_.hyperparameters`, or such as "noise__variance"),
+        each like `gleangp.models.priors.LogNormal`. They replace those of the default model.
+    invariances : callable or list of callables, default=None
+        Functions that take rows, without the task column, and return as many transformed rows of the same
+        target, such as `translations((16, 16))`. Transformed copies of the active points (virtual informative
+        vectors; LPJ05, section 6) compete for the active set.
+
+    Attributes
+    ----------
+    coupling_ : Choice
+        The coupling of the model (`.name`), with `.reason` and `.scores`.
+    decisions_ : list of Decision
+        Every choice that was made in the fit, as numbers and in words.
+    task_correlation_ : ndarray of shape (M, M)
+        Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
+    active_ : ndarray of shape (d,)
+        Basis or active points as row numbers of the training set, in order of inclusion. Rows that are added
+        later are numbered on from its end.
+    active_gain_ : ndarray of shape (d,)
+        Score of each point when it was included, in nats (`GraphSelector`: its degree).
+    active_virtual_ : ndarray of shape (d,)
+        Number of the invariance that made the point from the row in `active_`; -1 for the row itself.
+    site_mean_, site_precision_ : ndarray of shape (d,)
+        Gaussian approximations of the noise at the active points.
+    log_evidence_ : float
+        Log evidence, in units of the standardised targets; the sum over classes.
+    n_rounds_ : int
+        Number of rounds of learning, the maximum over classes.
+    selection_objective_ : float or None
+        Objective of the selector after `fit`; None for selectors without one. `GraphSelector`: the mean over
+        other rows of the strongest link to a selected one.
+    """
+
+    coupling: Any = given(
+        [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])], default="auto"
+    )
+    # "projected" is of version 0.1
+    posterior: str = given([StrOptions({"local", "active", "projected"})], default="local")
+    n_restarts: int = given([Interval(Integral, 0, None, closed="left")], default=0)
+    priors: dict[str, Any] | None = given([dict, None], default=None)
+    invariances: Any = given([callable, "array-like", None], default=None)
 
 
 @parameters
 class ClassParameters:
-    """Of the sparse estimators of labels."""
+    """Of the sparse estimators of labels.
 
-    selector: Any = None
-    sites: str = "adf"
-    learn_noise: Any = True
-    unlabeled: Any = None
+    Parameters
+    ----------
+    selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
+        How points are selected. None: `ResidualSelector(weight="variance")`, which does not use the labels,
+        so wrong labels have no effect on it; "entropy" for `posterior="active"`.
+    sites : {"adf", "ep"}, default="adf"
+        For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
+    """
+
+    selector: Any = given([*_SELECTOR, None], default=None)
+    sites: str = given([StrOptions({"adf", "ep"})], default="adf")
+    learn_noise: Any = given(["boolean", "array-like"], default=True)
+    unlabeled: Any = given("no_validation", default=None)
 
 
 @parameters
 class LatentParameters:
-    """Of the estimators with a latent space."""
+    """Of the estimators with a latent space.
 
-    n_components: int = field(default=2, kw_only=False)
-    kernel: Any = None
-    ard: bool = False
-    back_constraint: str | None = "mlp"
-    n_active: int | None = None
-    hidden_units: int = 50
-    n_observed: int | None = None
-    label_weight: float = 1.0
-    weight_decay: float = 20.0
-    max_iter: int = 300
-    tol: float = 3e-4
-    n_init: int = 1
-    transfer: str = "blend"
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions of the latent space.
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance over the latent space from which every mapping of the joint objective starts; each learns
+        its own parameters. With ``transfer="blend"`` labels have other kernels: `label_kernels_`. None:
+        `C * RBF + C`. White noise is added to the mappings with Gaussian noise if it has none.
+    ard : bool, default=False
+        One length scale per latent dimension in the default kernel; see `relevance_`.
+    back_constraint : {"mlp"} or None, default="mlp"
+        "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
+        and new rows are placed by a short search from the nearest training rows.
+    n_active : int, default=None
+        Number of informative rows whose positions are the basis of every mapping. All rows contribute through
+        it. Training costs O(n n_active^2). None: all rows up to 2000, else 200.
+    hidden_units : int, default=50
+        Of the perceptron.
+    n_observed : int, default=None
+        Leading principal components of the features that the latent space explains and the perceptron sees;
+        None means 100. All of them are kept where there are fewer features.
+    label_weight : float, default=1.0
+        Weight of the labels against the observations; 0 gives a latent space without labels.
+    weight_decay : float, default=20.0
+        Penalty on the perceptron's weights. Urtasun, Quattoni & Darrell (2007) are reproduced with 5.
+    max_iter : int, default=300
+        Maximum number of iterations of the optimiser.
+    tol : float, default=3e-4
+        Learning stops when an iteration changes the objective by less than this many nats per observed number
+        (rows times components of the features), or by less than this share of it if that is more.
+    n_init : int, default=1
+        Starts with other hidden units; the best objective is kept.
+    transfer : {"blend", "latent"}, default="blend"
+        "blend": the function of a task is the sum of a function of the latent positions and one of the
+        features. The variance of each part is learnt from the tasks of `fit`, placed in spaces that are
+        learnt without them. If this does not predict them better from few labels, labels depend on the
+        features alone; see `transfer_report`. "latent": a function of the latent positions alone, as in
+        Urtasun, Quattoni & Darrell (2007); `fit` takes about half the time.
 
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n, n_components)
+        Latent positions of the training rows.
+    basis_ : ndarray of shape (d,)
+        Training rows whose positions are the basis of the mappings: all rows, or `n_active` of them.
+    kernel_ : Kernel
+        Of the map to the features, with its learnt parameters.
+    label_kernels_ : list of Kernel
+        Of the mapping to the labels, or to the standardised targets, of every task in the order of `tasks_`.
+    relevance_ : ndarray of shape (n_components,)
+        Length scales that the training rows span in each dimension, in the mapping that uses it most. A
+        dimension far below the others is not used.
+    objective_ : float
+        What was minimised: minus the log posterior, up to a constant.
+    n_iter_ : int
+        Iterations of the best start.
+    """
 
-_COUNT = Interval(Integral, 1, None, closed="left")
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-_OF_TASKS = {
-    "task": [str, Integral, None],
-    "new_tasks": [StrOptions({"prior", "error"})],
-    "random_state": ["random_state", np.random.Generator],
-    "verbose": ["verbose"],
-}
-PARTS_CONSTRAINTS = {
-    **_OF_TASKS,
-    "kernel": [Kernel, None],
-    "n_active": [_COUNT, Interval(Real, 0, 1, closed="right"), None],
-    "selector": [StrOptions(set(SELECTORS)), HasMethods(["select"])],
-    "optimizer": [StrOptions({"l-bfgs-b"}), None],
-    "n_rounds": [_COUNT],
-    "n_jobs": [Integral, None],
-}
-SPARSE_CONSTRAINTS = {
-    **PARTS_CONSTRAINTS,
-    "coupling": [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])],
-    "posterior": [StrOptions({"local", "active", "projected"})],  # the last of version 0.1
-    "n_restarts": [Interval(Integral, 0, None, closed="left")],
-    "priors": [dict, None],
-    "invariances": [callable, "array-like", None],
-}
-CLASS_CONSTRAINTS = {
-    **SPARSE_CONSTRAINTS,
-    "selector": [*SPARSE_CONSTRAINTS["selector"], None],
-    "sites": [StrOptions({"adf", "ep"})],
-    "learn_noise": ["boolean", "array-like"],
-    "unlabeled": "no_validation",
-}
-LATENT_CONSTRAINTS = {
-    **_OF_TASKS,
-    "n_components": [_COUNT],
-    "kernel": [Kernel, None],
-    "ard": ["boolean"],
-    "back_constraint": [StrOptions({"mlp"}), None],
-    "n_active": [_COUNT, None],
-    "hidden_units": [_COUNT],
-    "n_observed": [_COUNT, None],
-    "label_weight": [_NOT_NEGATIVE],
-    "weight_decay": [_NOT_NEGATIVE],
-    "max_iter": [_COUNT],
-    "tol": [_NOT_NEGATIVE],
-    "n_init": [_COUNT],
-    "transfer": [StrOptions({"blend", "latent"})],
-}
+    n_components: int = given([COUNT], default=2, kw_only=False)
+    kernel: Any = given([Kernel, None], default=None)
+    ard: bool = given(["boolean"], default=False)
+    back_constraint: str | None = given([StrOptions({"mlp"}), None], default="mlp")
+    n_active: int | None = given([COUNT, None], default=None)
+    hidden_units: int = given([COUNT], default=50)
+    n_observed: int | None = given([COUNT, None], default=None)
+    label_weight: float = given([NOT_NEGATIVE], default=1.0)
+    weight_decay: float = given([NOT_NEGATIVE], default=20.0)
+    max_iter: int = given([COUNT], default=300)
+    tol: float = given([NOT_NEGATIVE], default=3e-4)
+    n_init: int = given([COUNT], default=1)
+    transfer: str = given([StrOptions({"blend", "latent"})], default="blend")
 
 
 def generator_from(random_state: Any) -> np.random.Generator:

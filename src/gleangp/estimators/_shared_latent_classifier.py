@@ -14,15 +14,15 @@ from gleangp._state import check_codes
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._docs import LATENT, documented
-from gleangp.estimators._parameters import LATENT_CONSTRAINTS, parameters
+from gleangp.estimators._docs import documented
+from gleangp.estimators._parameters import given, parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.exceptions import LabelError
 from gleangp.models.latent.model import Labels
 
 
-@documented(LATENT)
+@documented()
 @parameters
 class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstimator):
     """Classification in a latent space of few dimensions that all tasks share.
@@ -35,20 +35,15 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     Parameters
     ----------
-    {n_components, kernel, ard, back_constraint, n_active, hidden_units, n_observed}
     label_noise : {"gaussian", "probit"}, default="gaussian"
         "gaussian": least squares on labels -1 and +1, as in the paper. "probit": expectation propagation.
-    {label_weight, weight_decay, max_iter, tol, n_init, transfer}
     unlabeled : object, default=None
         Label that means "no label"; such rows help to find the latent space. None: every label is a class.
-    {task, new_tasks, random_state, verbose}
 
     Attributes
     ----------
     classes_ : ndarray of shape (c,)
         Class labels of all tasks.
-    {tasks_, embedding_, basis_, kernel_, label_kernels_, relevance_, objective_, n_iter_, columns_}
-    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -93,14 +88,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     ['a', 'b', 'c']
     """
 
-    label_noise: str = "gaussian"
-    unlabeled: Any = None
-
-    _parameter_constraints = {
-        **LATENT_CONSTRAINTS,
-        "label_noise": [StrOptions({"gaussian", "probit"})],
-        "unlabeled": "no_validation",
-    }
+    label_noise: str = given([StrOptions({"gaussian", "probit"})], default="gaussian")
+    unlabeled: Any = given("no_validation", default=None)
 
     _targets_are_signs = True
     _fitted_parts = ("_model", "embedding_", "basis_", "_task_classes")
@@ -111,14 +100,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,)
             Class labels. Every task needs two classes.
-        {tasks}
-
-        Returns
-        -------
-        self
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
@@ -144,14 +127,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (m,)
             Its labels, of at least two of the classes seen in `fit`.
-        {task}
-
-        Returns
-        -------
-        self
         """
         check_is_fitted(self)
         X, names = self._rows_of_new_task(X, task)
@@ -167,10 +144,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the label mapping, in units of its predictive deviation.
-
-        Parameters
-        ----------
-        {X, tasks}
 
         Returns
         -------
@@ -189,10 +162,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class.
-
-        Parameters
-        ----------
-        {X, tasks}
 
         Returns
         -------

@@ -12,31 +12,21 @@ from gleangp._compat import fit_context
 from gleangp._typing import FloatArray
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._docs import LATENT, documented
-from gleangp.estimators._parameters import LATENT_CONSTRAINTS, parameters
+from gleangp.estimators._docs import documented
+from gleangp.estimators._parameters import parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
 from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.models.latent.model import Labels
 from gleangp.models.units import TargetUnits, own_units
 
 
-@documented(LATENT)
+@documented()
 @parameters
 class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimator):
     """Regression in a latent space of few dimensions that all tasks share.
 
     The same model as `SharedLatentGPClassifier`, with numbers for labels: one Gaussian process maps latent
     positions to the features of all rows, and for every task another maps them to its targets.
-
-    Parameters
-    ----------
-    {n_components, kernel, ard, back_constraint, n_active, hidden_units, n_observed, label_weight}
-    {weight_decay, max_iter, tol, n_init, transfer, task, new_tasks, random_state, verbose}
-
-    Attributes
-    ----------
-    {tasks_, embedding_, basis_, kernel_, label_kernels_, relevance_, objective_, n_iter_, columns_}
-    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -77,8 +67,6 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     ['a', 'b', 'c']
     """
 
-    _parameter_constraints = {**LATENT_CONSTRAINTS}
-
     _targets_are_signs = False
     _fitted_parts = ("_model", "embedding_", "basis_", "_units")
 
@@ -88,14 +76,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,)
             Targets; NaN where there is none. Every task needs two.
-        {tasks}
-
-        Returns
-        -------
-        self
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
@@ -116,14 +98,8 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (m,)
             Its targets, two at least; rows where it is NaN are left out.
-        {task}
-
-        Returns
-        -------
-        self
         """
         check_is_fitted(self)
         X, y, names = self._targets_of_new_task(X, y, task)
@@ -141,7 +117,6 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
 
         Parameters
         ----------
-        {X, tasks}
         return_std : bool, default=False
             Return the standard deviation of a new target as well, its noise included.
 

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator
 
 from gleangp._compat import StrOptions
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._docs import SPARSE, documented
+from gleangp.estimators._docs import documented
 from gleangp.estimators._labels import LabelsMixin
-from gleangp.estimators._parameters import CLASS_CONSTRAINTS, generator_from, parameters
+from gleangp.estimators._parameters import generator_from, given, parameters
 from gleangp.estimators._problems import (
     ActiveProblem,
     LocalProblem,
@@ -42,7 +42,7 @@ from gleangp.noise.base import ClassNoise
 from gleangp.numerics.parallel import threads_for
 
 
-@documented(SPARSE)
+@documented()
 @parameters
 class SparseGPClassifier(LabelsMixin, BaseEstimator):
     """Gaussian-process classification for one task or many related ones.
@@ -53,24 +53,19 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
         of `SparseGPRegressor`. With more than two classes a `CompoundKernel` has one kernel for each of
         `classes_`, such as the `kernel_` of another fit.
-    {coupling, n_active, selector, posterior}
     noise : {"probit", "logit", "robust", "null_category"}, default="probit"
         Distribution of the labels given the latent function. "robust" is a probit with a learnt share of
         flipped labels. "logit" and "robust" need `posterior="local"` and a label in every row.
         "null_category" always uses the rows without a label; "probit" uses them only if they help.
-    {sites, optimizer}
     learn_noise : bool or sequence of str, default=True
         Whether to learn the parameters of the noise model, or the names of those to learn, such as
         ("bias", "gamma_minus", "gamma_plus"). The slope of the probit is learnt with `posterior="active"`
         only; otherwise the variance of the kernel has the same effect.
-    {n_rounds, n_restarts, priors}
     unlabeled : object, default=None
         The label of rows that have none (-1 in scikit-learn's semi-supervised estimators). None: every label
         is a class. See Notes.
-    {invariances, task, new_tasks}
     n_jobs : int, default=None
         Processes for the classes, or for the selection of many tasks.
-    {random_state, verbose}
 
     Attributes
     ----------
@@ -80,21 +75,12 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         The kernel with the learnt parameters; with more than two classes a `CompoundKernel` of one per class.
     noise_ : object of gleangp.noise, or list
         The fitted noise model; with more than two classes a list of one per class.
-    {tasks_, coupling_, decisions_, task_correlation_}
     active_ : ndarray of shape (d,) or list
         Basis or active points as row numbers of the training set, in order of inclusion. With more than two
         classes a list of one array per class. The following four attributes likewise.
-    {active_gain_}
-    {site_mean_, site_precision_}
-    {active_virtual_}
     n_silent_ : int
         Number of rows without a label that have no influence, because they could belong to either side: of
         all rows, or of the active points for "active". With more than two classes, the sum over classes.
-    log_evidence_ : float
-        Log evidence; the sum over classes.
-    n_rounds_ : int
-        Number of rounds of learning, the maximum over classes.
-    {selection_objective_, columns_, n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -150,12 +136,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     ['a', 'b', 'c']
     """
 
-    noise: str = "probit"
-
-    _parameter_constraints = {
-        **CLASS_CONSTRAINTS,
-        "noise": [StrOptions({"probit", "logit", "robust", "null_category"})],
-    }
+    noise: str = given([StrOptions({"probit", "logit", "robust", "null_category"})], default="probit")
 
     _most_active = START_KERNEL.most_points_of_classes
     _one_per_class = True
@@ -164,10 +145,6 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class.
-
-        Parameters
-        ----------
-        {X, tasks}
 
         Returns
         -------
@@ -179,10 +156,6 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the latent function, divided by its predictive standard deviation.
-
-        Parameters
-        ----------
-        {X, tasks}
 
         Returns
         -------

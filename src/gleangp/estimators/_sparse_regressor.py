@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from gleangp._compat import HasMethods, Interval, StrOptions, fit_context
+from gleangp._compat import HasMethods, StrOptions, fit_context
 from gleangp._typing import FloatArray
 from gleangp.data.outputs import stack_outputs
-from gleangp.estimators._docs import SPARSE, documented
+from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import check_rows
-from gleangp.estimators._parameters import SPARSE_CONSTRAINTS, generator_from, parameters
+from gleangp.estimators._parameters import POSITIVE, generator_from, given, parameters
 from gleangp.estimators._problems import TrainingRows
 from gleangp.estimators._regression import RegressionMixin
 from gleangp.estimators._sparse import FittedModel
@@ -23,8 +22,10 @@ from gleangp.inference.block import Block
 from gleangp.models.local.answers import left_out_predictions
 from gleangp.models.local.model import LocalModel
 
+_NOISES = {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
 
-@documented(SPARSE)
+
+@documented()
 @parameters
 class SparseGPRegressor(RegressionMixin, BaseEstimator):
     """Gaussian-process regression for one task or many related ones.
@@ -34,18 +35,15 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
         Covariance function of the inputs, which are then used as they are. None: the hierarchical model of
         the Notes, with a learnt warping of the inputs.
-    {coupling, n_active}
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default="residual"
         How basis points are selected. "residual" samples rows with the variance that is still unexplained.
         "entropy" prefers the periphery if there are many features. "random" misses small clusters.
-    {posterior}
     noise : {"gaussian", "outliers", "poisson", "negative_binomial", "binomial", "gamma"} or object, \
             default="gaussian"
         Distribution of the targets given the function, by name or as an object of `gleangp.noise`.
         With "outliers", a learnt share of the rows are wrong measurements, and intervals are those of the
         other rows. The link is logarithmic for "poisson", "negative_binomial" and "gamma",
         and the logit for "binomial". All but "gaussian" need `posterior="local"`.
-    {optimizer, n_rounds, n_restarts, priors}
     normalize_y : bool, default=True
         Standardise the targets before the fit. Kernel and noise parameters are then in units of the
         standardised target. No effect on counts and on "gamma".
@@ -53,10 +51,6 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
         Variance of Gaussian noise, in the units of the kernel. None: learnt, with several tasks for each of
         them; if the kernel has a `WhiteKernel`, that is the noise. A number fixes it. An array gives the
         known variance of every row.
-    {invariances, task, new_tasks}
-    n_jobs : int, default=None
-        Processes for the selection of many tasks.
-    {random_state, verbose}
 
     Attributes
     ----------
@@ -67,17 +61,9 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
         `noise_variance` is an array.
     tasks_ : ndarray or None
         Names of the tasks. With several outputs: the names or numbers of the columns of `y`.
-    {coupling_, decisions_}
     variance_shares_ : dict
         Shares of the variance of the targets: "common", "task" and "noise"; with several tasks also
         "intraclass_correlation".
-    {task_correlation_, active_, active_gain_, active_virtual_}
-    {site_mean_, site_precision_}
-    log_evidence_ : float
-        Log evidence, in units of the standardised targets.
-    n_rounds_ : int
-        Number of rounds of learning.
-    {selection_objective_, columns_, n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -147,21 +133,9 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
     ['a', 'b', 'c']
     """
 
-    noise: Any = "gaussian"
-    normalize_y: bool = True
-    noise_variance: Any = None
-
-    _parameter_constraints = {
-        **SPARSE_CONSTRAINTS,
-        "normalize_y": ["boolean"],
-        "noise_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
-        "noise": [
-            StrOptions(
-                {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
-            ),
-            HasMethods(["log_partition"]),
-        ],
-    }
+    noise: Any = given([StrOptions(_NOISES), HasMethods(["log_partition"])], default="gaussian")
+    normalize_y: bool = given(["boolean"], default=True)
+    noise_variance: Any = given([POSITIVE, "array-like", None], default=None)
 
     _fitted_parts = ("_model", "_n_inputs", "_units")
     _former_parameters = ("move_basis",)  # of version 0.1
@@ -180,11 +154,9 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,) or (n, q)
             Targets; NaN if a target is missing. Several columns are q outputs of every row. They are learnt
             as coupled tasks, each in its own units.
-        {tasks}
         sample_weight : array-like of shape (n,), default=None
             For Gaussian noise. The noise variance of a row is divided by its weight w, as for the mean of w
             rows. Rows of weight zero are left out.
@@ -192,10 +164,6 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
             For counts: the factor of the rate, such as time or area. None: 1.
         trials : array-like of shape (n,), default=None
             For "binomial": the number of trials of each count. None: 1.
-
-        Returns
-        -------
-        self
         """
         given = X, y, tasks
         shape = np.shape(y) if hasattr(y, "shape") else np.array(y, dtype=object).shape
@@ -230,16 +198,8 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (m,)
             Its targets.
-        {task}
-        exposure, trials : array-like of shape (m,), default=None
-            Of the rows, for counts; None: 1.
-
-        Returns
-        -------
-        self
         """
         X, y, names = self._targets_of_new_task(X, y, task)
         labeled = ~np.isnan(y)
@@ -271,18 +231,10 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : frame or array-like of shape (n, p)
-            New rows.
         y : array-like of shape (n,) or (n, q)
             Their targets; rows or cells where it is NaN are left out.
-        {tasks}
-        {exposure, trials}
         sample_weight : array-like of shape (n,), default=None
             As in `fit`.
-
-        Returns
-        -------
-        self
         """
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks, sample_weight, exposure, trials)

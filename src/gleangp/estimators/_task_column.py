@@ -19,12 +19,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.data.tables import check_headings
 from gleangp.data.tasks import take_task_column, take_task_of_all
-from gleangp.estimators._docs import TASK_COLUMN, documented
+from gleangp.estimators._docs import documented
 from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import ModelFileError, TaskError
 
 __all__ = ["TaskColumn"]
 
+_OF_METHODS = """
+X : DataFrame or array-like of shape (n, p)
+    Inputs with the task column.
+y : array-like of shape (n,)
+    Targets.
+**params : dict
+    Handed on to the method of the wrapped estimator, for example `return_std=True` or `sample_weight`. A
+    pipeline routes them to the steps that request them.
+"""
 _METHODS = ("fit", "predict", "predict_proba", "decision_function", "score")
 
 
@@ -42,7 +51,7 @@ def _has(method: str, of: Callable[[Any], Any] = lambda estimator: estimator) ->
     return check
 
 
-@documented(TASK_COLUMN)
+@documented(_OF_METHODS)
 class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Give a pipeline the tasks of its last step from a column of X.
 
@@ -112,22 +121,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     @changing
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Fit a clone of the wrapped estimator on X without the task column.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (n,), default=None
-            Targets.
-        **params : dict
-            Handed on to the wrapped estimator; a pipeline routes them to the steps that request
-            them.
-
-        Returns
-        -------
-        TaskColumn
-            The fitted estimator.
-        """
+        """Fit a clone of the wrapped estimator on X without the task column."""
         check_headings(X)
         validate_data(self, X, skip_check_array=True)  # sets the number of features, names
         self.estimator_ = clone(self.estimator)
@@ -143,21 +137,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_has("partial_fit", _last_step))
     def partial_fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Absorb new rows of known tasks into the last step; on a new estimator, `fit`.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (n,)
-            Targets.
-        **params : dict
-            Handed on to `partial_fit` of the last step.
-
-        Returns
-        -------
-        TaskColumn
-            The estimator.
-        """
+        """Absorb new rows of known tasks into the last step; on a new estimator, `fit`."""
         if not hasattr(self, "estimator_"):
             return self.fit(X, y, **params)
         check_headings(X)
@@ -168,22 +148,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_has("add_task", _last_step))
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Teach the last step one more task.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (m, p)
-            Its rows, with or without the task column. None: the task is predicted from the prior.
-        y : array-like of shape (m,)
-            Its targets.
-        task : str, int or bool
-            Its name.
-
-        Returns
-        -------
-        TaskColumn
-            The estimator.
-        """
+        """Teach the last step one more task."""
         check_is_fitted(self)
         if X is not None:
             check_headings(X)
@@ -195,10 +160,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     def predict(self, X: Any, **params: Any) -> Any:
         """Predict with the wrapped estimator.
 
-        Parameters
-        ----------
-        {X, **params}
-
         Returns
         -------
         ndarray
@@ -208,10 +169,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any, **params: Any) -> Any:
         """Probabilities of the classes from the wrapped estimator.
-
-        Parameters
-        ----------
-        {X, **params}
 
         Returns
         -------
@@ -224,10 +181,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     def decision_function(self, X: Any, **params: Any) -> Any:
         """Decision values from the wrapped estimator.
 
-        Parameters
-        ----------
-        {X, **params}
-
         Returns
         -------
         ndarray
@@ -237,13 +190,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     @available_if(_has("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Score of the wrapped estimator.
-
-        Parameters
-        ----------
-        {X}
-        y : array-like of shape (n,), default=None
-            Targets.
-        {**params}
 
         Returns
         -------

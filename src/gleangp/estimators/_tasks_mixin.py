@@ -305,12 +305,8 @@ class TaskRegressorMixin(TaskMixin, RegressorMixin):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,) or (n, q)
             Targets; NaN is left out.
-        {tasks}
-        sample_weight : array-like of shape (n,), default=None
-            Weight of each row.
 
         Returns
         -------
@@ -338,10 +334,6 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
         """The most probable class of each row's task.
 
-        Parameters
-        ----------
-        {X, tasks}
-
         Returns
         -------
         ndarray of shape (n,)
@@ -355,12 +347,8 @@ class TaskClassifierMixin(TaskMixin, ClassifierMixin):
 
         Parameters
         ----------
-        {X}
         y : array-like of shape (n,)
             Class labels; unlabeled rows are left out.
-        {tasks}
-        sample_weight : array-like of shape (n,), default=None
-            Weight of each row.
 
         Returns
         -------
