@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
 from gleangp.kernels.parameters import MovingKernel
@@ -27,6 +26,7 @@ from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit
+from tests.unit.sequential_ep import propagate
 
 SMOOTH = ConstantKernel(1.3) * RBF([0.9, 1.4]) + ConstantKernel(0.4)
 NOISY = SMOOTH + WhiteKernel(0.2)

@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
-from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
 from gleangp.models.active.learn import learn_shared_kernel
@@ -19,6 +18,7 @@ from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
 from tests.unit.gp_twins import gaussian_log_evidence, make_block
+from tests.unit.sequential_ep import propagate
 
 KERNEL = ConstantKernel(1.0) * RBF([1.0, 1.0])
 

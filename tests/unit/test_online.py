@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.online import absorb_active
@@ -15,6 +14,7 @@ from gleangp.inference.posterior import (
 )
 from gleangp.noise import Gaussian, NullCategory, Probit
 from tests.unit.gp_twins import KERNELS, DensePosterior, gaussian_log_evidence, make_block
+from tests.unit.sequential_ep import propagate
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
-from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
@@ -17,6 +16,7 @@ from gleangp.inference.projected import fit_projection
 from gleangp.noise import Gaussian, Probit
 from gleangp.numerics import memory
 from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block, site_log_evidence
+from tests.unit.sequential_ep import propagate
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 

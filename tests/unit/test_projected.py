@@ -8,13 +8,13 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
 from gleangp.inference.posterior import posterior_from_sites
 from gleangp.inference.projected import fit_projection, projected_evidence
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
 from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block
+from tests.unit.sequential_ep import propagate
 
 X_NEW = np.random.default_rng(9).normal(size=(12, 2))
 # Rough enough for K_dd to be far from singular: the nugget of 1e-8 is then not seen.

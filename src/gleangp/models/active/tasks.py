@@ -12,23 +12,26 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.active_ep import propagate
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import condition, evidence_gradient, gaussian_evidence
-from gleangp.inference.filtering import NO_SITES, Sites, filter_in_order
+from gleangp.inference.filtering import NO_SITES, PRECISION_FLOOR, Sites, filter_in_order
 from gleangp.inference.posterior import (
     TaskPosterior,
     log_evidence_of_sites,
     posterior_from_sites,
     without_own_site,
 )
-from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
+from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
 from gleangp.models.active.settings import Settings
 from gleangp.models.defaults import ACTIVE
 from gleangp.numerics.parallel import in_parallel
 from gleangp.selection.base import Selection
 from gleangp.selection.everything import keep_everything
 from gleangp.selection.two_rounds import select_in_two_rounds
+
+# Of expectation propagation over active points: nats per row, and sweeps. A search follows the sites.
+_SETTLED, _MOST_SWEEPS = 1e-20, 100
 
 
 class TaskBlocks:
@@ -129,8 +132,25 @@ def active_sites(
     sites = filter_in_order(kernel, kept) if filtered is None else filtered
     if not with_propagation:
         return sites, None
-    propagated = propagate(kernel, kept, sites)
-    return propagated.sites, propagated.log_evidence
+    # LPJ05 section 3.5: a site made early by filtering depends on few rows; it is matched again with all.
+    start = RowSites(sites.precision, sites.precision * sites.mean)
+    prior = _prior(kernel, kept.X, _apart([len(kept)]))
+    swept = sweep_rows(kept, marginals_of(prior), start=start, tol=_SETTLED, max_sweeps=_MOST_SWEEPS)
+    settled = swept.sites
+    precision = np.maximum(settled.precision, PRECISION_FLOOR)
+    return Sites(settled.mean, precision, settled.n_silent), swept.evidence
+
+
+def _apart(sizes: list[int]) -> Layout:
+    """Tasks as blocks, one after the other."""
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    return lay_out(codes, np.split(np.arange(len(codes)), np.cumsum(sizes)[:-1]))
+
+
+def _prior(kernel: Any, X: FloatArray, layout: Layout) -> BlockPrior:
+    """Tasks that share the kernel alone: blocks without a basis."""
+    n_tasks = int(layout.codes[-1]) + 1
+    return BlockPrior([Term(kernel, np.zeros((n_tasks, 0)), np.ones(n_tasks))], X, layout, X[:0])
 
 
 def fit_task(
@@ -156,18 +176,14 @@ class ActiveEvidence:
         if sites is not None:
             self.site_mean = np.concatenate([s.mean for s in sites])
             self.site_variance = 1.0 / np.concatenate([s.precision for s in sites])
-        sizes = [len(b) for b in self.blocks]
-        codes = np.repeat(np.arange(len(sizes)), sizes)
-        self.layout = lay_out(codes, np.split(np.arange(len(codes)), np.cumsum(sizes)[:-1]))
-        self.X = np.vstack([b.X for b in self.blocks])
+        self.X, self.layout = np.vstack([b.X for b in self.blocks]), _apart([len(b) for b in self.blocks])
 
     def __call__(
         self, kernel: Any, noise_values: dict[str, Any]
     ) -> tuple[float, FloatArray, dict[str, FloatArray]]:
         y, variance = self._gaussian(noise_values)
         precision = 1.0 / variance
-        alone = Term(kernel, np.zeros((len(self.blocks), 0)), np.ones(len(self.blocks)))
-        prior = BlockPrior([alone], self.X, self.layout, self.X[:0])
+        prior = _prior(kernel, self.X, self.layout)
         q = condition(prior, precision, precision * y)
         found = evidence_gradient(prior, q)
         of_noise = {} if self.holds_sites else {"variance": found.noise_variance}

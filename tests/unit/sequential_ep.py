@@ -1,7 +1,7 @@
-"""Expectation propagation over the active points: revisit every site until none moves.
+"""Expectation propagation one site after the other: the slow twin of `inference.propagate`.
 
-Lawrence, Platt & Jordan 2005, section 3.5; Minka 2001. A site made early by filtering knew little of
-the posterior; a sweep takes each one out (its cavity), matches moments again, and puts it back.
+Lawrence, Platt & Jordan 2005, section 3.5; Minka 2001. A sweep takes each site out (its cavity), matches
+moments again, and puts it back, as the authors' toolbox does.
 """
 
 from __future__ import annotations
