@@ -10,7 +10,6 @@ from gleangp.numerics.linalg import (
     cholesky_in_place,
     evidence_sensitivity,
     gram,
-    grow_cholesky,
     inverse_from_cholesky,
     log_determinant,
     mirror_upper,
@@ -122,22 +121,6 @@ def test_gram(order):
     product = gram(rows)
     assert_allclose(product, rows @ rows.T, rtol=1e-12)
     assert_array_equal(product, product.T)
-
-
-def test_grow():
-    """A bordered matrix has the grown factor."""
-    M = matrix(8)
-    chol, _ = cholesky(M)
-    small, _ = cholesky(M[:7, :7])
-    assert_allclose(grow_cholesky(small, M[:7, 7], M[7, 7]), chol, rtol=1e-10, atol=1e-12)
-
-
-def test_grow_by_a_repeated_point():
-    """A point that is there already, without noise, has no variance left."""
-    chol, _ = cholesky(matrix())
-    M = matrix()
-    with pytest.raises(NotPositiveDefiniteError, match="remaining variance is"):
-        grow_cholesky(chol, M[:, 2], M[2, 2] - 1e-9)
 
 
 @pytest.mark.parametrize("n", [1, 7, 33, 70])

@@ -79,6 +79,7 @@ class Inclusion(NamedTuple):
     g: float
     nu: float
     silent: bool
+    log_z: float
 
 
 class Filter:
@@ -88,10 +89,12 @@ class Filter:
     first `size` rows count.
     """
 
-    def __init__(self, y: FloatArray, noise: NoiseModel, prior_var: FloatArray):
+    def __init__(
+        self, y: FloatArray, noise: NoiseModel, prior_var: FloatArray, mean: FloatArray | None = None
+    ):
         self.y = y
         self.noise = noise
-        self.mean = np.zeros(len(y))
+        self.mean = np.zeros(len(y)) if mean is None else mean.copy()
         self.var = np.array(prior_var, dtype=np.float64)
         self.prior_var = prior_var
         self.rows = np.empty((0, len(y)))
@@ -106,8 +109,9 @@ class Filter:
         """Absorb row n; `prior_column` (n,) is column n of K, white included. O(n size)."""
         one, size = slice(n, n + 1), self.size
         mean, var = self.mean[one], self.var[one]
-        _, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
-        now = Inclusion(n, float(mean[0]), float(var[0]), float(g[0]), float(nu[0]), bool(silent[0]))
+        log_z, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
+        moments = (float(m[0]) for m in (mean, var, g, nu))
+        now = Inclusion(n, *moments, bool(silent[0]), float(log_z[0]))
         if size == len(self.rows):
             rows = np.empty((max(16, 2 * size), len(self.y)))
             rows[:size] = self.rows
@@ -134,6 +138,17 @@ class Filter:
         """The sites of the absorbed points."""
         moments = np.array([h[1:5] for h in self.history], dtype=np.float64).reshape(-1, 4).T
         return Sites(*site_moments(*moments), sum(h.silent for h in self.history))
+
+    @property
+    def gains(self) -> FloatArray:
+        """(size,) what each absorbed row told, nats: the fall of the entropy at its marginal then."""
+        explained = np.array([now.nu * now.var for now in self.history])
+        return -0.5 * np.log1p(-np.minimum(explained, 1.0 - 2.0**-53))
+
+    @property
+    def log_evidence(self) -> float:
+        """Of the absorbed rows, each given those before it."""
+        return float(sum(now.log_z for now in self.history))
 
     def seen_by_others(self, sites: Sites) -> tuple[FloatArray, FloatArray]:
         """Mean and variance (n,) of all rows, absorbed ones without their own `sites`.
@@ -167,13 +182,14 @@ def site_moments(
     return mean + g / nu, nu / left
 
 
-def filter_in_order(kernel, block: Block) -> Sites:
-    """Sites of all rows of a block, absorbed in the order in which they stand. O(n^3).
-
-    What turns a set of points chosen by any rule into an active set with sites.
-    """
-    K = kernel(block.X)
-    state = Filter(block.y, block.noise, np.diagonal(K))
+def filter_all(block: Block, K: FloatArray, mean: FloatArray | None = None) -> Filter:
+    """The filter after all rows of a block, in their order, from the prior N(mean, K). O(n^3)."""
+    state = Filter(block.y, block.noise, np.diagonal(K), mean)
     for n in range(len(block)):
         state.include(n, K[n])
-    return state.sites()
+    return state
+
+
+def filter_in_order(kernel, block: Block) -> Sites:
+    """Sites of all rows: what turns points chosen by any rule into an active set with sites."""
+    return filter_all(block, kernel(block.X)).sites()

@@ -19,7 +19,8 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.filtering import Sites
+from gleangp.inference.block import Block
+from gleangp.inference.filtering import Filter, Sites, filter_all
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.numerics.linalg import (
     cholesky,
@@ -131,8 +132,21 @@ def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
     return TaskPosterior(X, solve_cholesky(chol, sites.mean), chol, None, jitter)
 
 
+def absorb_rows(
+    kernel, posterior: TaskPosterior, sites: Sites, block: Block
+) -> tuple[TaskPosterior, Sites, Filter]:
+    """Posterior and sites after the rows of a block, each one more active point; and their filter.
+
+    Assumed-density filtering goes on where it stopped: the posterior is the prior of the new rows.
+    """
+    mean, K = posterior.predict_cov(kernel, block.X)
+    new = filter_all(block, K, mean)
+    sites = sites.followed_by(new.sites())
+    return posterior_from_sites(kernel, np.vstack([posterior.X, block.X]), sites), sites, new
+
+
 def log_evidence_of_sites(posterior: TaskPosterior, sites: Sites) -> float:
-    """The same value from a posterior that was formed already."""
+    """log N(site means | 0, K + 1 / precision), from the posterior that was formed from the sites."""
     if len(sites) == 0:
         return 0.0
     fit = float(sites.mean @ posterior.weights)

@@ -193,23 +193,3 @@ def deviation(values: FloatArray) -> FloatArray:
     """
     exponent = np.frexp(np.max(np.abs(values), axis=0))[1]
     return np.ldexp(np.std(np.ldexp(values, -exponent), axis=0), exponent)
-
-
-def grow_cholesky(chol: FloatArray, column: FloatArray, corner: float) -> FloatArray:
-    """Factor of the matrix bordered by `column` (n,) and the new diagonal entry `corner`.
-
-    The caller's factor is left alone. O(n^2).
-    """
-    n = len(chol)
-    grown = np.zeros((n + 1, n + 1))
-    grown[:n, :n] = chol
-    row = solve_lower(chol, column)
-    pivot = corner - row @ row
-    if not pivot > 0.0:
-        raise NotPositiveDefiniteError(
-            f"a point cannot be added to the factor: its remaining variance is {pivot:.3g}. "
-            "It repeats a point that is already there without noise; add noise to the model."
-        )
-    grown[n, :n] = row
-    grown[n, n] = np.sqrt(pivot)
-    return grown

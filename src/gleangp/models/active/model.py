@@ -17,8 +17,7 @@ from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import NO_SITES, Sites
-from gleangp.inference.online import absorb_active
-from gleangp.inference.posterior import TaskPosterior, prior_only
+from gleangp.inference.posterior import TaskPosterior, absorb_rows, prior_only
 from gleangp.models.active.learn import learn_shared_kernel
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.tasks import TaskBlocks
@@ -154,7 +153,7 @@ class SparseModel:
         return replace(more, log_evidence=self.log_evidence + fit[2])
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
-        """The model after new rows of known tasks, absorbed one by one (`inference.online`)."""
+        """The model after new rows of known tasks, absorbed one by one."""
         posteriors, all_sites = list(self.posteriors), list(self.sites)
         active, active_task, gain = [self.active], [self.active_task], [self.gain]
         log_evidence = self.log_evidence
@@ -164,12 +163,11 @@ class SparseModel:
                     "The model was fitted by an earlier version with posterior='projected': it predicts, but "
                     "learns no more rows. Fit it again."
                 )
-            new = absorb_active(self.kernel, posteriors[task], all_sites[task], block)
-            posteriors[task] = new.posterior
-            all_sites[task] = all_sites[task].followed_by(new.sites)
+            given = posteriors[task], all_sites[task]
+            posteriors[task], all_sites[task], new = absorb_rows(self.kernel, *given, block)
             active.append(self.n_rows + block_rows[task])
             active_task.append(np.full(len(block), task, dtype=np.intp))
-            gain.append(new.gain)
+            gain.append(new.gains)
             log_evidence += new.log_evidence
         return replace(
             self,
