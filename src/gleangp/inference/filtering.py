@@ -150,17 +150,6 @@ class Filter:
         """Of the absorbed rows, each given those before it."""
         return float(sum(now.log_z for now in self.history))
 
-    def seen_by_others(self, sites: Sites) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (n,) of all rows, absorbed ones without their own `sites`.
-
-        N(m, v) without its site is N(m - w beta (site_mean - m), w), w = v / (1 - beta v).
-        """
-        mean, var, own = self.mean.copy(), np.maximum(self.var, 0.0), [h.row for h in self.history]
-        share_left = np.maximum(1.0 - sites.precision * var[own], 2.0**-53)
-        var[own] = np.minimum(var[own] / share_left, self.prior_var[own])
-        mean[own] -= var[own] * sites.precision * (sites.mean - mean[own])
-        return mean, var
-
 
 def include_moments(
     noise: NoiseModel, y: FloatArray, mean: FloatArray, var: FloatArray

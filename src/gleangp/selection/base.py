@@ -22,7 +22,6 @@ class Selection:
     active: tuple[IntArray, ...]  # per task: rows of its block, in order of inclusion
     gain: FloatArray  # (d,) score of each inclusion: nats, or the degree in a graph
     sites: tuple[Sites, ...] | None = None  # per task, where the selector filtered the points
-    seen: Any = None  # `TaskChoice.seen` per task, or what stands for it where the rows are elsewhere
     objective: float | None = None  # what the choice achieves, where the selector has a goal of its own
 
     def rows(self, block_rows: list[IntArray]) -> IntArray:
@@ -37,8 +36,6 @@ class TaskChoice:
     active: IntArray  # rows of its block, in order of inclusion
     gain: FloatArray  # of each
     sites: Sites | None = None  # of each, where the selector filtered them
-    # Mean and variance (n,) that the other active rows give every row of the block, where they are known.
-    seen: tuple[FloatArray, FloatArray] | None = None
 
 
 def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
@@ -52,9 +49,8 @@ def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
 def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
     """The selection over all tasks from what was chosen of each."""
     sites: Any = None if choices[0].sites is None else tuple(c.sites for c in choices)
-    seen: Any = None if choices[0].seen is None else tuple(c.seen for c in choices)
     gain = in_order(order, [c.gain for c in choices])
-    return Selection(order, tuple(c.active for c in choices), gain, sites, seen)
+    return Selection(order, tuple(c.active for c in choices), gain, sites)
 
 
 class Selector(Protocol):

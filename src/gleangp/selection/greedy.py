@@ -73,9 +73,7 @@ class GreedyRun(Run):
 
     def choice(self, count: int, block: Block) -> TaskChoice:
         """All picks; of such a run none is made ahead."""
-        sites = self.filter.sites()
-        seen = self.filter.seen_by_others(sites) if block.noise.precision_depends_on_mean else None
-        return TaskChoice(np.array(self.picks, dtype=np.intp), np.array(self.gains), sites, seen)
+        return TaskChoice(np.array(self.picks, dtype=np.intp), np.array(self.gains), self.filter.sites())
 
 
 def prior_variances(kernel: Any, X: FloatArray) -> tuple[FloatArray, FloatArray]:

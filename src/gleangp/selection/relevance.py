@@ -129,7 +129,7 @@ class TaskRelevance(BaseEstimator):
         choices = [run.choice(len(run.picks), block) for run, block in zip(runs, blocks, strict=True)]
         gain = in_order(order, [np.array(run.gains) for run in runs])
         achieved = getattr(selector, "achieved", lambda runs: None)
-        return replace(join_choices(order, choices), gain=gain, seen=None, objective=achieved(runs))
+        return replace(join_choices(order, choices), gain=gain, objective=achieved(runs))
 
     def check_tasks(self, n_tasks: int) -> None:
         """Refuse a single task."""

@@ -36,4 +36,4 @@ def select_in_two_rounds(
         chosen[0] = parts[0]
     union = np.concatenate(chosen)
     again = selector.select(kernel, [block.at(union)], n_active, rng=rng)
-    return replace(again, active=(union[again.active[0]],), seen=None)  # of the union alone
+    return replace(again, active=(union[again.active[0]],))

@@ -8,7 +8,6 @@ rises.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
@@ -216,9 +215,7 @@ class _Learner:
         """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
         tasks, kernel = self._at(parameters), parameters.kernel
         selection = tasks.choose(kernel, self.settings, self.seed)
-        posteriors: Any = None
-        if selection.seen is None or self.settings.propagate:  # or sites that the selection has not seen
-            posteriors = tasks.fit(kernel, selection, self.settings)[0]
+        posteriors = tasks.fit(kernel, selection, self.settings)[0]
         return tasks.noise_objective(kernel, selection, posteriors), selection
 
     def _at(self, parameters: Parameters) -> TaskBlocks:

@@ -98,18 +98,15 @@ class TaskBlocks:
         return posteriors, sites, sum(values)
 
     def noise_objective(
-        self, kernel: Any, selection: Selection, posteriors: list[TaskPosterior] | None = None
+        self, kernel: Any, selection: Selection, posteriors: list[TaskPosterior]
     ) -> NoiseObjective:
         """The sum of log Z over all rows (LPJ05, eq. 28) and its gradients, as a function of noise values.
 
         An active row is judged by its posterior given the others: with its own site in it, noise that
-        lets every active point have its way would look best. Without `posteriors`, rows are taken as the
-        selection saw them.
+        lets every active point have its way would look best.
         """
-        marginals = selection.seen
-        if posteriors is not None:
-            given = zip(posteriors, self.blocks, selection.active, strict=True)
-            marginals = [without_own_site(kernel, p, b.X, active) for p, b, active in given]
+        given = zip(posteriors, self.blocks, selection.active, strict=True)
+        marginals = [without_own_site(kernel, p, b.X, active) for p, b, active in given]
         return NoiseObjective(self.blocks, marginals)
 
     def _kept(self, selection: Selection) -> list[Block]:
