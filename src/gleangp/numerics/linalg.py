@@ -141,6 +141,8 @@ def solve_general(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
 
 def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     """`(chol chol^T)^-1` in full: needed where a gradient contracts every entry of it."""
+    if len(chol) == 0:
+        return chol
     inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)  # fills the lower triangle
     return _mirrored(inverse)
 

@@ -17,7 +17,7 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Sites, include_moments, site_moments
 from gleangp.kernels import kernel_columns
-from gleangp.numerics.linalg import cholesky, solve_lower
+from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 from gleangp.selection.base import Selection
 from gleangp.selection.greedy import Criterion, prior_variances
 
@@ -35,7 +35,7 @@ def swap_points(
     if n_swaps == 0:
         return selection
     states = [
-        ActiveState(criterion, kernel, block, active.tolist(), sites.mean, sites.precision)
+        ActiveState(criterion, kernel, block, active.tolist(), sites)
         for block, active, sites in zip(blocks, selection.active, selection.sites or (), strict=True)
     ]
     order, gain = selection.order.tolist(), selection.gain.tolist()
@@ -53,7 +53,7 @@ def swap_points(
         np.array(order, dtype=np.intp),
         tuple(np.array(state.active, dtype=np.intp) for state in states),
         np.array(gain),
-        tuple(state.sites() for state in states),
+        tuple(state.sites for state in states),
     )
 
 
@@ -68,10 +68,10 @@ def _find_swap(states: list[ActiveState], order: list[int]) -> tuple[int, int, i
         mine = np.flatnonzero(np.array(order) == task)
         positions[mine] = np.arange(len(mine))
         missed[mine] = state.removal_gains()
-    offers = [_best(state.gains(state.mean, state.var)) for state in states]
+    offers = [state.best() for state in states]
     for place in np.argsort(missed, kind="stable"):
         task = order[place]
-        trial = [*offers[:task], _best(states[task].gains_without(positions[place])), *offers[task + 1 :]]
+        trial = [*offers[:task], states[task].best(positions[place]), *offers[task + 1 :]]
         newcomer_task = int(np.argmax([gain for gain, _ in trial]))
         gain, row = trial[newcomer_task]
         if gain > missed[place] + _MARGIN:
@@ -79,81 +79,54 @@ def _find_swap(states: list[ActiveState], order: list[int]) -> tuple[int, int, i
     return None
 
 
-def _best(gains: FloatArray) -> tuple[float, int]:
-    row = int(np.argmax(gains))
-    return float(gains[row]), row
-
-
 class ActiveState:
     """The posterior of one block under the sites of its active points.
 
-    With C = K_dd + 1 / site_precision = chol chol^T, the factor's rows are chol^-1 K_dn. White noise is on
-    every point's own entry.
+    With C = K_dd + 1 / site_precision, white noise being on every point's own entry, a row has the mean
+    K_nd C^-1 site_mean and the variance K_nn - K_nd C^-1 K_dn. Without point i the covariance has
+    u u^T / (C^-1)_ii more, u = K_nd (C^-1)_:i, and the mean u (C^-1 site_mean)_i / (C^-1)_ii less.
     """
 
-    def __init__(
-        self,
-        criterion: Criterion,
-        kernel: Any,
-        block: Block,
-        active: list[int],
-        site_mean: FloatArray,
-        site_precision: FloatArray,
-    ):
-        self.criterion, self.kernel, self.block, self.active = criterion, kernel, block, active
-        self.site_mean, self.site_precision = site_mean, site_precision
+    def __init__(self, criterion: Criterion, kernel: Any, block: Block, active: list[int], sites: Sites):
+        self.criterion, self.kernel, self.block = criterion, kernel, block
+        self.active, self.sites = active, sites
         prior_var, white = prior_variances(kernel, block.X)
-        columns = kernel_columns(kernel, block.X[active], block.X)
-        columns[np.arange(len(active)), active] += white[active]
-        chol, _ = cholesky(columns[:, active] + np.diag(1.0 / site_precision))
-        self.rows, steps = solve_lower(chol, columns), solve_lower(chol, site_mean)
-        self.mean = steps @ self.rows
-        self.var = prior_var - np.einsum("dn,dn->n", self.rows, self.rows)
-        self.inverse = solve_lower(chol, np.eye(len(chol)))
-        self.spread = 1.0 / np.einsum("kd,kd->d", self.inverse, self.inverse)  # 1 / (C^-1)_ii
-        self.weights = steps @ self.inverse  # C^-1 site_mean
+        K = kernel_columns(kernel, block.X[active], block.X)
+        K[np.arange(len(active)), active] += white[active]
+        inverse = inverse_from_cholesky(cholesky(K[:, active] + np.diag(1.0 / sites.precision))[0])
+        self.pulls, self.weights, self.spread = inverse @ K, inverse @ sites.mean, 1.0 / np.diagonal(inverse)
+        self.mean, self.var = self.weights @ K, prior_var - np.einsum("dn,dn->n", K, self.pulls)
 
-    def sites(self) -> Sites:
-        """Sites of the active points, in order of inclusion."""
-        silent = np.sum(self.site_precision < 2.0 * PRECISION_FLOOR)
-        n_silent = 0 if self.block.noise.log_concave else int(silent)
-        return Sites(self.site_mean, self.site_precision, n_silent)
-
-    def gains(self, mean: FloatArray, var: FloatArray) -> FloatArray:
-        """Gain of every row at these marginals, nats; -inf for those in the active set."""
+    def best(self, without: int | None = None) -> tuple[float, int]:
+        """Gain (nats) and number of the best row outside; `without` an active point, which stays outside."""
+        mean, var = self.mean, self.var
+        if without is not None:
+            u, spread = self.pulls[without], self.spread[without]
+            mean, var = mean - u * (self.weights[without] * spread), var + u * u * spread
         gains = self.criterion(self.block.noise, self.block.y, mean, var)
         gains[self.active] = -np.inf
-        return gains
-
-    def gains_without(self, position: int) -> FloatArray:
-        """The same, were one active point not in (its own gain is left out)."""
-        # Without point i the covariance has u u^T / (C^-1)_ii more, u = K_nd (C^-1)_:i.
-        u = self.inverse[:, position] @ self.rows
-        mean = self.mean - u * (self.weights[position] * self.spread[position])
-        return self.gains(mean, self.var + u * u * self.spread[position])
+        return float(np.max(gains)), int(np.argmax(gains))
 
     def removal_gains(self) -> FloatArray:
         """Gain (d,) that each active point would have now, were it not in: at its cavity."""
-        kept = self.block.at(np.array(self.active, dtype=np.intp))
-        u = np.einsum("kd,kd->d", self.inverse, self.rows[:, self.active])
+        kept, places = self.block.at(np.array(self.active, dtype=np.intp)), np.arange(len(self.active))
+        u = self.pulls[places, self.active]
         mean = self.mean[self.active] - u * self.weights * self.spread
-        var = self.var[self.active] + u * u * self.spread
-        return self.criterion(kept.noise, kept.y, mean, var)
+        return self.criterion(kept.noise, kept.y, mean, self.var[self.active] + u * u * self.spread)
 
     def without(self, position: int) -> ActiveState:
         """The state without an active point, the sites of the others held."""
-        active = [row for k, row in enumerate(self.active) if k != position]
-        return self._with(
-            active, np.delete(self.site_mean, position), np.delete(self.site_precision, position)
-        )
+        left = np.delete(np.arange(len(self.active)), position)
+        return self._with([self.active[k] for k in left], self.sites.mean[left], self.sites.precision[left])
 
     def with_row(self, row: int) -> ActiveState:
         """The state after a row was filtered in."""
         one, at = self.block.at(np.array([row])), slice(row, row + 1)
         _, g, nu, _ = include_moments(one.noise, one.y, self.mean[at], self.var[at])
         mean, precision = site_moments(self.mean[at], self.var[at], g, nu)
-        more = np.append(self.site_mean, mean), np.append(self.site_precision, precision)
+        more = np.append(self.sites.mean, mean), np.append(self.sites.precision, precision)
         return self._with([*self.active, row], *more)
 
-    def _with(self, active: list[int], site_mean: FloatArray, site_precision: FloatArray) -> ActiveState:
-        return ActiveState(self.criterion, self.kernel, self.block, active, site_mean, site_precision)
+    def _with(self, active: list[int], mean: FloatArray, precision: FloatArray) -> ActiveState:
+        silent = 0 if self.block.noise.log_concave else int(np.sum(precision < 2.0 * PRECISION_FLOOR))
+        return ActiveState(self.criterion, self.kernel, self.block, active, Sites(mean, precision, silent))
