@@ -91,7 +91,7 @@ class IvmCase:
     def log_posterior(self, kernel) -> tuple[float, np.ndarray]:
         """The log evidence plus the log prior of the variances, where the case has one."""
         value, gradient = self.log_evidence(kernel)
-        log_prior, prior_gradient = Parameters(kernel, self.noises[0], (), self._priors()).log_prior(
+        log_prior, prior_gradient = Parameters(kernel, self.noises[0], (), self._priors()).slots.log_prior(
             kernel.theta
         )
         return value + log_prior, gradient + prior_gradient
@@ -241,7 +241,7 @@ def check_removal(case: IvmCase) -> None:
     assert_array_equal(left, removal["active"])
     for k, sites in enumerate(case.sites()):
         block = Block(case.X, case.Y[:, k], case.noises[k])
-        given = case.kernel.kernel, block, active.tolist(), sites.mean, sites.precision
+        given = case.kernel.kernel, block, active.tolist(), sites
         state = ActiveState(entropy_reduction, *given)
         for position in sorted(positions, reverse=True):
             state = state.without(position)

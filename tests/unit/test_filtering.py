@@ -76,11 +76,6 @@ def test_a_row_without_its_own_site(kernel, noise, monkeypatch):
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
     rest = np.setdiff1d(np.arange(len(block)), active)
     assert_allclose([mean[rest], var[rest]], [whole[0][rest], whole[1][rest]], rtol=1e-12)
-    K, state = kernel(block.X), new_filter(kernel, block)
-    assert_allclose(state.seen_by_others(state.sites()), [np.zeros(25), kernel.diag(block.X)])
-    for row in active:
-        state.include(row, K[row])
-    assert_allclose(state.seen_by_others(state.sites()), [mean, var], rtol=1e-6, atol=1e-8)
     monkeypatch.setattr(memory, "CHUNK_ENTRIES", 7 * len(active))  # seven rows at a time
     assert_allclose(without_own_site(kernel, posterior, block.X, active), [mean, var], rtol=1e-10, atol=1e-12)
 

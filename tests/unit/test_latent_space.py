@@ -202,11 +202,11 @@ def test_search_ends_at_a_minimum_and_rows_are_independent(rng):
     mapping = GaussianTerm(T, np.arange(60)).fit_map(NOISY, known)
     new = rng.uniform(-1.5, 1.5, size=(10, 2))
     scores = np.column_stack([new[:, 0], new[:, 1], np.sin(2 * new[:, 0])])
-    found = search_positions(mapping, scores, T, known, max_iter=200, tol=1e-12)
+    found = search_positions(mapping, scores, T, known)
     value, gradient = row_objective(mapping, scores, found)
     assert np.abs(gradient).max() < 1e-3 * (1.0 + np.abs(value).max())
     assert_allclose(found, new, atol=0.5)
-    alone = search_positions(mapping, scores[4:5], T, known, max_iter=200, tol=1e-12)
+    alone = search_positions(mapping, scores[4:5], T, known)
     assert_allclose(alone[0], found[4], atol=1e-6)
 
 
@@ -218,7 +218,7 @@ def test_a_kernel_at_fixed_positions_improves_the_evidence(rng, positions):
 
     def penalised(parameters):
         value, gradient, _ = term(parameters.kernel, positions)
-        log_prior, prior_gradient = start.log_prior(parameters.start())
+        log_prior, prior_gradient = start.slots.log_prior(parameters.slots.start)
         return value - log_prior, gradient - prior_gradient
 
     assert penalised(fitted)[0] < penalised(start)[0]

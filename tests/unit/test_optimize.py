@@ -175,33 +175,3 @@ def test_reported_values_are_not_divided_by_the_scale():
         bowl, np.ones(2), np.tile([-2.0, 2.0], (2, 1)), scale=100.0, report=lambda i, v: reported.append(v)
     )
     np.testing.assert_allclose(reported[-1], 7.0, atol=1e-3)
-
-
-def test_first_step_has_the_length_asked_for():
-    """The first step is as long as asked at any scale; a parameter that a bound holds does not count."""
-    seen = []
-
-    def slope(theta):
-        seen.append(theta.copy())
-        return float(theta @ [3.0, 4.0, -7.0]), np.array([3.0, 4.0, -7.0])
-
-    bounds = np.array([[-50.0, 50.0], [-50.0, 50.0], [-50.0, 0.0]])
-    minimize(slope, np.zeros(3), bounds, scale=1000.0, first_step=0.5, max_iter=1)
-    assert_allclose(seen[0], 0.0)
-    assert_allclose(seen[1], [-0.3, -0.4, 0.0], rtol=1e-12)
-
-
-def test_a_search_with_a_first_step_asks_for_the_start_once():
-    """The gradient that gives the units is that of the first evaluation; a flat start stays where it is."""
-    seen = []
-
-    def bowl(theta):
-        seen.append(theta.copy())
-        return float(theta @ theta), 2.0 * theta
-
-    found = minimize(bowl, np.array([1.0, -2.0]), np.array([[-9.0, 9.0]] * 2), first_step=0.5, tol=1e-12)
-    assert sum(np.array_equal(t, [1.0, -2.0]) for t in seen) == 1
-    assert found.n_evaluations == len(seen)
-    assert_allclose(found.theta, 0.0, atol=1e-5)
-    flat = minimize(bowl, np.zeros(2), np.array([[-9.0, 9.0]] * 2), first_step=0.5)
-    assert_allclose(flat.theta, 0.0)

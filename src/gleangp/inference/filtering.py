@@ -78,8 +78,8 @@ class Inclusion(NamedTuple):
     var: float
     g: float
     nu: float
-    silent: bool
     log_z: float
+    silent: bool
 
 
 class Filter:
@@ -110,8 +110,7 @@ class Filter:
         one, size = slice(n, n + 1), self.size
         mean, var = self.mean[one], self.var[one]
         log_z, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
-        moments = (float(m[0]) for m in (mean, var, g, nu))
-        now = Inclusion(n, *moments, bool(silent[0]), float(log_z[0]))
+        now = Inclusion(n, mean.item(), var.item(), g.item(), nu.item(), log_z.item(), silent.item())
         if size == len(self.rows):
             rows = np.empty((max(16, 2 * size), len(self.y)))
             rows[:size] = self.rows

@@ -5,13 +5,14 @@ A positive parameter enters by its logarithm, one between 0 and 1 by its logit, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.kernels.parameters import KernelParameters
 from gleangp.numerics.transforms import constrain, constrain_slope
 
 
@@ -46,6 +47,17 @@ class Slot:
         natural = self.natural(z)
         value, slope = self.prior.log_prob(natural)
         return float(np.sum(value)), slope * constrain_slope(self.transform, natural)
+
+
+def kernel_slots(kernel: Any, priors: Mapping[str, Any]) -> list[Slot]:
+    """One slot for each free hyperparameter of a kernel."""
+    of_kernel, slots, at = KernelParameters(kernel), [], 0
+    theta, bounds = of_kernel.theta, of_kernel.bounds
+    for name, size in of_kernel.layout:
+        part = slice(at, at + size)
+        slots.append(Slot(name, theta[part], bounds[part, 0], bounds[part, 1], priors.get(name)))
+        at += size
+    return slots
 
 
 class Slots:

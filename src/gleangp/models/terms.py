@@ -25,7 +25,7 @@ from gleangp.inference.prior import Term
 from gleangp.kernels.parameters import KernelParameters, MovingKernel
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
-from gleangp.models.slots import Slot, Slots
+from gleangp.models.slots import Slot, Slots, kernel_slots
 
 _AMPLITUDE = tuple(np.exp([-12.0, 8.0]))  # bounds of a variance
 _LENGTH = tuple(np.exp([-3.0, 7.0]))
@@ -46,16 +46,13 @@ class TermSpec:
 
     def slots(self, prefix: str) -> list[Slot]:
         """One slot for each free hyperparameter of the kernel, then those of the tasks' weights."""
-        of_kernel, slots, at = KernelParameters(self.kernel), [], 0
-        theta, bounds = of_kernel.theta, of_kernel.bounds
-        for name, size in of_kernel.layout:
-            part = slice(at, at + size)
-            at += size
-            start, (low, high) = theta[part], bounds[part].T
-            if self._shares(name, size):
+        slots = []
+        for slot in kernel_slots(self.kernel, self.priors):
+            start, low, high = slot.start, slot.low, slot.high
+            if self._shares(slot.name, slot.size):
                 first = np.unique(np.asarray(self.groups), return_index=True)[1]
-                start, low, high = start[first], low[first], high[first]
-            slots.append(Slot(prefix + name, start, low, high, self.priors.get(name)))
+                start, low, high = start[first], np.asarray(low)[first], np.asarray(high)[first]
+            slots.append(Slot(prefix + slot.name, start, low, high, slot.prior))
         if self.mixture:
             alike = np.broadcast_to(np.eye(1, self.loadings.shape[1])[0], self.loadings.shape).ravel()
             prior = Normal(alike, _LOADING_SPREAD)

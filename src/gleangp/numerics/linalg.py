@@ -147,15 +147,13 @@ def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     return _mirrored(inverse)
 
 
-def evidence_sensitivity(
-    chol: FloatArray, weights: FloatArray, *, overwrite_chol: bool = False
-) -> FloatArray:
-    """`(S (chol chol^T)^-1 - weights weights^T) / 2` for weights (n, S): its upper triangle.
+def evidence_sensitivity(chol: FloatArray, weights: FloatArray) -> FloatArray:
+    """`(S (chol chol^T)^-1 - weights weights^T) / 2`, weights (n, S): its upper triangle, in place of chol.
 
     The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T. Below the diagonal stands
     anything; `mirror_upper` fills it.
     """
-    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=overwrite_chol)
+    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=1)
     half = 0.5 * weights.shape[1]
     return blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1).T
 

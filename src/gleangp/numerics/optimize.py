@@ -23,8 +23,6 @@ Report = Callable[[int, float], bool | None]
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
 _RESTART_REACH = 3.0
-_UNITS_OF_FIRST_STEP = 1.0, 30.0
-_STOPPED = "stopped by the progress function"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,15 +32,9 @@ class Optimum:
     theta: FloatArray  # (q,)
     value: float
     converged: bool
-    n_evaluations: int
-    message: str
     n_iterations: int = 0
     last_change: float = 0.0  # of the value, in the last iteration
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the progress function asked to stop."""
-        return self.message == _STOPPED
+    stopped: bool = False  # whether the progress function asked for it
 
 
 def minimize(
@@ -57,7 +49,6 @@ def minimize(
     report: Report | None = None,
     scale: float = 1.0,
     unit: float = 1.0,
-    first_step: float | None = None,
     settled: float = 0.0,
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
@@ -88,10 +79,6 @@ def minimize(
         thousand rows leads out to the bounds.
     unit : float, default=1.0
         Length of a usual step: the search runs in this unit.
-    first_step : float, optional
-        Instead of a unit: length of the first step of every start, from which and the gradient there the unit
-        follows. A first step as short as a gradient per row gains so little
-        that it looks like the last.
     settled : float, default=0.0
         Gain in value by three iterations together below which a start has converged. One alone may gain
         little on its way to more.
@@ -119,20 +106,10 @@ def minimize(
     runs = []
     with freed_memory_kept():
         for s in starts:
-            runs.append(
-                _minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, first_step, settled)
-            )
+            runs.append(_minimize_from(objective, s, bounds, max_iter, tol, report, scale, unit, settled))
             if runs[-1].stopped:
                 break
     return min(runs, key=lambda run: run.value)
-
-
-def _unit_for(length: float, start, gradient, bounds, scale) -> float:
-    """The unit in which a step down the gradient has that length; what is held by a bound does not count."""
-    held = ((start <= bounds[:, 0]) & (gradient > 0)) | ((start >= bounds[:, 1]) & (gradient < 0))
-    slope = float(np.linalg.norm(np.where(held, 0.0, gradient))) / scale
-    # In units u the search sees u times the slope, and a step of s there is one of u s.
-    return float(np.clip(np.sqrt(length / slope), *_UNITS_OF_FIRST_STEP)) if slope > 0.0 else 1.0
 
 
 class _StopSearch(Exception):
@@ -178,20 +155,13 @@ class _Guarded:
         return self.theta
 
 
-def _minimize_from(
-    objective, start, bounds, max_iter, tol, report, scale, unit, first_step, settled
-) -> Optimum:
+def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit, settled) -> Optimum:
     if len(start) == 0:
-        return Optimum(start, objective(start)[0], True, 1, "nothing to optimise")
-    guarded, first, values = _Guarded(objective), None, []
-    if first_step is not None:
-        first = guarded(start)
-        unit = _unit_for(first_step, start, first[1], bounds, scale)
+        return Optimum(start, objective(start)[0], True)
+    guarded, values = _Guarded(objective), []
 
     def scaled(in_units):
-        nonlocal first
-        value, gradient = guarded(unit * in_units) if first is None else first
-        first = None  # the search begins where it was asked for already
+        value, gradient = guarded(unit * in_units)
         return value / scale, gradient * (unit / scale)
 
     def after_iteration(intermediate_result):
@@ -211,14 +181,13 @@ def _minimize_from(
             callback=after_iteration,
             options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
         )
-        n_evaluations, message = int(result.nfev), str(result.message)
         # An "abnormal" line search at the floor of rounding error has still converged.
-        converged = bool(result.success) or "ABNORMAL" in message.upper()
+        converged, stopped = bool(result.success) or "ABNORMAL" in str(result.message).upper(), False
     except _StopSearch:
-        n_evaluations, message, converged = len(values), _STOPPED, False
+        converged, stopped = False, True
     except _Settled:
-        n_evaluations, message, converged = len(values), "the value has settled", True
+        converged, stopped = True, False
     theta = guarded.best(start)
     last_change = abs(np.diff([guarded.first, *values])[-1]) if values else 0.0
     value = float(guarded.value)
-    return Optimum(theta, value, converged, n_evaluations, message, len(values), float(last_change))
+    return Optimum(theta, value, converged, len(values), float(last_change), stopped)

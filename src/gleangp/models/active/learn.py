@@ -160,15 +160,15 @@ class _Learner:
             kernel = moving.at(z[: parameters.n_kernel])
             value, theta_grad, noise_grads = evidence(kernel, parameters.noise_values(z))
             noise_grad = parameters.noise_gradient(z, noise_grads)
-            log_prior, prior_grad = parameters.log_prior(z)
+            log_prior, prior_grad = parameters.slots.log_prior(z)
             return -(value + log_prior), -(np.concatenate([theta_grad, noise_grad]) + prior_grad)
 
         # With sites held, those of other parameters have another evidence: no far steps.
         held = evidence.holds_sites
         return minimize(
             objective,
-            parameters.start(),
-            parameters.bounds(),
+            parameters.slots.start,
+            parameters.slots.bounds,
             max_iter=settings.max_iter,
             tol=settings.precision,
             n_restarts=n_restarts,
@@ -181,7 +181,7 @@ class _Learner:
     def _judged(self, optimum: Optimum, learnt: Parameters) -> tuple[Optimum, Parameters, Selection]:
         """The same with the sum of log Z as the value, and the points that the parameters choose."""
         sum_log_z, points = self._sum_log_z(learnt)
-        return replace(optimum, value=-sum_log_z(learnt.noise_values(learnt.start()))[0]), learnt, points
+        return replace(optimum, value=-sum_log_z(learnt.noise_values(learnt.slots.start))[0]), learnt, points
 
     def _learn_noise(self, parameters: Parameters) -> tuple[Parameters, float, Selection]:
         """Noise parameters that maximise the sum of log Z over all rows after reselection; that sum; points.
@@ -198,9 +198,9 @@ class _Learner:
             total, grads = sum_log_z(noise_only.noise_values(z))
             return -total, -noise_only.noise_gradient(z, grads)
 
-        start = noise_only.start()
+        start = noise_only.slots.start
         before = -objective(start)[0]
-        optimum = minimize(objective, start, noise_only.bounds(), max_iter=self.settings.max_iter)
+        optimum = minimize(objective, start, noise_only.slots.bounds, max_iter=self.settings.max_iter)
         promising = -optimum.value - before > ACTIVE.promising * self.settings.tol * self.n_rows
         for share in ACTIVE.noise_steps if promising else ():
             z = start + share * (optimum.theta - start)

@@ -37,6 +37,7 @@ from gleangp.models.slots import Slot, Slots
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, report_to, silent
 
+_MOST_STEPS = 100  # of a search
 _DIFFERENCE = 1e-4  # of parameters, for derivatives of gradients
 
 
@@ -58,7 +59,6 @@ class LearningPlan:
     learn_shared: bool = True  # prior mean and width; False for a new task
     fixed_cov: FloatArray | None = None  # (q, q); None: learnt
     max_rounds: int = 30
-    max_iter: int = 100
     tol: float = 0.02  # of the prior: absolute in m, relative in the variances
     progress: Progress = silent  # told of every round and iteration; may ask to stop
 
@@ -235,7 +235,7 @@ class _State:
 
 
 def _stage(name: str, terms: TaskTerms, plan: LearningPlan) -> Stage:
-    return Stage(name, plan.max_iter, len(terms))
+    return Stage(name, _MOST_STEPS, len(terms))
 
 
 def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan, stage: Stage) -> _State:
@@ -269,7 +269,7 @@ def _optimize(terms, start, point, root, plan, stage, tol=1e-6) -> tuple[Point, 
         objective,
         objective.slots.start,
         objective.slots.bounds,
-        max_iter=plan.max_iter,
+        max_iter=_MOST_STEPS,
         tol=tol,
         report=report_to(plan.progress, stage),
     )

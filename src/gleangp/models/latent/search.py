@@ -20,6 +20,7 @@ from gleangp.numerics.memory import row_chunks
 _NEAREST = 3  # training rows whose positions are tried as starts
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
 _HALVINGS = 12
+_MOST_STEPS, _TOLERANCE = 50, 1e-8  # of a row; the gain, relative to the value, after which it stops
 
 
 def search_positions(
@@ -27,15 +28,12 @@ def search_positions(
     scores: FloatArray,
     known_scores: FloatArray,
     known_positions: FloatArray,
-    *,
-    max_iter: int = 50,
-    tol: float = 1e-8,
 ) -> FloatArray:
     """Positions (m, q) of rows with the given scores (m, k), from training rows with known positions."""
     out = np.empty((len(scores), known_positions.shape[1]))
     for rows in row_chunks(len(scores), len(known_scores)):
         start = _best_start(mapping, scores[rows], known_scores, known_positions)
-        out[rows] = _descend(mapping, scores[rows], start, max_iter, tol)
+        out[rows] = _descend(mapping, scores[rows], start)
     return out
 
 
@@ -67,14 +65,14 @@ def _best_start(mapping, scores, known_scores, known_positions) -> FloatArray:
     return known_positions[best].copy()
 
 
-def _descend(mapping, scores, X, max_iter, tol) -> FloatArray:
+def _descend(mapping, scores, X) -> FloatArray:
     """BFGS in every row on its own (Nocedal & Wright 2006, eq. 6.17), with backtracking."""
     q = X.shape[1]
     value, gradient = row_objective(mapping, scores, X)
     H = np.tile(np.eye(q), (len(X), 1, 1))
     H /= np.maximum(1.0, np.linalg.norm(gradient, axis=1))[:, None, None]  # a first step of at most one
     going = np.arange(len(X))
-    for _ in range(max_iter):
+    for _ in range(_MOST_STEPS):
         direction = -np.einsum("mij,mj->mi", H[going], gradient[going])
         moved, new_value, new_gradient = _backtrack(
             mapping, scores[going], X[going], value[going], gradient[going], direction
@@ -83,7 +81,7 @@ def _descend(mapping, scores, X, max_iter, tol) -> FloatArray:
         gain = value[going] - new_value
         X[going] += moved
         value[going], gradient[going] = new_value, new_gradient
-        going = going[gain > tol * (1.0 + np.abs(new_value))]
+        going = going[gain > _TOLERANCE * (1.0 + np.abs(new_value))]
         if len(going) == 0:
             break
     return X

@@ -119,12 +119,12 @@ class LatentObjective:
 
     def start(self) -> FloatArray:
         """Where to begin."""
-        return np.concatenate([self.layout.start, *(part.parameters.start() for part in self.parts)])
+        return np.concatenate([self.layout.start, *(part.parameters.slots.start for part in self.parts)])
 
     def bounds(self) -> FloatArray:
         """Of the kernels' parameters; positions and weights are free."""
         free = np.tile([-np.inf, np.inf], (len(self.layout.start), 1))
-        return np.vstack([free, *(part.parameters.bounds() for part in self.parts)])
+        return np.vstack([free, *(part.parameters.slots.bounds for part in self.parts)])
 
     def split(self, z: FloatArray) -> list[FloatArray]:
         """Positions' part and the theta of every mapping."""
@@ -136,7 +136,7 @@ class LatentObjective:
         X = self.layout.positions(own)
         value, dL_dX, gradients = 0.5 * LATENT_SPACE.pull * float(np.vdot(X, X)), LATENT_SPACE.pull * X, []
         for part, kernel, theta in zip(self.parts, self._kernels, thetas, strict=True):
-            log_prior, prior_gradient = part.parameters.log_prior(theta)
+            log_prior, prior_gradient = part.parameters.slots.log_prior(theta)
             value -= log_prior
             if part.weight == 0.0:  # its kernel is fitted afterwards
                 gradients.append(-prior_gradient)
@@ -197,19 +197,17 @@ def learn_positions(
         report=lambda step, value: settings.progress(stage, step, -size * value),
     )
     own, *thetas = objective.split(optimum.theta)
-    kernels = tuple(part.parameters.unpack(t)[0] for part, t in zip(parts, thetas, strict=True))
+    kernels = tuple(part.parameters.kernel_at(t) for part, t in zip(parts, thetas, strict=True))
     learnt = layout.perceptron(own) if isinstance(layout, ConstrainedPositions) else None
     return LatentFit(layout.positions(own).copy(), learnt, kernels, optimum, size * optimum.value)
 
 
-def fit_shared_kernel(
-    parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters, *, max_iter: int = 100
-) -> Any:
+def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters) -> Any:
     """One kernel for several terms, each at its own fixed positions."""
     kernel = MovingKernel(parameters.kernel)
 
     def objective(theta):
-        log_prior, prior_gradient = parameters.log_prior(theta)
+        log_prior, prior_gradient = parameters.slots.log_prior(theta)
         value, gradient = -log_prior, -prior_gradient
         for term, positions in parts:
             v, g, _ = term(kernel.at(theta), positions)
@@ -217,8 +215,8 @@ def fit_shared_kernel(
             gradient = gradient + g
         return value, gradient
 
-    optimum = minimize(objective, parameters.start(), parameters.bounds(), max_iter=max_iter)
-    return parameters.unpack(optimum.theta)[0]
+    optimum = minimize(objective, parameters.slots.start, parameters.slots.bounds)
+    return parameters.kernel_at(optimum.theta)
 
 
 def start_positions(inputs: FloatArray, terms: Sequence[Term], n_components: int) -> FloatArray:

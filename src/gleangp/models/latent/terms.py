@@ -30,9 +30,6 @@ from gleangp.numerics.linalg import (
 from gleangp.numerics.memory import row_chunks
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
-_TOLERANCE = 1e-11  # nats per row, of the evidence of labels: the search follows its gradient
-_FAINT = 1e-6  # precision times prior variance of a site whose effect is lost in rounding
-_LEAST_PRECISION = 1e-16  # of a site that says nothing, whose row of the factor would be infinite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +101,7 @@ class GaussianTerm:
         chol, _ = cholesky_in_place(K.value.copy().T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
-        dL_dK = mirror_upper(evidence_sensitivity(chol, weights, overwrite_chol=True))
+        dL_dK = mirror_upper(evidence_sensitivity(chol, weights))
         theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = input_gradient

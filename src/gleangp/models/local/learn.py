@@ -127,7 +127,7 @@ def race(search: Search, data: Data, seed: int, number: int = 0) -> Learnt:
     learning, form = search.learning, search.forms[number]
     if not search.optimize:
         objective = search.objective(search.starts[0], form, None)
-        here = Optimum(objective.slots.start, np.nan, True, 0, "not optimised")
+        here = Optimum(objective.slots.start, np.nan, True)
         return Learnt(objective, objective.slots.start, np.nan, 0, here, form)
     first, rng = learning.stages_for(len(data))[0], np.random.default_rng(seed)
     found: list[Learnt] = []
