@@ -29,6 +29,7 @@ class Parameters:
     noise: Any
     learn_noise: tuple[str, ...] = ()
     priors: Mapping[str, Prior] = field(default_factory=dict)
+    noise_bounds: Mapping[str, Any] = field(default_factory=dict)  # of files of version 0.1; not used
 
     @cached_property
     def slots(self) -> Slots:
