@@ -24,7 +24,7 @@ from gleangp.estimators._parameters import (
     given,
     parameters,
 )
-from gleangp.estimators._problems import in_canonical_order
+from gleangp.estimators._problems import rows_to_learn
 from gleangp.estimators._progress import FitProgress, warn_about_fit
 from gleangp.estimators._sparse import ChosenPartsMixin
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
@@ -210,7 +210,8 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
         X, codes = self._learn_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
             y, labeled = check_regression_target(y, len(X))
-            rows = [in_canonical_order(X, y, r) for r in blocks_of_rows(codes, self._n_tasks)]
+            order = rows_to_learn(X, y, codes)
+            rows = [order[r] for r in blocks_of_rows(codes[order], self._n_tasks)]
             self._center, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
             if self.normalize_X:
                 self._center, spread = np.mean(X, axis=0), np.std(X, axis=0)

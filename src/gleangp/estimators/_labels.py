@@ -12,7 +12,6 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
 from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import ClassParameters
-from gleangp.estimators._problems import TrainingRows
 from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import SparseGPMixin
 from gleangp.estimators._tasks_mixin import TaskClassifierMixin
@@ -30,7 +29,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
     classes_: np.ndarray
 
     @abstractmethod
-    def _fit_classes(self, rows: TrainingRows, y_codes: IntArray, given: Given) -> None:
+    def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         """Fit rows of which `y_codes` are the numbers of the classes; -1 without a label."""
 
     @abstractmethod
@@ -50,7 +49,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         X, codes = self._learn_inputs(X, tasks)
         y = check_class_target(y, len(X))
         self.classes_, y_codes = self._encode(y, split_unlabeled(y, self.unlabeled))
-        self._fit_classes(TrainingRows(X, codes, self._n_tasks, np.ones(len(X), bool)), y_codes, given)
+        self._fit_classes(X, y_codes, codes, given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
@@ -67,7 +66,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         X, y_codes, before = X[kept], y_codes[kept], self._fitted_models
         targets = self._targets(y_codes)
         blocks = [Block(X, y, m.noise) for m, y in zip(before, targets, strict=True)]
-        models = self._add_blocks(blocks, propagate=self.sites == "ep")
+        models = self._add_blocks(blocks)
         local = [m for m in models if isinstance(m, LocalModel)]
         if len(local) > 1 and np.any(y_codes < 0):
             with threads_for([len(X)]):

@@ -256,12 +256,12 @@ def check_fields(noise: Any, **given: Any) -> None:
         raise ValueError(f"{name}= is given, but {model} noise has no {name}. It is for {_FIELDS[name]}.")
 
 
-def check_rows(noise: Any, y: FloatArray, labeled: np.ndarray) -> None:
-    """Raise `LabelError` if a target does not fit the noise, with its number among all rows."""
+def check_rows(noise: Any, y: FloatArray, rows: np.ndarray) -> None:
+    """Raise `LabelError` if a target of some rows does not fit the noise, with its number among all rows."""
     try:
-        noise.at(labeled).check_target(y[labeled])
+        noise.at(rows).check_target(y[rows])
     except LabelError:
-        for row in np.flatnonzero(labeled):
+        for row in np.sort(np.arange(len(y))[rows]):
             try:
                 noise.at(np.array([row])).check_target(y[[row]])
             except LabelError as error:

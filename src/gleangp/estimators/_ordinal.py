@@ -13,13 +13,14 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._docs import documented
 from gleangp.estimators._labels import LabelsMixin
 from gleangp.estimators._parameters import generator_from, given, parameters
-from gleangp.estimators._problems import ActiveProblem, LocalProblem, TrainingRows
+from gleangp.estimators._problems import ActiveProblem, LocalProblem, rows_to_learn, some_inputs
 from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel
 from gleangp.exceptions import LabelError, warn_user
 from gleangp.models.default_kernel import default_kernel, default_priors
 from gleangp.models.defaults import ORDERED_PRIORS, UNITS
 from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.local.data import Data
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
 from gleangp.numerics.parallel import threads_for
@@ -140,20 +141,19 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         with threads_for(np.bincount(codes)):
             return self._model.predict(X, codes)
 
-    def _fit_classes(self, rows: TrainingRows, y_codes: IntArray, given: Given) -> None:
-        rows = replace(rows, keep=y_codes >= 0)
-        ranks = y_codes.astype(np.float64)
-        parameters, rng = self._parameters(rows, y_codes), generator_from(self.random_state)
+    def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
+        at = rows_to_learn(X, y_codes, codes, y_codes >= 0)
+        data = Data(X[at], y_codes[at].astype(np.float64), codes[at], self._n_tasks, None)
+        parameters, rng = self._parameters(data), generator_from(self.random_state)
+        data = replace(data, noise=parameters.noise)
         if self._is_active:
-            active = ActiveProblem(rows, ranks, parameters, rng)
-            self._fit_active([active], given, propagate=self.sites == "ep")
+            self._fit([ActiveProblem(data, at, rng, parameters, len(X))], given)
             return
         # The default kernel has a constant, which does the work of the bias.
         learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
         kernel = None if self.kernel is None else parameters.kernel
-        noise = parameters.noise
-        likelihood = PropagatedNoise(noise, learn)
-        self._fit_local([LocalProblem(rows, ranks, likelihood, noise, rng, kernel, ORDERED_PRIORS)], given)
+        likelihood = PropagatedNoise(parameters.noise, learn)
+        self._fit([LocalProblem(data, at, rng, likelihood, kernel, ORDERED_PRIORS)], given)
 
     def _targets(self, y_codes: IntArray) -> list[FloatArray]:
         return [y_codes.astype(np.float64)]
@@ -190,13 +190,13 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
-    def _parameters(self, rows: TrainingRows, y_codes: IntArray) -> Parameters:
-        kernel = self._given_kernel() or default_kernel(rows.some_inputs, offset=False, n_rows=len(rows.kept))
+    def _parameters(self, data: Data) -> Parameters:
+        kernel = self._given_kernel() or default_kernel(some_inputs(data), offset=False, n_rows=len(data))
         priors = self.priors
         if priors is None:
             priors = default_priors(kernel) if self.kernel is None else {}
         # First cut-points where the prior would give every category its share of the rows.
-        counts = np.bincount(y_codes[y_codes >= 0], minlength=len(self.classes_)) + 0.5
+        counts = np.bincount(data.y.astype(np.intp), minlength=len(self.classes_)) + 0.5
         variance = UNITS.noise  # beside a latent function of variance one
         edges = np.sqrt(1.0 + variance) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
         noise = Ordered(-float(edges[0]), np.diff(edges), variance)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,57 +41,51 @@ _REASONS = {
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """Rows of all tasks; those without a target are left out unless the noise model has a place for them."""
+class Problem:
+    """What one model is fitted from; several classes have a problem each."""
 
-    X: FloatArray  # (n, p)
-    codes: IntArray  # (n,) task of each row
-    n_tasks: int
-    keep: np.ndarray  # (n,) mask of the rows to learn from
-
-    @cached_property
-    def kept(self) -> IntArray:
-        """Numbers of the rows to learn from."""
-        return np.flatnonzero(self.keep)
-
-    @cached_property
-    def by_task(self) -> list[IntArray]:
-        """The same, task by task."""
-        return [rows[self.keep[rows]] for rows in blocks_of_rows(self.codes, self.n_tasks)]
-
-    @property
-    def sizes(self) -> list[int]:
-        """(M,) rows of each task."""
-        return [len(rows) for rows in self.by_task]
-
-    @cached_property
-    def some_inputs(self) -> FloatArray:
-        """Inputs of at most 50 000 of the rows, evenly spaced."""
-        return self.X[self.kept[:: max(1, -(-len(self.kept) // _MOST_SAMPLED))]]
+    data: Data  # the rows to learn from; targets in the coding of the noise
+    numbers: IntArray  # (n,) of these rows among the rows of `fit`
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
-class ActiveProblem:
-    """What one model of active points is fitted from; several classes have a problem each."""
+class ActiveProblem(Problem):
+    """Of a model of active points."""
 
-    rows: TrainingRows
-    y: FloatArray  # (n,) targets of all rows, in the coding of the noise
     parameters: Parameters
-    rng: np.random.Generator
-    variance: FloatArray | None = None  # known noise of every row
+    n_rows: int  # of `fit`
+
+
+@dataclass(frozen=True, eq=False)
+class LocalProblem(Problem):
+    """Of a model of blocks and a basis."""
+
+    likelihood: Likelihood
+    kernel: Kernel | None = None  # None: the default model
+    widths: PriorWidths = PRIORS
+
+
+def rows_to_learn(X: FloatArray, y: np.ndarray, codes: IntArray, keep: Any = slice(None)) -> IntArray:
+    """Numbers of the rows to keep, sorted by task and content: results do not depend on their order."""
+    kept = np.arange(len(X))[keep]
+    return kept[canonical_order(X[kept], y[kept], codes[kept])]
+
+
+def some_inputs(data: Data) -> FloatArray:
+    """Inputs of at most 50 000 rows, evenly spaced."""
+    return data.X[:: max(1, -(-len(data) // _MOST_SAMPLED))]
 
 
 def fit_active_rows(
     settings: Settings, invariances: list, problem: ActiveProblem, progress: Progress = silent
 ) -> SparseModel:
     """Fit the model, with transformed copies of its active points if there are invariances."""
-    settings, noise, rng = replace(settings, progress=progress), problem.parameters.noise, problem.rng
-    rows, y, variance = problem.rows, problem.y, problem.variance
-    by_task = [in_canonical_order(rows.X, y, r) for r in rows.by_task]
-    noises = [noise if variance is None else type(noise)(variance[r]) for r in by_task]
-    blocks = [Block(rows.X[r], y[r], n) for r, n in zip(by_task, noises, strict=True)]
-    tasks = TaskBlocks(blocks, by_task)
-    model = fit_sparse_model(problem.parameters, tasks, len(rows.X), settings, rng)
+    settings, data, rng = replace(settings, progress=progress), problem.data, problem.rng
+    parts = blocks_of_rows(data.codes, data.n_tasks)
+    blocks = [Block(data.X[r], data.y[r], data.noise_at(r)) for r in parts]
+    tasks = TaskBlocks(blocks, [problem.numbers[r] for r in parts])
+    model = fit_sparse_model(problem.parameters, tasks, problem.n_rows, settings, rng)
     if not invariances:
         return model
     seed = int(rng.integers(2**31))
@@ -100,40 +93,22 @@ def fit_active_rows(
     return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))
 
 
-def in_canonical_order(X: FloatArray, y: np.ndarray, rows: IntArray) -> IntArray:
-    """Row numbers of a task, sorted by what is in the rows: results do not depend on their order."""
-    return rows[canonical_order(X[rows], y[rows], np.zeros(len(rows), dtype=np.intp))]
-
-
-@dataclass(frozen=True, eq=False)
-class LocalProblem:
-    """What one model of blocks and a basis is fitted from; several classes have a problem each."""
-
-    rows: TrainingRows
-    y: FloatArray  # (n,) targets of all rows, in the coding of the noise
-    likelihood: Likelihood
-    noise: Any  # of all rows, as in `Data.noise`
-    rng: np.random.Generator
-    kernel: Kernel | None = None  # None: the default model
-    widths: PriorWidths = PRIORS
-    warn: bool = True  # if more active points are asked for than there are rows
-
-
-def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) -> LocalModel:
-    """Fit the rows of an estimator."""
-    n_tasks, priors = problem.rows.n_tasks, estimator.priors or {}
-    kept, data = _in_canonical_order(problem)
+def fit_local_rows(
+    estimator: Any, n_basis: int | None, problem: LocalProblem, progress: Progress = silent
+) -> LocalModel:
+    """Fit the model; if the coupling is open, the one with the most evidence."""
+    data, priors = problem.data, estimator.priors or {}
     selector = estimator._chosen_selector()
     if hasattr(selector, "check_tasks"):
         selector.check_tasks(int(np.sum(data.sizes > 0)))
-    coupling = estimator.coupling if n_tasks > 1 else "auto"
+    coupling = estimator.coupling if data.n_tasks > 1 else "auto"
     of_noise = {n.removeprefix("noise__"): p for n, p in priors.items() if n.startswith("noise__")}
     likelihood = problem.likelihood.with_priors(of_noise)
 
     def candidate(coupling: Any, penalty: float = 0.0) -> Candidate:
         search = plan_search(
             data.X,
-            n_tasks,
+            data.n_tasks,
             likelihood,
             kernel=problem.kernel,
             coupling=coupling,
@@ -157,21 +132,16 @@ def fit_local_rows(estimator: Any, problem: LocalProblem, progress: Any = None) 
             # Schwarz's penalty of the weights of every task.
             rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
             candidates.append(candidate(CoregionCoupling(rank), 0.5 * (rank + 1) * np.log1p(sizes).sum()))
-    n_basis = n_basis_of(estimator, len(data), warn=problem.warn)
-    choose = choose_basis_of(estimator)
-    model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose)
+    model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose_basis_of(selector))
     decisions = model.decisions
     if len(candidates) == 1:
-        decisions = (_decision_on_coupling(coupling, n_tasks), *decisions)
-    choice = Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason)
-    return replace(model, row_numbers=kept, active=kept[model.active], choice=choice, decisions=decisions)
-
-
-def _in_canonical_order(problem: LocalProblem) -> tuple[IntArray, Data]:
-    """Numbers of the rows to learn from, and what is in them; their order does not matter to the fit."""
-    rows, y = problem.rows, problem.y
-    kept = rows.kept[canonical_order(rows.X[rows.kept], y[rows.kept], rows.codes[rows.kept])]
-    return kept, Data(rows.X, y, rows.codes, rows.n_tasks, problem.noise).at(kept)
+        if data.n_tasks == 1:
+            chosen, reason = "kernel", "with one task there is nothing to couple"
+        else:
+            chosen, reason = _name(coupling), _REASONS.get(getattr(coupling, "name", coupling), "as asked")
+        decisions = (Decision("coupling", chosen, {}, reason), *decisions)
+    choice, at = Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason), problem.numbers
+    return replace(model, row_numbers=at, active=at[model.active], choice=choice, decisions=decisions)
 
 
 def _name(coupling: Any) -> str:
@@ -179,25 +149,12 @@ def _name(coupling: Any) -> str:
     return "function" if name == "auto" else name
 
 
-def _decision_on_coupling(coupling: Any, n_tasks: int) -> Decision:
-    if n_tasks == 1:
-        return Decision("coupling", "kernel", {}, "with one task there is nothing to couple")
-    reason = _REASONS.get(getattr(coupling, "name", coupling), "as asked")
-    return Decision("coupling", _name(coupling), {}, reason)
-
-
-def n_basis_of(estimator: Any, n_rows: int, *, warn: bool = True) -> int | None:
-    """Basis points that were asked for; None: the default."""
-    return None if estimator.n_active is None else estimator._count_active([n_rows], warn=warn)
-
-
-def choose_basis_of(estimator: Any) -> Any:
-    """The selector of the estimator as a function (kernel, W, pool, count, rng) -> rows; None: the default.
+def choose_basis_of(selector: Any) -> Any:
+    """The selector as a function (kernel, W, pool, count, rng) -> rows; None: the default.
 
     W are the rows of `pool` as the kernel sees them. A selector that weighs tasks against each other sees
     each of them with its targets, any other selector one block.
     """
-    selector = estimator._chosen_selector()
     if isinstance(selector, ResidualSelector):
         return None
 

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._observations import Latent, ObservationsMixin, check_fields, check_rows
 from gleangp.estimators._parameters import generator_from
-from gleangp.estimators._problems import ActiveProblem, LocalProblem, TrainingRows
+from gleangp.estimators._problems import ActiveProblem, LocalProblem, some_inputs
 from gleangp.estimators._sparse import SparseGPMixin
 from gleangp.exceptions import LabelError
 from gleangp.kernels import has_white
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
+from gleangp.models.local.data import Data
 from gleangp.models.local.model import LocalModel
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
@@ -39,61 +41,57 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
     noise_: Any
     noise_variance: Any
 
-    def _active_problem(self, rows: TrainingRows, y: FloatArray) -> ActiveProblem:
-        """What the model of active points is learnt from."""
-        parts = [np.sort(y[r]) for r in rows.by_task]
-        self._units = standard_units(parts) if self.normalize_y else natural_units(rows.n_tasks)
-        several = rows.n_tasks > 1
+    def _active_problem(self, rows: Data, at: IntArray) -> ActiveProblem:
+        """What the model of active points is learnt from: the rows `at`, with targets in their own units."""
+        n_tasks, data = rows.n_tasks, rows.at(at)
+        self._units = standard_units(_parts(data)) if self.normalize_y else natural_units(n_tasks)
+        several = n_tasks > 1
         kernel = self._given_kernel() or default_kernel(
-            rows.some_inputs, offset=several, linear=several, n_rows=len(rows.kept)
+            some_inputs(data), offset=several, linear=several, n_rows=len(data)
         )
         priors = self.priors
         if priors is None:
-            n_features = rows.X.shape[1]
-            own = task_priors(kernel, n_features) if several else default_priors(kernel)
+            own = task_priors(kernel, data.X.shape[1]) if several else default_priors(kernel)
             priors = {**noise_prior(), **(own if self.kernel is None else {})}
-        variance = self._known_variance(len(y))
+        variance = self._known_variance(len(rows))
         if self.noise_variance is not None:
             start = float(self.noise_variance) if variance is None else variance
         else:
             start = START_KERNEL.no_noise if has_white(kernel) else UNITS.noise
         learn = ("variance",) if self.noise_variance is None and not has_white(kernel) else ()
-        parameters = self._check_priors(Parameters(kernel, Gaussian(start), learn, priors))
-        standard = self._units.to_standard(y, rows.codes)
-        return ActiveProblem(rows, standard, parameters, generator_from(self.random_state), variance)
+        noise = Gaussian(start)
+        parameters = self._check_priors(Parameters(kernel, noise, learn, priors))
+        data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=noise.at(at))
+        return ActiveProblem(data, at, generator_from(self.random_state), parameters, len(rows))
 
-    def _local_problem(
-        self, rows: TrainingRows, y: FloatArray, fields: dict[str, FloatArray]
-    ) -> LocalProblem:
+    def _local_problem(self, rows: Data, at: IntArray, fields: dict[str, FloatArray]) -> LocalProblem:
         """What the model of blocks and a basis is learnt from."""
-        model = self._noise_model(fields)
+        data, model, noise = rows.at(at), self._noise_model(fields), rows.noise
         real = model is None or model.support == "real"
-        if model is not None:
-            check_rows(model, y, rows.keep)
-        parts = [np.sort(y[r]) for r in rows.by_task]
-        if not (self.normalize_y and real):
-            self._units = natural_units(rows.n_tasks)
-        else:  # outputs are in units of their own
-            self._units = own_units(parts) if self._n_outputs else total_units(parts)
         likelihood: Any
         if model is None:
-            variance, known = self._known_variance(len(y)), None
+            variance, known = self._known_variance(len(rows)), None
             if self.noise_variance is not None:
                 known = 1.0 if variance is not None else float(self.noise_variance)
             elif self.kernel is not None and has_white(self.kernel):
                 known = START_KERNEL.no_noise
-            noise: Any = np.ones(len(y)) if variance is None else variance
-            noise = noise / fields.get("sample_weight", 1.0)
-            likelihood = GaussianNoise(np.array(rows.sizes), known)
+            noise = (np.ones(len(rows)) if variance is None else variance) / fields.get("sample_weight", 1.0)
+            noise, likelihood = noise[at], GaussianNoise(data.sizes, known)
         else:
-            noise = replace(model, bias=model.at(rows.kept).typical_bias(y[rows.kept]))
+            check_rows(model, rows.y, at)
+            noise = model.at(at)
+            noise = replace(noise, bias=noise.typical_bias(data.y))
             learn = tuple(name for name in noise.transforms if name != "bias")
             of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
             # What belongs to the training rows is not kept.
             likelihood = PropagatedNoise(replace(noise, **dict.fromkeys(fields, 1.0)), learn, of_noise)
-        standard, rng = self._units.to_standard(y, rows.codes), generator_from(self.random_state)
-        widths = PRIORS if real else LINKED_PRIORS
-        return LocalProblem(rows, standard, likelihood, noise, rng, self._given_kernel(), widths)
+        if not (self.normalize_y and real):
+            self._units = natural_units(rows.n_tasks)
+        else:  # outputs are in units of their own
+            self._units = own_units(_parts(data)) if self._n_outputs else total_units(_parts(data))
+        data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=noise)
+        rng, widths = generator_from(self.random_state), PRIORS if real else LINKED_PRIORS
+        return LocalProblem(data, at, rng, likelihood, self._given_kernel(), widths)
 
     def _noise_model(self, fields: dict[str, FloatArray]) -> Any:
         """The noise model of all rows; None for Gaussian noise, which has a closed form."""
@@ -203,3 +201,8 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
                 "again with the new rows; in predict, leave include_noise=False and add it yourself."
             )
         return self.noise_ if weight is None else Gaussian(self.noise_.variance / weight)
+
+
+def _parts(data: Data) -> list[FloatArray]:
+    """Targets of every task, sorted."""
+    return [np.sort(data.y[rows]) for rows in blocks_of_rows(data.codes, data.n_tasks)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -17,12 +17,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._answers import AnswersMixin
 from gleangp.estimators._parameters import PartsParameters, SparseParameters, TaskParameters, generator_from
-from gleangp.estimators._problems import (
-    ActiveProblem,
-    LocalProblem,
-    fit_active_rows,
-    fit_local_rows,
-)
+from gleangp.estimators._problems import fit_active_rows, fit_local_rows
 from gleangp.estimators._progress import Given, ProgressMixin, warn_about_fit
 from gleangp.exceptions import KernelError, warn_user
 from gleangp.inference.block import Block
@@ -84,7 +79,8 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
     _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
     _kind_of_noise: type = Noise
 
-    learn_noise: Any  # of classifiers
+    sites = "adf"  # a parameter of classifiers, as is the next
+    learn_noise: Any
     _n_tasks: Any
     _model: FittedModel
     _models: list[FittedModel]
@@ -98,42 +94,31 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
         """Whether predictions use the active points only: `posterior="active"`, or there are invariances."""
         return self.posterior == "active" or bool(check_invariances(self.invariances))
 
-    def _fit_active(self, problems: list[ActiveProblem], given: Given, **more: Any) -> None:
-        """Fit models of active points."""
-        sizes, one = problems[0].rows.sizes, len(problems) == 1
-        more |= {"uncoupled": self._why_uncoupled(len(sizes)), "n_jobs": self.n_jobs if one else None}
-        settings = self._settings(sizes, **more)
-        fit = partial(fit_active_rows, settings, check_invariances(self.invariances))
-        self._fit(fit, problems, most_stages(settings), given)
+    def _fit(self, problems: Sequence[Any], given: Given, then: Callable[[list], list[Any]] = list) -> None:
+        """Fit a model to every problem; `given` are X, y and tasks, for callbacks.
 
-    def _fit_local(
-        self, problems: list[LocalProblem], given: Given, then: Callable[[list], list[Any]] = list
-    ) -> None:
-        """Fit models of blocks and a basis; `then` makes the final models from them."""
-        if self.posterior == "projected":
-            warn_user(
-                "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
-                "version will not accept it. Use posterior='local', or 'active' for predictions from active "
-                "points alone.",
-                FutureWarning,
-            )
-        self._fit(partial(fit_local_rows, self), problems, LEARNING.most_reports, given, then)
-
-    def _fit(
-        self,
-        fit: Callable[..., Any],
-        problems: list[Any],
-        most: int,
-        given: Given,
-        then: Callable[[list], list[Any]] = list,
-    ) -> None:
-        """`fit(problem, progress=...)` of every problem; `given` are X, y and tasks, for callbacks.
-
-        `most` is the largest number of stages. Fits in other processes do not tell of them.
+        `then` makes the final models from them. Fits in other processes do not tell of their stages.
         """
+        fit: Callable[..., Any]
+        sizes = problems[0].data.sizes.tolist()
+        if self._is_active:
+            n_jobs = self.n_jobs if len(problems) == 1 else None
+            settings = self._settings(sizes, uncoupled=self._why_uncoupled(len(sizes)), n_jobs=n_jobs)
+            fit = partial(fit_active_rows, settings, check_invariances(self.invariances))
+            most = most_stages(settings)
+        else:
+            if self.posterior == "projected":
+                warn_user(
+                    "posterior='projected' is gone and is taken as 'local', which is more accurate; a later "
+                    "version will not accept it. Use posterior='local', or 'active' for predictions from "
+                    "active points alone.",
+                    FutureWarning,
+                )
+            n_basis = self._count_basis(sum(sizes), warn=then is list)
+            fit, most = partial(fit_local_rows, self, n_basis), LEARNING.most_reports
         one, models = len(problems) == 1, []
         progress = self._begin_progress(*given, most if one else len(problems))
-        with threads_for(problems[0].rows.sizes):
+        with threads_for(sizes):
             if not one and self.n_jobs not in (None, 1):
                 models = in_parallel(fit, [(problem,) for problem in problems], self.n_jobs)
                 for _ in problems:
@@ -156,11 +141,11 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
             )
         progress.end(fitted=True)
 
-    def _add_blocks(self, blocks: list[Block], **more: Any) -> list[FittedModel]:
+    def _add_blocks(self, blocks: list[Block]) -> list[FittedModel]:
         """Models with one more task, whose rows are a block for each of them."""
         n_rows = len(blocks[0])
         n_active = self._count_active([n_rows], warn=False)  # may exceed the number of rows
-        settings = self._settings([n_rows], n_active=n_active, optimize=False, **more)
+        settings = self._settings([n_rows], n_active=n_active, optimize=False)
         seed = int(generator_from(self.random_state).integers(2**31))
         invariances = check_invariances(self.invariances)
         models = []
@@ -197,7 +182,7 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
         if "n_active" not in more:
             more["n_active"] = self._count_active(sizes)
         asked = {"optimize": self.optimizer is not None, "n_jobs": self.n_jobs}
-        asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts}
+        asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts, "propagate": self.sites == "ep"}
         return Settings(selector=self._chosen_selector(), **(asked | more))
 
     def _chosen_selector(self) -> Any:
@@ -253,6 +238,10 @@ class SparseGPMixin(ChosenPartsMixin, SparseParameters, AnswersMixin, ABC):
                 )
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))
+
+    def _count_basis(self, n_rows: int, *, warn: bool = True) -> int | None:
+        """Basis points that were asked for; None: the default."""
+        return None if self.n_active is None else self._count_active([n_rows], warn=warn)
 
     def _check_priors(self, parameters: Parameters) -> Parameters:
         """The parameters; raises if a prior was given for another name."""

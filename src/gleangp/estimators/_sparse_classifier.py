@@ -17,9 +17,9 @@ from gleangp.estimators._parameters import generator_from, given, parameters
 from gleangp.estimators._problems import (
     ActiveProblem,
     LocalProblem,
-    TrainingRows,
     choose_basis_of,
-    n_basis_of,
+    rows_to_learn,
+    some_inputs,
 )
 from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel
@@ -167,20 +167,22 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         )
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
-    def _fit_classes(self, rows: TrainingRows, y_codes: IntArray, given: Given) -> None:
+    def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         counts = np.bincount(y_codes[y_codes >= 0], minlength=len(self.classes_))
         n_unlabeled = len(y_codes) - int(counts.sum())
         self._check_noise(n_unlabeled)
         *streams, last = generator_from(self.random_state).spawn(len(self._positives) + 1)
-        of_classes = list(zip(self._positives, self._targets(y_codes), streams, strict=True))
+        at = rows_to_learn(X, y_codes, codes, (y_codes >= 0) | self._is_active)
+        data = Data(X[at], y_codes[at].astype(np.float64), codes[at], self._n_tasks, None)
+        of_classes = list(zip(self._positives, self._targets(y_codes[at]), streams, strict=True))
         if self._is_active:
-            active = [
-                ActiveProblem(rows, signs, self._parameters(rows, counts, c), rng)
-                for c, signs, rng in of_classes
-            ]
-            self._fit_active(active, given, propagate=self.sites == "ep")
+            active = []
+            for positive, signs, rng in of_classes:
+                parameters = self._parameters(data, counts, positive)
+                of_class = replace(data, y=signs, noise=parameters.noise)
+                active.append(ActiveProblem(of_class, at, rng, parameters, len(X)))
+            self._fit(active, given)
             return
-        labelled = replace(rows, keep=y_codes >= 0)
         problems = []
         for k, (positive, signs, rng) in enumerate(of_classes):
             noise: Any = Probit() if self.noise == "null_category" else noise_from_name(self.noise)
@@ -192,24 +194,21 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
             likelihood = PropagatedNoise(noise, learn, of_noise)
             kernel = self._given_kernel(k, len(of_classes))
-            problems.append(
-                LocalProblem(
-                    labelled, signs, likelihood, noise, rng, kernel, LINKED_PRIORS, warn=not n_unlabeled
-                )
-            )
+            of_class = replace(data, y=signs, noise=noise)
+            problems.append(LocalProblem(of_class, at, rng, likelihood, kernel, LINKED_PRIORS))
 
         def then(models: list[Any]) -> list[Any]:  # all rows, if those without a label help
-            data = Data(rows.X, y_codes.astype(np.float64), rows.codes, rows.n_tasks, models[0].noise)
-            return UnlabelledRows(self._asked_of_unlabelled(len(data)), data, models, last).fit()
+            every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, models[0].noise)
+            return UnlabelledRows(self._asked_of_unlabelled(len(X)), every, models, last).fit()
 
-        self._fit_local(problems, given, then if n_unlabeled else list)
+        self._fit(problems, given, then if n_unlabeled else list)
 
     def _asked_of_unlabelled(self, n_rows: int) -> Asked:
         n, names = len(self._positives), self.learn_noise
         kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
         named = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
         learnt, always = kernels is None or self.optimizer is not None, self.noise == "null_category"
-        basis = n_basis_of(self, n_rows), choose_basis_of(self)
+        basis = self._count_basis(n_rows), choose_basis_of(self._chosen_selector())
         return Asked(kernels, self.coupling, always, learnt, named, *basis)
 
     def _check_noise(self, n_unlabeled: int) -> None:
@@ -235,18 +234,18 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     def _targets(self, y_codes: IntArray) -> list[FloatArray]:
         return signs_of(y_codes, len(self._positives))
 
-    def _parameters(self, rows: TrainingRows, counts: IntArray, positive: int) -> Parameters:
+    def _parameters(self, data: Data, counts: IntArray, positive: int) -> Parameters:
         """Where the model of active points starts."""
-        missing = 1.0 - int(counts.sum()) / len(rows.X)
+        missing = 1.0 - int(counts.sum()) / len(data)
         bias, given = _bias(counts, positive), self._given_kernel(positive, len(self._positives))
         noise: Any
         if missing > 0.0:
-            kernel = given or null_category_kernel(rows.X)
+            kernel = given or null_category_kernel(data.X)
             own_priors = variance_priors(kernel)
             noise = NullCategory(bias, missing, missing, variance=UNLABELLED.soft)
             usual: tuple[str, ...] = ("bias",)
         else:
-            kernel = given or default_kernel(rows.some_inputs, offset=True, n_rows=len(rows.kept))
+            kernel = given or default_kernel(some_inputs(data), offset=True, n_rows=len(data))
             own_priors = {} if given else class_priors(kernel)
             noise = Probit(bias)
             # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.

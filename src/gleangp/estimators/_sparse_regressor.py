@@ -14,13 +14,15 @@ from gleangp.data.outputs import stack_outputs
 from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import check_rows
 from gleangp.estimators._parameters import POSITIVE, generator_from, given, parameters
-from gleangp.estimators._problems import TrainingRows
+from gleangp.estimators._problems import rows_to_learn
 from gleangp.estimators._regression import RegressionMixin
 from gleangp.estimators._sparse import FittedModel
 from gleangp.exceptions import TaskError
 from gleangp.inference.block import Block
 from gleangp.models.local.answers import left_out_predictions
+from gleangp.models.local.data import Data
 from gleangp.models.local.model import LocalModel
+from gleangp.noise import Gaussian
 
 _NOISES = {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
 
@@ -184,13 +186,13 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
         if "sample_weight" in fields:
             heard = fields["sample_weight"] > 0.0
             labeled, fields["sample_weight"] = labeled & heard, np.where(heard, fields["sample_weight"], 1.0)
-        rows = TrainingRows(X, codes, self._n_tasks, labeled)
         self._n_rows = len(X)
+        rows, at = Data(X, y, codes, self._n_tasks, Gaussian()), rows_to_learn(X, y, codes, labeled)
         if self._is_active:
             self._needs_local(fields)
-            self._fit_active([self._active_problem(rows, y)], given)
+            self._fit([self._active_problem(rows, at)], given)
         else:
-            self._fit_local([self._local_problem(rows, y, fields)], given)
+            self._fit([self._local_problem(rows, at, fields)], given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
