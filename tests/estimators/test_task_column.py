@@ -38,7 +38,8 @@ from gleangp.data.labels import (
     encode_classes,
     split_unlabeled,
 )
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin, TaskRegressorMixin
+from gleangp.estimators._labels import TaskClassifierMixin
+from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.exceptions import LabelError, TaskError
 
 
@@ -47,6 +48,8 @@ def design(X, codes, n_tasks):
 
 
 class ToyRegressor(TaskRegressorMixin, BaseEstimator):
+    new_tasks = "error"
+
     def __init__(self, alpha=1e-3, *, task=None):
         self.alpha = alpha
         self.task = task
@@ -68,6 +71,8 @@ class ToyRegressor(TaskRegressorMixin, BaseEstimator):
 
 
 class ToyClassifier(TaskClassifierMixin, BaseEstimator):
+    new_tasks = "error"
+
     def __init__(self, *, task=None, unlabeled=None):
         self.task = task
         self.unlabeled = unlabeled

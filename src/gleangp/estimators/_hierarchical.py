@@ -19,6 +19,7 @@ from gleangp.estimators._parameters import (
     COUNT,
     NOT_NEGATIVE,
     POSITIVE,
+    PartsParameters,
     as_covariance,
     generator_from,
     given,
@@ -26,7 +27,6 @@ from gleangp.estimators._parameters import (
 )
 from gleangp.estimators._problems import rows_to_learn
 from gleangp.estimators._progress import FitProgress, warn_about_fit
-from gleangp.estimators._sparse import ChosenPartsMixin
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.exceptions import warn_user
 from gleangp.inference.data_dependent import DataDependentPosterior
@@ -52,7 +52,7 @@ register(DataDependentPosterior, FittedTask, HierarchicalModel)
 
 @documented()
 @parameters
-class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator):
+class HierarchicalGPRegressor(PartsParameters, ObservationsMixin, BaseEstimator):
     """Gaussian-process regression in which every task has its own kernel, under a prior they share.
 
     The logarithms of the kernel parameters of all tasks have a common Gaussian prior, which is learnt.
@@ -223,7 +223,7 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
             tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state
             blocks, active = tasks_rows.choose([kernel] * self._n_tasks, HIERARCHY.noise, generator_from(rng))
             most = most_stages(self.n_rounds) * (2 if tasks_rows.leave_some_out else 1)
-            progress = self._begin_progress(*given, most)
+            progress = self._begin_progress(given, most)
             model = self._learn(kernel, blocks, progress)
             if tasks_rows.leave_some_out:  # once more, with the kernels just learnt
                 kernels = [t.kernel for t in model.tasks]
@@ -346,7 +346,9 @@ class HierarchicalGPRegressor(ChosenPartsMixin, ObservationsMixin, BaseEstimator
             raise ValueError("decisions that are none.")
         if self._model.tasks[0].n_inputs != n_inputs:
             raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
-        if common is not None and (type(common) is not SparseGPRegressor or NO_TASK not in common.tasks_):
+        if common is not None and (
+            type(common) is not SparseGPRegressor or common.tasks_ is None or NO_TASK not in common.tasks_
+        ):
             raise ValueError("a common function that is none.")
         if common is not None and common.n_features_in_ != n_inputs:
             raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")

@@ -6,15 +6,16 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from gleangp._compat import fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
+from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import ClassParameters
 from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import SparseGPMixin
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.models.local.model import LocalModel
@@ -23,10 +24,48 @@ from gleangp.numerics.parallel import threads_for
 
 
 @documented()
-class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
-    """For an estimator of classes, or of ordered categories."""
+class TaskClassifierMixin(TaskEstimator, ClassifierMixin):
+    """A classifier with tasks and a `decision_function`."""
 
     classes_: np.ndarray
+    unlabeled: Any = None
+
+    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
+        """The most probable class of each row's task.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        margins = self.decision_function(X, tasks=tasks)
+        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
+        return self.classes_[winner]
+
+    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy over the labeled rows.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Class labels; unlabeled rows are left out.
+
+        Returns
+        -------
+        float
+            Share of rows for which `predict(X, tasks)` equals `y`.
+        """
+        predicted = self.predict(X, tasks=tasks)
+        y = check_class_target(y, len(predicted))
+        labeled = split_unlabeled(y, self.unlabeled)
+        if not labeled.any():
+            raise LabelError("y has no labeled row. At least one is needed for a score.")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
+        return float(np.average(y[labeled] == predicted[labeled], weights=weight))
+
+
+@documented()
+class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
+    """For an estimator of classes, or of ordered categories."""
 
     @abstractmethod
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:

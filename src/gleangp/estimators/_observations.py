@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_regression_target
+from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import generator_from
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.exceptions import LabelError
 from gleangp.models.units import TargetUnits
 from gleangp.noise import Gaussian
@@ -21,6 +24,56 @@ _FIELDS = {
     "trials": "noise='binomial'",
     "sample_weight": "noise='gaussian'",
 }
+
+
+@documented()
+class TaskRegressorMixin(TaskEstimator, RegressorMixin):
+    """A regressor with tasks."""
+
+    def _targets_of_new_task(self, X: Any, y: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs and targets of `add_task`, and the task names with the new one."""
+        X, names = self._rows_of_new_task(X, task)
+        return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
+
+    def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Targets (n_rows,) of rows as `_encode_inputs` returns them, and which rows have one."""
+        if q := self._outputs_asked_for(tasks):
+            Y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
+            if Y.shape != (n_rows // q, q):
+                raise LabelError(
+                    f"y has shape {Y.shape}, but the model has {q} outputs and X has {n_rows // q} rows: "
+                    f"shape {(n_rows // q, q)} is expected, NaN where an output is not known."
+                )
+            y = Y.ravel(order="F")
+        return check_regression_target(y, n_rows)
+
+    def _by_row(self, values: np.ndarray, tasks: Any) -> np.ndarray:
+        """What was found for rows of `_encode_inputs` (q n, ...), in the shape (n, q, ...) of Y."""
+        q = self._outputs_asked_for(tasks)
+        return values.reshape(q, -1, *values.shape[1:]).swapaxes(0, 1) if q else values
+
+    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
+        """Coefficient of determination over the rows that have a target.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,) or (n, q)
+            Targets; NaN is left out.
+
+        Returns
+        -------
+        float
+            R^2 of `predict(X, tasks)`; with several outputs, the mean over outputs.
+        """
+        predicted = self.predict(X, tasks=tasks)
+        known = self._by_row(self._check_targets(y, predicted.size, tasks)[0], tasks)
+        scores = []
+        for y_of, f in zip(known.reshape(len(known), -1).T, predicted.reshape(len(known), -1).T, strict=True):
+            labeled = ~np.isnan(y_of)
+            weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
+            if labeled.any():
+                scores.append(r2_score(y_of[labeled], f[labeled], sample_weight=weight))
+        return float(np.mean(scores))
 
 
 class Latent(NamedTuple):

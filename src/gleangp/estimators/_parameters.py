@@ -11,7 +11,8 @@ from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
@@ -92,6 +93,22 @@ class PartsParameters:
     optimizer: str | None = given([StrOptions({"l-bfgs-b"}), None], default="l-bfgs-b")
     n_rounds: int = given([COUNT], default=5)
     n_jobs: int | None = given([Integral, None], default=None)
+
+    def _chosen_selector(self) -> Any:
+        return SELECTORS[self.selector]() if isinstance(self.selector, str) else self.selector
+
+    def _given_kernel(self, which: int = 0, n_models: int = 1) -> Kernel | None:
+        """A copy of the kernel that was given, of one of the binary problems; None: the default one."""
+        if not isinstance(self.kernel, CompoundKernel):
+            return None if self.kernel is None else clone(self.kernel)
+        kernels = self.kernel.kernels
+        if n_models == 1 or len(kernels) != n_models:
+            raise KernelError(
+                f"kernel is a CompoundKernel, which holds {len(kernels)} kernels side by side, and "
+                f"{n_models} {'is' if n_models == 1 else 'are'} needed. Give one of them; a sum or "
+                "product of kernels is one. A classifier of more than two classes takes one for each."
+            )
+        return clone(kernels[which])
 
 
 @parameters

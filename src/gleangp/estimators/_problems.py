@@ -12,6 +12,14 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
+from gleangp.inference.evidence import GroupKnowledge, Knowledge
+from gleangp.inference.filtering import Sites
+from gleangp.inference.local import LocalPosterior
+from gleangp.inference.posterior import TaskPosterior
+from gleangp.inference.prior import Term
+from gleangp.inference.propagate import RowSites
+from gleangp.io.classes import register
+from gleangp.models import priors
 from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.tasks import TaskBlocks
@@ -20,10 +28,12 @@ from gleangp.models.choice import Choice
 from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths
+from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise, Likelihood
+from gleangp.models.local import upgrade
 from gleangp.models.local.data import Data, canonical_order
 from gleangp.models.local.fit import Candidate, fit_local
-from gleangp.models.local.model import LocalModel
+from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.local.plan import plan_search
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian
@@ -38,6 +48,18 @@ _REASONS = {
     "kernel": "as asked: tasks share the parameters of the kernel",
     "coregion": "as asked: tasks are mixtures of shared functions",
 }
+
+
+# What model files contain
+register(Choice, Decision, Parameters)
+register(priors.Exponential, priors.Gamma, priors.HalfCauchy, priors.HalfNormal)
+register(priors.LogNormal, priors.Normal, priors.Pareto, priors.Tied)
+# posterior="local" and "active"
+register(Draw, GroupKnowledge, InputMap, LocalModel, LocalPosterior, RowSites, Term, BasisKnowledge=Knowledge)
+register(SparseModel, Sites, TaskPosterior)
+# Coupled models of version 0.1
+register(upgrade.CoupledModel, upgrade.CoupledParameters, upgrade.CoupledPosterior)
+register(upgrade.Knowledge, upgrade.OwnRows)
 
 
 @dataclass(frozen=True, eq=False)

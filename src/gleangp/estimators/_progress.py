@@ -13,11 +13,11 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from gleangp._compat import CallbackContext, CallbackSupportMixin, callbacks_of
+from gleangp._compat import CallbackContext, callbacks_of
 from gleangp.exceptions import warn_user
 from gleangp.progress import Stage, silent
 
-__all__ = ["FitProgress", "Given", "ProgressMixin", "warn_about_fit"]
+__all__ = ["FitProgress", "Given", "warn_about_fit"]
 
 Given = tuple[Any, Any, Any]  # X, y and tasks as `fit` got them
 
@@ -101,17 +101,6 @@ class FitProgress:
 
 def _nobody() -> Any:
     return silent
-
-
-class ProgressMixin(CallbackSupportMixin):
-    """An estimator whose `fit` tells callbacks how far it is."""
-
-    def _begin_progress(self, X: Any, y: Any, tasks: Any, most_stages: int) -> FitProgress:
-        """Once per fit, when it is known how many stages (or binary problems) there can be."""
-        data: dict[str, Any] = {"X": X, "y": y}
-        if tasks is not None:
-            data["metadata"] = {"tasks": tasks}
-        return FitProgress(self, self._init_callback_context(max_subtasks=most_stages), data)
 
 
 def warn_about_fit(name: str, model: Any, stopped: str, remedy: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._one_step import reading
-from gleangp.estimators._parameters import LatentParameters, TaskParameters, generator_from
-from gleangp.estimators._progress import Given, ProgressMixin, warn_about_fit
+from gleangp.estimators._base import TaskEstimator
+from gleangp.estimators._parameters import LatentParameters, generator_from
+from gleangp.estimators._progress import Given, warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
@@ -57,7 +57,7 @@ def default_n_basis(n_rows: int) -> int | None:
 
 
 class SharedLatentMixin(
-    TaskParameters, LatentParameters, ProgressMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
+    LatentParameters, TaskEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
 ):
     """Learning from coded labels, and the way to the latent space and back."""
 
@@ -71,7 +71,6 @@ class SharedLatentMixin(
     def _label_columns(self) -> list[int]:
         """Number of columns of the label mapping of every task; raises if these are not known."""
 
-    @reading
     def transform(self, X):
         """Latent positions of rows of any task.
 
@@ -85,12 +84,10 @@ class SharedLatentMixin(
         ndarray or frame of shape (n, n_components)
             A frame after ``set_output(transform="pandas")``.
         """
-        check_is_fitted(self)
         X = self._inputs(X)
         with threads_for([len(X)]):
             return locate(self._model, X)
 
-    @reading
     def inverse_transform(self, Z, return_std=False):
         """Features at latent positions: the mean of the map to the observations.
 
@@ -109,7 +106,6 @@ class SharedLatentMixin(
         std : ndarray of shape (n, p)
             Only if asked for.
         """
-        check_is_fitted(self)
         Z = check_array(Z, dtype=np.float64, estimator=self, input_name="Z")
         n_components = self._model.positions.shape[1]
         if Z.shape[1] != n_components:
@@ -155,7 +151,6 @@ class SharedLatentMixin(
         >>> sorted(report), sorted(report["a"])
         (['a', 'b', 'c'], ['gain', 'helped', 'used', 'with_space', 'without_space'])
         """
-        check_is_fitted(self)
         blend = self._model.blend
         if blend is None:
             raise ValueError(
@@ -202,7 +197,7 @@ class SharedLatentMixin(
         stages = most_stages(settings)
         if blend:  # every fold learns a space from one start
             stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
-        progress = self._begin_progress(*given, stages)
+        progress = self._begin_progress(given, stages)
         settings = replace(settings, progress=progress)
         learn = fit_blended_model if blend else fit_latent_model
         with threads_for([len(X)]):  # positions of all rows are learnt together

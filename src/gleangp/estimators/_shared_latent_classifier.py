@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_ndtr, softmax
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import StrOptions, fit_context
 from gleangp._state import check_codes
@@ -15,9 +14,9 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import documented
+from gleangp.estimators._labels import TaskClassifierMixin
 from gleangp.estimators._parameters import given, parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
-from gleangp.estimators._tasks_mixin import TaskClassifierMixin
 from gleangp.exceptions import LabelError
 from gleangp.models.latent.model import Labels
 
@@ -130,7 +129,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         y : array-like of shape (m,)
             Its labels, of at least two of the classes seen in `fit`.
         """
-        check_is_fitted(self)
         X, names = self._rows_of_new_task(X, task)
         y_codes = lookup_classes(self.classes_, y, len(X), self.unlabeled)
         present = np.arange(len(self.classes_))
@@ -151,7 +149,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
             Positive for the second of two classes; one column per class with more of them, minus infinity
             for classes that the row's task does not have.
         """
-        check_is_fitted(self)
         X, codes = self._encode_inputs(X, tasks)
         out = np.full((len(X), len(self.classes_)), -np.inf)
         for rows, present, margins in self._margins(X, codes):
@@ -168,7 +165,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         ndarray of shape (n, c)
             Rows sum to one; zero for classes that the row's task does not have.
         """
-        check_is_fitted(self)
         X, codes = self._encode_inputs(X, tasks)
         out = np.zeros((len(X), len(self.classes_)))
         for rows, present, margins in self._margins(X, codes):

@@ -6,16 +6,15 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import fit_context
 from gleangp._typing import FloatArray
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import documented
+from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.estimators._parameters import parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
-from gleangp.estimators._tasks_mixin import TaskRegressorMixin
 from gleangp.models.latent.model import Labels
 from gleangp.models.units import TargetUnits, own_units
 
@@ -101,7 +100,6 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         y : array-like of shape (m,)
             Its targets, two at least; rows where it is NaN are left out.
         """
-        check_is_fitted(self)
         X, y, names = self._targets_of_new_task(X, y, task)
         if len(X):
             labeled = ~np.isnan(y)
@@ -126,7 +124,6 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         std : ndarray of shape (n,)
             Only if asked for.
         """
-        check_is_fitted(self)
         X, codes = self._encode_inputs(X, tasks)
         mean: FloatArray = np.empty(len(X))
         std: FloatArray = np.empty(len(X))

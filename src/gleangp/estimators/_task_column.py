@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.data.tables import check_headings
 from gleangp.data.tasks import take_task_column, take_task_of_all
+from gleangp.estimators._base import changing, reading
 from gleangp.estimators._docs import documented
-from gleangp.estimators._one_step import changing, reading
 from gleangp.exceptions import ModelFileError, TaskError
 
 __all__ = ["TaskColumn"]

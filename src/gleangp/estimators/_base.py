@@ -1,7 +1,7 @@
-"""Mixins for estimators with tasks: as a column of X (`task=`) or as an argument (`tasks=`).
+"""The base of all estimators: tasks, inputs as numbers, changes in one step, progress.
 
-All inputs pass through `_learn_inputs` or `_encode_inputs`. `fit`, `partial_fit` and `add_task` exclude each
-other and change the estimator in one step; if one fails, it is unchanged (`_one_step`). Its form is::
+Tasks are a column of X (`task=`) or an argument (`tasks=`). All inputs pass through `_learn_inputs` or
+`_encode_inputs`::
 
     class Model(TaskRegressorMixin, BaseEstimator):
         def __init__(self, *, task=None):
@@ -18,18 +18,27 @@ other and change the estimator in one step; if one fails, it is unchanged (`_one
             ...
 
 `tasks_` is None for a model fitted without tasks; its codes are all 0.
+
+A method that changes an estimator (`fit`, `partial_fit`, `add_task`) works on a copy of it that shares all
+arrays. When it has succeeded, the attributes of the copy become those of the estimator, by one assignment;
+such methods exclude each other. If it raises, the estimator stays as it was. Methods that read (`predict`,
+...) work on a copy too: they see the state before or after a change, never a mixture, and what they do to the
+copy is not kept. Attributes are replaced, not written into: a method must set new arrays and objects.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from inspect import isfunction, signature
+from threading import Lock, RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from gleangp._compat import CallbackSupportMixin
 from gleangp._state import check_columns, check_magnitude
-from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
+from gleangp.data.labels import check_regression_target
 from gleangp.data.tables import (
     ColumnEncoding,
     check_headings,
@@ -47,30 +56,65 @@ from gleangp.data.tasks import (
     take_task_column,
     take_task_of_all,
 )
-from gleangp.estimators._docs import documented
-from gleangp.estimators._one_step import changing, reading
-from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError, warn_user
+from gleangp.estimators._parameters import TaskParameters
+from gleangp.estimators._progress import FitProgress, Given
+from gleangp.exceptions import InputError, NewTaskWarning, TaskError, warn_user
 
-__all__ = ["TaskClassifierMixin", "TaskMixin", "TaskRegressorMixin"]
-
+__all__ = ["TaskEstimator", "changing", "reading"]
 
 _CHANGING = ("fit", "partial_fit", "add_task")
 _READING = (
     *("predict", "predict_proba", "predict_latent", "decision_function", "score", "leave_one_out"),
     *("predict_interval", "predict_quantiles", "predict_cdf", "log_density", "sample_y"),
+    *("suggest", "transfer_report", "transform", "inverse_transform"),
 )
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
 
+# Beside the estimators rather than in them: a lock cannot be pickled or saved, and a copy needs its own.
+_LOCKS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_ADDING_A_LOCK = Lock()
 
-class TaskMixin:
+
+def changing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which returns its estimator, run in one step."""
+
+    @wraps(method)
+    def change(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _ADDING_A_LOCK:
+            lock = _LOCKS.setdefault(self, RLock())
+        with lock:
+            draft = _shallow_copy(self)
+            method(draft, *args, **kwargs)
+            self.__dict__ = vars(draft)
+        return self
+
+    return change
+
+
+def reading(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, run on a copy of its estimator, which must be fitted."""
+
+    @wraps(method)
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_is_fitted(self)
+        return method(_shallow_copy(self), *args, **kwargs)
+
+    return read
+
+
+def _shallow_copy(estimator: Any) -> Any:
+    copy = object.__new__(type(estimator))
+    copy.__dict__ = dict(vars(estimator))
+    return copy
+
+
+class TaskEstimator(TaskParameters, CallbackSupportMixin):
     """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default.
 
-    The estimator has the constructor parameter `task` and sets `tasks_` in `fit`. If `new_tasks="prior"`, it
-    predicts rows of tasks that it has not seen, and must have `add_task`.
+    An estimator sets `tasks_` in `fit`. If `new_tasks="prior"`, it predicts rows of tasks that it has not
+    seen, and must have `add_task`.
     """
 
-    new_tasks: str = "error"
-    task: str | int | None
     tasks_: np.ndarray | None
     columns_: tuple[ColumnEncoding, ...] | None
     n_features_in_: int
@@ -273,92 +317,10 @@ class TaskMixin:
             )
         return X, names
 
-
-@documented()
-class TaskRegressorMixin(TaskMixin, RegressorMixin):
-    """A regressor with tasks."""
-
-    def _targets_of_new_task(self, X: Any, y: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inputs and targets of `add_task`, and the task names with the new one."""
-        X, names = self._rows_of_new_task(X, task)
-        return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
-
-    def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Targets (n_rows,) of rows as `_encode_inputs` returns them, and which rows have one."""
-        if q := self._outputs_asked_for(tasks):
-            Y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
-            if Y.shape != (n_rows // q, q):
-                raise LabelError(
-                    f"y has shape {Y.shape}, but the model has {q} outputs and X has {n_rows // q} rows: "
-                    f"shape {(n_rows // q, q)} is expected, NaN where an output is not known."
-                )
-            y = Y.ravel(order="F")
-        return check_regression_target(y, n_rows)
-
-    def _by_row(self, values: np.ndarray, tasks: Any) -> np.ndarray:
-        """What was found for rows of `_encode_inputs` (q n, ...), in the shape (n, q, ...) of Y."""
-        q = self._outputs_asked_for(tasks)
-        return values.reshape(q, -1, *values.shape[1:]).swapaxes(0, 1) if q else values
-
-    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
-        """Coefficient of determination over the rows that have a target.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,) or (n, q)
-            Targets; NaN is left out.
-
-        Returns
-        -------
-        float
-            R^2 of `predict(X, tasks)`; with several outputs, the mean over outputs.
-        """
-        predicted = self.predict(X, tasks=tasks)
-        known = self._by_row(self._check_targets(y, predicted.size, tasks)[0], tasks)
-        scores = []
-        for y_of, f in zip(known.reshape(len(known), -1).T, predicted.reshape(len(known), -1).T, strict=True):
-            labeled = ~np.isnan(y_of)
-            weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
-            if labeled.any():
-                scores.append(r2_score(y_of[labeled], f[labeled], sample_weight=weight))
-        return float(np.mean(scores))
-
-
-@documented()
-class TaskClassifierMixin(TaskMixin, ClassifierMixin):
-    """A classifier with tasks and a `decision_function`."""
-
-    classes_: np.ndarray
-    unlabeled: Any = None
-
-    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
-        """The most probable class of each row's task.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        margins = self.decision_function(X, tasks=tasks)
-        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
-        return self.classes_[winner]
-
-    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy over the labeled rows.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,)
-            Class labels; unlabeled rows are left out.
-
-        Returns
-        -------
-        float
-            Share of rows for which `predict(X, tasks)` equals `y`.
-        """
-        predicted = self.predict(X, tasks=tasks)
-        y = check_class_target(y, len(predicted))
-        labeled = split_unlabeled(y, self.unlabeled)
-        if not labeled.any():
-            raise LabelError("y has no labeled row. At least one is needed for a score.")
-        weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
-        return float(np.average(y[labeled] == predicted[labeled], weights=weight))
+    def _begin_progress(self, given: Given, most_stages: int) -> FitProgress:
+        """Once per fit, when it is known how many stages (or binary problems) there can be."""
+        X, y, tasks = given
+        data: dict[str, Any] = {"X": X, "y": y}
+        if tasks is not None:
+            data["metadata"] = {"tasks": tasks}
+        return FitProgress(self, self._init_callback_context(max_subtasks=most_stages), data)
