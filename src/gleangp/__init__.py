@@ -1,120 +1,83 @@
 """Gaussian processes for many related tasks, few labels and few points.
 
-Public names are imported when they are first used, so that `import gleangp` is cheap. To add one:
-its home in `_HOME`, the name in `__all__`, and the import for type checkers. The test of the public
-names checks that the three agree. `gleangp.dask` is not in `__all__`: it needs the extra `dask`, and
-`from gleangp import *` must work without it.
+Public names are imported when they are first used, so that `import gleangp` is cheap. To add one: its home
+in `_NAMES`, and the import for type checkers. The test of the public names checks that the two agree.
+`gleangp.dask` is not in `__all__`: it needs the extra `dask`, and `from gleangp import *` must work without.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gleangp._version import __version__
+from gleangp._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from gleangp import dask as dask  # not in __all__
-    from gleangp import datasets, exceptions, noise, plots, report
-    from gleangp.constraints import DifferenceOrder, Order
-    from gleangp.data.outputs import stack_outputs, unstack_outputs
-    from gleangp.estimators._hierarchical import HierarchicalGPRegressor
-    from gleangp.estimators._ordinal import SparseGPOrdinal
-    from gleangp.estimators._shared_latent_classifier import SharedLatentGPClassifier
-    from gleangp.estimators._shared_latent_regressor import SharedLatentGPRegressor
-    from gleangp.estimators._sparse_classifier import SparseGPClassifier
-    from gleangp.estimators._sparse_regressor import SparseGPRegressor
-    from gleangp.estimators._task_column import TaskColumn
-    from gleangp.invariances import rotations, translations
-    from gleangp.io import load, save
-    from gleangp.kernels.arcsine import ArcSine
-    from gleangp.kernels.scaled_inputs import ScaledInputs
-    from gleangp.model_selection import TaskKFold
-    from gleangp.models.couplings import CoregionCoupling, FunctionCoupling
-    from gleangp.selection.descriptors import LabelRelevance, PosteriorRelevance
-    from gleangp.selection.graph import GraphSelector
-    from gleangp.selection.relevance import TaskRelevance
-    from gleangp.selection.selectors import (
-        EntropySelector,
-        InformationGainSelector,
-        RandomSelector,
-        ResidualSelector,
+    from gleangp import dask as dask
+    from gleangp import datasets as datasets
+    from gleangp import exceptions as exceptions
+    from gleangp import noise as noise
+    from gleangp import plots as plots
+    from gleangp import report as report
+    from gleangp.constraints import DifferenceOrder as DifferenceOrder
+    from gleangp.constraints import Order as Order
+    from gleangp.data.outputs import stack_outputs as stack_outputs
+    from gleangp.data.outputs import unstack_outputs as unstack_outputs
+    from gleangp.estimators._hierarchical import HierarchicalGPRegressor as HierarchicalGPRegressor
+    from gleangp.estimators._ordinal import SparseGPOrdinal as SparseGPOrdinal
+    from gleangp.estimators._shared_latent_classifier import (
+        SharedLatentGPClassifier as SharedLatentGPClassifier,
     )
+    from gleangp.estimators._shared_latent_regressor import SharedLatentGPRegressor as SharedLatentGPRegressor
+    from gleangp.estimators._sparse_classifier import SparseGPClassifier as SparseGPClassifier
+    from gleangp.estimators._sparse_regressor import SparseGPRegressor as SparseGPRegressor
+    from gleangp.estimators._task_column import TaskColumn as TaskColumn
+    from gleangp.invariances import rotations as rotations
+    from gleangp.invariances import translations as translations
+    from gleangp.io import load as load
+    from gleangp.io import save as save
+    from gleangp.kernels.arcsine import ArcSine as ArcSine
+    from gleangp.kernels.scaled_inputs import ScaledInputs as ScaledInputs
+    from gleangp.model_selection import TaskKFold as TaskKFold
+    from gleangp.models.couplings import CoregionCoupling as CoregionCoupling
+    from gleangp.models.couplings import FunctionCoupling as FunctionCoupling
+    from gleangp.selection.descriptors import LabelRelevance as LabelRelevance
+    from gleangp.selection.descriptors import PosteriorRelevance as PosteriorRelevance
+    from gleangp.selection.graph import GraphSelector as GraphSelector
+    from gleangp.selection.relevance import TaskRelevance as TaskRelevance
+    from gleangp.selection.selectors import EntropySelector as EntropySelector
+    from gleangp.selection.selectors import InformationGainSelector as InformationGainSelector
+    from gleangp.selection.selectors import RandomSelector as RandomSelector
+    from gleangp.selection.selectors import ResidualSelector as ResidualSelector
 
-__all__ = [
-    "ArcSine",
-    "CoregionCoupling",
-    "DifferenceOrder",
-    "EntropySelector",
-    "FunctionCoupling",
-    "GraphSelector",
-    "HierarchicalGPRegressor",
-    "InformationGainSelector",
-    "LabelRelevance",
-    "Order",
-    "PosteriorRelevance",
-    "RandomSelector",
-    "ResidualSelector",
-    "ScaledInputs",
-    "SharedLatentGPClassifier",
-    "SharedLatentGPRegressor",
-    "SparseGPClassifier",
-    "SparseGPOrdinal",
-    "SparseGPRegressor",
-    "TaskColumn",
-    "TaskKFold",
-    "TaskRelevance",
-    "__version__",
-    "datasets",
-    "exceptions",
-    "load",
-    "noise",
-    "plots",
-    "report",
-    "rotations",
-    "save",
-    "stack_outputs",
-    "translations",
-    "unstack_outputs",
-]
-
-# Public name -> module that defines it; a module is its own home.
-_HOME = {
-    "ArcSine": "gleangp.kernels.arcsine",
-    "CoregionCoupling": "gleangp.models.couplings",
-    "DifferenceOrder": "gleangp.constraints",
-    "EntropySelector": "gleangp.selection.selectors",
-    "FunctionCoupling": "gleangp.models.couplings",
-    "GraphSelector": "gleangp.selection.graph",
-    "HierarchicalGPRegressor": "gleangp.estimators._hierarchical",
-    "InformationGainSelector": "gleangp.selection.selectors",
-    "LabelRelevance": "gleangp.selection.descriptors",
-    "Order": "gleangp.constraints",
-    "PosteriorRelevance": "gleangp.selection.descriptors",
-    "RandomSelector": "gleangp.selection.selectors",
-    "ResidualSelector": "gleangp.selection.selectors",
-    "ScaledInputs": "gleangp.kernels.scaled_inputs",
-    "SharedLatentGPClassifier": "gleangp.estimators._shared_latent_classifier",
-    "SharedLatentGPRegressor": "gleangp.estimators._shared_latent_regressor",
-    "SparseGPClassifier": "gleangp.estimators._sparse_classifier",
-    "SparseGPOrdinal": "gleangp.estimators._ordinal",
-    "SparseGPRegressor": "gleangp.estimators._sparse_regressor",
-    "TaskColumn": "gleangp.estimators._task_column",
-    "TaskKFold": "gleangp.model_selection",
-    "TaskRelevance": "gleangp.selection.relevance",
-    "dask": "gleangp.dask",
-    "datasets": "gleangp.datasets",
-    "exceptions": "gleangp.exceptions",
-    "load": "gleangp.io",
-    "noise": "gleangp.noise",
-    "plots": "gleangp.plots",
-    "report": "gleangp.report",
-    "rotations": "gleangp.invariances",
-    "save": "gleangp.io",
-    "stack_outputs": "gleangp.data.outputs",
-    "translations": "gleangp.invariances",
-    "unstack_outputs": "gleangp.data.outputs",
+# Module -> the public names that it defines
+_NAMES = {
+    "gleangp.constraints": "DifferenceOrder Order",
+    "gleangp.data.outputs": "stack_outputs unstack_outputs",
+    "gleangp.estimators._hierarchical": "HierarchicalGPRegressor",
+    "gleangp.estimators._ordinal": "SparseGPOrdinal",
+    "gleangp.estimators._shared_latent_classifier": "SharedLatentGPClassifier",
+    "gleangp.estimators._shared_latent_regressor": "SharedLatentGPRegressor",
+    "gleangp.estimators._sparse_classifier": "SparseGPClassifier",
+    "gleangp.estimators._sparse_regressor": "SparseGPRegressor",
+    "gleangp.estimators._task_column": "TaskColumn",
+    "gleangp.invariances": "rotations translations",
+    "gleangp.io": "load save",
+    "gleangp.kernels.arcsine": "ArcSine",
+    "gleangp.kernels.scaled_inputs": "ScaledInputs",
+    "gleangp.model_selection": "TaskKFold",
+    "gleangp.models.couplings": "CoregionCoupling FunctionCoupling",
+    "gleangp.selection.descriptors": "LabelRelevance PosteriorRelevance",
+    "gleangp.selection.graph": "GraphSelector",
+    "gleangp.selection.relevance": "TaskRelevance",
+    "gleangp.selection.selectors": "EntropySelector InformationGainSelector RandomSelector ResidualSelector",
 }
+_MODULES = "dask datasets exceptions noise plots report"
+# Public name -> module that defines it; a module is its own home.
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
+_HOME |= {name: f"gleangp.{name}" for name in _MODULES.split()}
 # Of the layers above the estimators, not public: classes that model files contain.
 STORED = {"TableModel": "gleangp.cli._table_model"}
+
+__all__ = sorted({"__version__", *_HOME} - {"dask"})
 
 
 def __getattr__(name: str) -> object:
