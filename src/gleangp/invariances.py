@@ -7,10 +7,11 @@ vectors (Lawrence, Platt & Jordan 2005, section 6) are the transformed copies of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import rotate
+from scipy.ndimage import rotate, shift
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import InvarianceError
@@ -19,74 +20,30 @@ __all__ = ["apply_invariances", "check_invariances", "rotations", "translations"
 
 
 @dataclass(frozen=True)
-class _Image:
-    """How a row is an image: its shape, the order of its pixels, and what fills uncovered ones."""
+class _Motion:
+    """Moves images that are stored one to a row; `motion(images, mode=..., cval=...)` moves them."""
 
+    motion: Callable[..., FloatArray]
     shape: tuple[int, int]
     order: str
-    fill: Any
+    fill: Any  # what uncovered pixels get
 
-    def unpack(self, X: FloatArray) -> FloatArray:
-        """Rows (n, p) as images (n, height, width)."""
+    def __call__(self, X: FloatArray) -> FloatArray:
         height, width = self.shape
         if X.shape[1] != height * width:
             raise InvarianceError(
                 f"image_shape={self.shape} has {height * width} pixels, but the rows have {X.shape[1]} "
                 "features. Give the shape of the images, without the task column."
             )
-        if self.order == "C":
-            return X.reshape(len(X), height, width)
-        return X.reshape(len(X), width, height).transpose(0, 2, 1)
-
-    def pack(self, images: FloatArray) -> FloatArray:
-        """Images (n, height, width) as rows (n, p)."""
-        if self.order == "F":
-            images = images.transpose(0, 2, 1)
-        return np.ascontiguousarray(images).reshape(len(images), -1)
-
-    def background(self, X: FloatArray) -> float:
-        """The value of uncovered pixels, where it is one value."""
-        return float(np.min(X, initial=np.inf)) if self.fill == "min" else float(self.fill)
-
-
-@dataclass(frozen=True)
-class _Shift:
-    """Moves images by whole pixels, down and to the right."""
-
-    image: _Image
-    down: int
-    right: int
-
-    def __call__(self, X: FloatArray) -> FloatArray:
-        images = self.image.unpack(X)
         if len(X) == 0:
             return X
-        top, left = max(self.down, 0), max(self.right, 0)
-        margins = ((0, 0), (top, max(-self.down, 0)), (left, max(-self.right, 0)))
-        if self.image.fill == "edge":
-            padded = np.pad(images, margins, mode="edge")
-        else:
-            padded = np.pad(images, margins, constant_values=self.image.background(X))
-        height, width = self.image.shape
-        first, second = max(-self.down, 0), max(-self.right, 0)
-        return self.image.pack(padded[:, first : first + height, second : second + width])
-
-
-@dataclass(frozen=True)
-class _Rotation:
-    """Turns images about their centre, counter-clockwise, with linear interpolation."""
-
-    image: _Image
-    degrees: float
-
-    def __call__(self, X: FloatArray) -> FloatArray:
-        images = self.image.unpack(X)
-        if len(X) == 0:
-            return X
-        mode: dict[str, Any] = {"mode": "nearest"}
-        if self.image.fill != "edge":
-            mode = {"mode": "constant", "cval": self.image.background(X)}
-        return self.image.pack(rotate(images, self.degrees, axes=(1, 2), reshape=False, order=1, **mode))
+        by_line = self.order == "C"
+        images = X.reshape(-1, height, width) if by_line else X.reshape(-1, width, height).swapaxes(1, 2)
+        background = {"mode": "nearest"}
+        if self.fill != "edge":
+            background = {"mode": "constant", "cval": X.min() if self.fill == "min" else self.fill}
+        moved = self.motion(images, **background)
+        return np.ascontiguousarray(moved if by_line else moved.swapaxes(1, 2)).reshape(X.shape)
 
 
 def translations(
@@ -125,11 +82,11 @@ def translations(
     >>> right(np.array([[1, 2, 3, 4, 5, 6]]))
     array([[0, 1, 2, 0, 4, 5]])
     """
-    image = _image(image_shape, order, fill)
+    images = _images(image_shape, order, fill)
     if isinstance(pixels, bool) or pixels != int(pixels) or pixels < 1:
         raise InvarianceError(f"pixels={pixels!r}: a whole number of at least 1 is expected.")
-    step = int(pixels)
-    return [_Shift(image, d * step, r * step) for d, r in ((-1, 0), (1, 0), (0, -1), (0, 1))]
+    steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)]) * int(pixels)
+    return [_Motion(partial(shift, shift=(0, down, right), order=0), *images) for down, right in steps]
 
 
 def rotations(
@@ -170,11 +127,12 @@ def rotations(
     >>> quarter(np.array([[1.0, 2.0, 3.0, 4.0]])).round(12)
     array([[2., 4., 1., 3.]])
     """
-    image = _image(image_shape, order, fill)
+    images = _images(image_shape, order, fill)
     angles = (float(degrees), -float(degrees)) if np.ndim(degrees) == 0 else tuple(map(float, degrees))  # type: ignore[arg-type]
     if not angles or not np.isfinite(angles).all():
         raise InvarianceError(f"degrees={degrees!r}: finite angles are expected.")
-    return [_Rotation(image, angle) for angle in angles]
+    turn = partial(rotate, axes=(1, 2), reshape=False, order=1)  # linear interpolation
+    return [_Motion(partial(turn, angle=angle), *images) for angle in angles]
 
 
 def check_invariances(invariances: Any) -> list[Callable[[FloatArray], FloatArray]]:
@@ -212,7 +170,8 @@ def apply_invariances(
     return moved
 
 
-def _image(shape: tuple[int, int], order: str, fill: float | str) -> _Image:
+def _images(shape: tuple[int, int], order: str, fill: float | str) -> tuple[tuple[int, int], str, Any]:
+    """How a row is an image: its shape, the order of its pixels, and what fills uncovered ones."""
     sides = tuple(np.atleast_1d(np.asarray(shape)).tolist())
     if len(sides) != 2 or any(s != int(s) or s < 1 for s in sides):
         raise InvarianceError(f"image_shape={shape!r}: height and width in pixels are expected.")
@@ -220,4 +179,4 @@ def _image(shape: tuple[int, int], order: str, fill: float | str) -> _Image:
         raise InvarianceError(f"order={order!r}: 'C' (line by line) or 'F' (column by column) is expected.")
     if isinstance(fill, str) and fill not in ("min", "edge"):
         raise InvarianceError(f"fill={fill!r}: a number, 'min' or 'edge' is expected.")
-    return _Image((int(sides[0]), int(sides[1])), order, fill)
+    return (int(sides[0]), int(sides[1])), order, fill
