@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
 from sklearn.utils.validation import check_array
 
+from gleangp._compat import fit_context
+from gleangp._typing import IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
+from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import LatentParameters, generator_from
-from gleangp.estimators._progress import Given, warn_about_fit
+from gleangp.estimators._progress import warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
@@ -56,20 +59,90 @@ def default_n_basis(n_rows: int) -> int | None:
     return None if n_rows <= _MOST_DENSE_ROWS else _BASIS
 
 
+@documented()
 class SharedLatentMixin(
     LatentParameters, TaskEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
 ):
-    """Learning from coded labels, and the way to the latent space and back."""
+    """For tasks that are learnt in one latent space: the way there and back, and a mapping for each task.
+
+    An estimator declares the two attributes and three methods below.
+    """
 
     _targets_are_signs: bool  # -1 and +1, or else numbers
+    label_noise = "gaussian"  # a parameter of the classifier
 
     @abstractmethod
-    def _probit(self) -> bool:
-        """Whether the label mappings have probit noise."""
+    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
+        """Labels of every task in the coding of its mapping."""
+
+    @abstractmethod
+    def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
+        """The same of one more task."""
 
     @abstractmethod
     def _label_columns(self) -> list[int]:
         """Number of columns of the label mapping of every task; raises if these are not known."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Learn the latent space and every task's mapping to its labels or targets.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Class labels, of which every task needs two, or targets, two at least for every task, NaN where
+            there is none.
+        """
+        given = X, y, tasks
+        X, codes = self._learn_inputs(X, tasks)
+        labels = self._labels(y, codes)
+        self._check_dimensions(X)
+        settings = self._settings(len(X))
+        blend = self.transfer == "blend"
+        stages = most_stages(settings)
+        if blend:  # every fold learns a space from one start
+            stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
+        progress = self._begin_progress(given, stages)
+        settings = replace(settings, progress=progress)
+        learn = fit_blended_model if blend else fit_latent_model
+        with threads_for([len(X)]):  # positions of all rows are learnt together
+            model = learn(X, labels, settings, generator_from(self.random_state))
+        self.embedding_ = model.positions
+        self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
+        self.n_iter_ = model.n_iterations
+        self.objective_ = model.objective
+        self.kernel_ = model.observation_map.kernel
+        self._store(model)
+        warn_about_fit(
+            type(self).__name__,
+            model,
+            f"after max_iter={self.max_iter} iterations while the objective still changed by "
+            f"{model.last_change:.3g} nats per observed number in one (tol={self.tol}). Raise max_iter for a "
+            "better optimum, or tol to stop earlier.",
+            "Rows may be repeated; a WhiteKernel with a larger lower bound makes the model well-posed.",
+        )
+        progress.end(fitted=True)
+        return self
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Learn one more task from few rows in the latent space of the other tasks.
+
+        Its rows are placed by the learnt map, and only its mapping to labels or targets is fitted
+        (Discriminative Transfer). The latent space and the other tasks stay as they are.
+
+        Parameters
+        ----------
+        y : array-like of shape (m,)
+            Its labels, of at least two of the classes seen in `fit`, or its targets, two at least; rows where
+            they are NaN are left out.
+        """
+        X, names = self._rows_of_new_task(X, task)
+        labels = self._labels_of_new_task(y, len(X), task)
+        with threads_for([len(labels.rows)]):
+            settings = self._settings(len(labels.rows))
+            self._store(add_task(self._model, X[labels.rows], labels.targets, settings))
+        self.tasks_ = names
+        return self
 
     def transform(self, X):
         """Latent positions of rows of any task.
@@ -189,39 +262,6 @@ class SharedLatentMixin(
         """Rows without the task column; their tasks play no part."""
         return self._read_inputs(X, reset=False)[0]
 
-    def _learn(self, X, labels: list[Labels], given: Given) -> None:
-        """Learn and store; `given` are X, y and tasks as `fit` got them."""
-        self._check_dimensions(X)
-        settings = self._settings(len(X))
-        blend = self.transfer == "blend"
-        stages = most_stages(settings)
-        if blend:  # every fold learns a space from one start
-            stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
-        progress = self._begin_progress(given, stages)
-        settings = replace(settings, progress=progress)
-        learn = fit_blended_model if blend else fit_latent_model
-        with threads_for([len(X)]):  # positions of all rows are learnt together
-            model = learn(X, labels, settings, generator_from(self.random_state))
-        self.embedding_ = model.positions
-        self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
-        self.n_iter_ = model.n_iterations
-        self.objective_ = model.objective
-        self.kernel_ = model.observation_map.kernel
-        self._store(model)
-        warn_about_fit(
-            type(self).__name__,
-            model,
-            f"after max_iter={self.max_iter} iterations while the objective still changed by "
-            f"{model.last_change:.3g} nats per observed number in one (tol={self.tol}). Raise max_iter for a "
-            "better optimum, or tol to stop earlier.",
-            "Rows may be repeated; a WhiteKernel with a larger lower bound makes the model well-posed.",
-        )
-        progress.end(fitted=True)
-
-    def _learn_new_task(self, X, targets) -> None:
-        with threads_for([len(X)]):
-            self._store(add_task(self._model, X, targets, self._settings(len(X))))
-
     def _store(self, model: LatentModel) -> None:
         self._model = model
         self.label_kernels_ = [m.kernel for m in model.label_maps]
@@ -231,7 +271,7 @@ class SharedLatentMixin(
     def _settings(self, n_rows: int) -> Settings:
         kernel = latent_kernel(self.n_components, ard=self.ard) if self.kernel is None else clone(self.kernel)
         noisy = kernel if has_white(kernel) else kernel + WhiteKernel(*LATENT_SPACE.white)
-        probit = self._probit()
+        probit = self.label_noise == "probit"
         label_kernel = kernel if probit else noisy
         return Settings(
             observation_kernel=noisy,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, softmax
 from sklearn.base import BaseEstimator
 
-from gleangp._compat import StrOptions, fit_context
+from gleangp._compat import StrOptions
 from gleangp._state import check_codes
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
@@ -93,53 +93,6 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     _targets_are_signs = True
     _fitted_parts = ("_model", "embedding_", "basis_", "_task_classes")
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Learn the latent space and every task's label mapping.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,)
-            Class labels. Every task needs two classes.
-        """
-        given = X, y, tasks
-        X, codes = self._learn_inputs(X, tasks)
-        y = check_class_target(y, len(X))
-        labeled = split_unlabeled(y, self.unlabeled)
-        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
-        self._task_classes = tuple(
-            self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)
-        )
-        labels = [
-            Labels(r, _signs(y_codes[r], present))
-            for r, present in zip(rows, self._task_classes, strict=True)
-        ]
-        self._learn(X, labels, given)
-        return self
-
-    def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows in the latent space of the other tasks.
-
-        Its rows are placed by the learnt map, and only its label mapping is fitted (Discriminative
-        Transfer). The latent space and the other tasks stay as they are.
-
-        Parameters
-        ----------
-        y : array-like of shape (m,)
-            Its labels, of at least two of the classes seen in `fit`.
-        """
-        X, names = self._rows_of_new_task(X, task)
-        y_codes = lookup_classes(self.classes_, y, len(X), self.unlabeled)
-        present = np.arange(len(self.classes_))
-        if len(X):
-            X, y_codes = X[y_codes >= 0], y_codes[y_codes >= 0]
-            present = self._check_classes(y_codes, task)
-        self._learn_new_task(X, _signs(y_codes, present))
-        self.tasks_ = names
-        self._task_classes = (*self._task_classes, present)
-        return self
-
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the label mapping, in units of its predictive deviation.
 
@@ -178,14 +131,29 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     def _margins(self, X: FloatArray, codes: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
         """Rows, class codes and margins (rows, columns) of every task that occurs."""
-        unit = 1.0 if self._probit() else 0.0  # variance of the probit noise; Gaussian noise is in var
+        unit = (
+            1.0 if self.label_noise == "probit" else 0.0
+        )  # variance of the probit noise; Gaussian noise is in var
         return [
             (rows, self._task_classes[t], mean / np.sqrt(var + unit))
             for t, rows, mean, var in self._label_predictions(X, codes)
         ]
 
-    def _probit(self) -> bool:
-        return self.label_noise == "probit"
+    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
+        y = check_class_target(y, len(codes))
+        labeled = split_unlabeled(y, self.unlabeled)
+        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
+        present = [self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)]
+        self._task_classes = tuple(present)
+        return [Labels(r, _signs(y_codes[r], p)) for r, p in zip(rows, present, strict=True)]
+
+    def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
+        y_codes = lookup_classes(self.classes_, y, n_rows, self.unlabeled)
+        rows = np.flatnonzero(y_codes >= 0)
+        present = self._check_classes(y_codes[rows], task) if n_rows else np.arange(len(self.classes_))
+        self._task_classes = (*self._task_classes, present)
+        return Labels(rows, _signs(y_codes[rows], present))
 
     def _check_classes(self, y_codes: IntArray, task: Any) -> IntArray:
         """Codes of the classes of one task, which are two at least."""

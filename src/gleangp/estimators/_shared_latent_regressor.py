@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gleangp._compat import fit_context
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import documented
@@ -16,7 +15,7 @@ from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.estimators._parameters import parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
 from gleangp.models.latent.model import Labels
-from gleangp.models.units import TargetUnits, own_units
+from gleangp.models.units import own_units
 
 
 @documented()
@@ -69,47 +68,6 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
     _targets_are_signs = False
     _fitted_parts = ("_model", "embedding_", "basis_", "_units")
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Learn the latent space and every task's mapping to its targets.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,)
-            Targets; NaN where there is none. Every task needs two.
-        """
-        given = X, y, tasks
-        X, codes = self._learn_inputs(X, tasks)
-        y, labeled = check_regression_target(y, len(X))
-        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
-        for t, r in enumerate(rows):
-            self._check_rows(len(r), self._task_name(t))
-        self._units = own_units([y[r] for r in rows])
-        standard = self._units.to_standard(y, codes)
-        self._learn(X, [Labels(r, standard[r, None]) for r in rows], given)
-        return self
-
-    def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Learn one more task from few rows in the latent space of the other tasks.
-
-        Its rows are placed by the learnt map, and only the mapping to its targets is fitted. The latent space
-        and the other tasks stay as they are.
-
-        Parameters
-        ----------
-        y : array-like of shape (m,)
-            Its targets, two at least; rows where it is NaN are left out.
-        """
-        X, y, names = self._targets_of_new_task(X, y, task)
-        if len(X):
-            labeled = ~np.isnan(y)
-            self._check_rows(int(labeled.sum()), task)
-            X, y = X[labeled], y[labeled]
-        units: TargetUnits = self._units.with_task(y)
-        self._learn_new_task(X, ((y - units.mean[-1]) / units.scale[-1])[:, None])
-        self.tasks_, self._units = names, units
-        return self
-
     def predict(self, X: Any, tasks: Any = None, return_std: bool = False) -> Any:
         """Mean of the targets, with their standard deviation if asked for.
 
@@ -132,8 +90,22 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         mean = self._units.from_standard(mean, codes)
         return (mean, std * self._units.scale[codes]) if return_std else mean
 
-    def _probit(self) -> bool:
-        return False
+    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
+        y, labeled = check_regression_target(y, len(codes))
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
+        for t, r in enumerate(rows):
+            self._check_rows(len(r), self._task_name(t))
+        self._units = own_units([y[r] for r in rows])
+        standard = self._units.to_standard(y, codes)
+        return [Labels(r, standard[r, None]) for r in rows]
+
+    def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
+        y = check_regression_target(y, n_rows)[0] if n_rows else np.zeros(0)
+        rows = np.flatnonzero(~np.isnan(y))
+        if n_rows:
+            self._check_rows(len(rows), task)
+        self._units = self._units.with_task(y[rows])
+        return Labels(rows, self._units.to_standard(y[rows], np.full(len(rows), -1))[:, None])
 
     def _label_columns(self) -> list[int]:
         return [1] * len(self._units.mean)
