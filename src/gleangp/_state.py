@@ -18,27 +18,6 @@ _LIMITS = {
 }
 
 
-def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
-    """Raise an error if a number of the user's data is too large for products to be finite."""
-    if float(np.max(np.abs(values), initial=0.0)) > LARGEST:
-        first = values.ravel()[np.argmax(np.abs(values.ravel()) > LARGEST)]
-        raise error(
-            f"{name} has the number {first:.6g}. Numbers from {-LARGEST:.0e} to {LARGEST:.0e} are expected: "
-            "use another unit."
-        )
-
-
-def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
-    """Raise an error if a column of inputs (n, p) is so small that its products are zero."""
-    largest = np.max(np.abs(X), axis=0, initial=0.0)
-    small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
-    if len(small):
-        raise error(
-            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with "
-            f"some above {1.0 / LARGEST:.0e}."
-        )
-
-
 def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: str) -> dict[str, int]:
     """Raise `ValueError` unless the arrays of an object are as expected; returns the sizes of their axes.
 

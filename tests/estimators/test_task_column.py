@@ -32,12 +32,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp import TaskColumn
-from gleangp.data.labels import (
-    check_class_target,
-    check_regression_target,
-    encode_classes,
-    split_unlabeled,
-)
+from gleangp.data.labels import check_regression_target, encode_classes
 from gleangp.estimators._labels import TaskClassifierMixin
 from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.exceptions import LabelError, TaskError
@@ -79,9 +74,8 @@ class ToyClassifier(TaskClassifierMixin, BaseEstimator):
 
     def fit(self, X, y, tasks=None):
         X, codes = self._learn_inputs(X, tasks)
-        y = check_class_target(y, len(X))
-        labeled = split_unlabeled(y, self.unlabeled)
-        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
+        self.classes_, y_codes = encode_classes(y, len(X), self.unlabeled)
+        labeled = y_codes >= 0
         self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
         D = design(X, codes, self.n_tasks_)[labeled]
         signs = 2 * np.eye(len(self.classes_))[y_codes[labeled]] - 1

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-__all__ = ["as_column", "check_length", "is_missing", "missing_entries", "with_common_type"]
+from gleangp._state import LARGEST
+
+__all__ = [
+    "as_column",
+    "check_columns",
+    "check_length",
+    "check_magnitude",
+    "is_missing",
+    "missing_entries",
+    "with_common_type",
+]
 
 
 def as_column(values: Any, name: str, error: Callable[[str], Exception]) -> np.ndarray:
@@ -39,6 +49,27 @@ def check_length(column: np.ndarray, n_rows: int, name: str, error: Callable[[st
     if len(column) != n_rows:
         raise error(
             f"{name} has {len(column)} entries, but X has {n_rows} rows. One entry per row is expected."
+        )
+
+
+def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
+    """Raise an error if a number of the user's data is too large for products to be finite."""
+    if float(np.max(np.abs(values), initial=0.0)) > LARGEST:
+        first = values.ravel()[np.argmax(np.abs(values.ravel()) > LARGEST)]
+        raise error(
+            f"{name} has the number {first:.6g}. Numbers from {-LARGEST:.0e} to {LARGEST:.0e} are expected: "
+            "use another unit."
+        )
+
+
+def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
+    """Raise an error if a column of inputs (n, p) is so small that its products are zero."""
+    largest = np.max(np.abs(X), axis=0, initial=0.0)
+    small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
+    if len(small):
+        raise error(
+            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with "
+            f"some above {1.0 / LARGEST:.0e}."
         )
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from gleangp._state import check_magnitude
 from gleangp.data.columns import (
     as_column,
     check_length,
+    check_magnitude,
     is_missing,
     missing_entries,
     with_common_type,
@@ -38,7 +38,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
     y has numbers; NaN, None or NA where there is no target. Raises `LabelError` if there is no target at all,
     one is infinite or not a number, or the length is wrong.
     """
-    column = _target_column(y, n_rows)
+    column = check_class_target(y, n_rows)
     labeled = ~missing_entries(column)
     if not labeled.any():
         raise LabelError("y is NaN in all rows. At least one row with a target is needed.")
@@ -53,11 +53,6 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
     target = np.full(n_rows, np.nan)
     target[labeled] = numbers
     return target, labeled
-
-
-def check_class_target(y: Any, n_rows: int) -> np.ndarray:
-    """Class labels (n_rows,) as one column, otherwise as they came."""
-    return _target_column(y, n_rows)
 
 
 def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
@@ -84,14 +79,13 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
     return labeled
 
 
-def encode_classes(y: Any, labeled: np.ndarray, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Classes (c,), sorted, and the code (n,) of each row: `classes[codes]`; -1 in unlabeled rows.
+def encode_classes(y: Any, n_rows: int, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Classes (c,), sorted, and the code (n_rows,) of each row: `classes[codes]`; -1 in unlabeled rows.
 
-    `labeled` is the mask from `split_unlabeled`; `unlabeled` is for the message of an error. Raises
-    `LabelError` if fewer than two classes are left.
+    Raises `LabelError` if fewer than two classes are left.
     """
-    y = as_column(y, "y", LabelError)
-    codes = np.full(len(y), -1)
+    y = check_class_target(y, n_rows)
+    labeled, codes = split_unlabeled(y, unlabeled), np.full(n_rows, -1)
     removed = ""
     if unlabeled is not None:
         removed = f" after removing unlabeled rows (unlabeled={unlabeled!r})"
@@ -127,7 +121,8 @@ def lookup_classes(classes: np.ndarray, y: Any, n_rows: int, unlabeled: Any = No
     return codes
 
 
-def _target_column(y: Any, n_rows: int) -> np.ndarray:
+def check_class_target(y: Any, n_rows: int) -> np.ndarray:
+    """Targets (n_rows,) as one column, otherwise as they came."""
     if y is None:
         # The words are those scikit-learn's estimator checks look for.
         raise LabelError("fit requires y to be passed, but the target y is None.")

@@ -37,7 +37,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from gleangp._compat import CallbackSupportMixin
-from gleangp._state import check_columns, check_magnitude
+from gleangp.data.columns import check_columns, check_magnitude
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tables import (
     ColumnEncoding,

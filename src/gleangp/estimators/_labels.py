@@ -86,8 +86,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
-        y = check_class_target(y, len(X))
-        self.classes_, y_codes = self._encode(y, split_unlabeled(y, self.unlabeled))
+        self.classes_, y_codes = self._encode(y, len(X))
         self._fit_classes(X, y_codes, codes, given)
         return self
 
@@ -142,9 +141,9 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         self._absorb(X, codes, self._kept(y_codes), self._targets(y_codes), noises)
         return self
 
-    def _encode(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:
+    def _encode(self, y: Any, n_rows: int) -> tuple[np.ndarray, IntArray]:
         """The classes, and the number of the class of each row (-1 without a label)."""
-        return encode_classes(y, labeled, self.unlabeled)
+        return encode_classes(y, n_rows, self.unlabeled)
 
     def _known_classes(self, y: Any, n_rows: int) -> IntArray:
         """The same of new rows."""

@@ -158,9 +158,9 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     def _targets(self, y_codes: IntArray) -> list[FloatArray]:
         return [y_codes.astype(np.float64)]
 
-    def _encode(self, y: np.ndarray, labeled: np.ndarray) -> tuple[np.ndarray, IntArray]:
+    def _encode(self, y: Any, n_rows: int) -> tuple[np.ndarray, IntArray]:
         """The categories in order, and the rank of each row (-1 without a label)."""
-        found, codes = super()._encode(y, labeled)
+        found, codes = super()._encode(y, n_rows)
         if self.categories is None:
             if len(found) < 3:
                 warn_user(

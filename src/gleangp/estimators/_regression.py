@@ -117,36 +117,31 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
         for name, values in zip(("sample_weight", "exposure", "trials"), given, strict=True):
             if values is None:
                 continue
-            array = self._of_cells(np.asarray(values, dtype=np.float64), n_rows)
-            may_be_zero = name == "sample_weight"
-            allowed = np.isfinite(array) & ((array >= 0.0) if may_be_zero else (array > 0.0))
-            if array.shape != (n_rows,) or not allowed.all() or not array.any():
-                raise LabelError(
-                    f"{name} has shape {array.shape} and least value {np.min(array, initial=np.inf):.3g}; "
-                    f"one positive number is expected for each of the {n_rows} rows"
-                    f"{', or zero for some of them' if may_be_zero else ''}."
-                )
+            array = self._of_rows(name, values, n_rows)
             if name != "sample_weight" or (array != 1.0).any():
                 fields[name] = array
         return fields
 
-    def _of_cells(self, values: FloatArray, n_rows: int) -> FloatArray:
-        """What was given for every row, or for every cell of Y, for every row of `_encode_inputs`."""
-        q = self._outputs_asked_for(None)
+    def _of_rows(self, name: str, given: Any, n_rows: int) -> FloatArray:
+        """Positive numbers that were given for every row, or every cell of Y: one per encoded row."""
+        values, q = np.asarray(given, dtype=np.float64), self._outputs_asked_for(None)
         if q and values.shape == (n_rows // q, q):
-            return values.ravel(order="F")
-        return np.tile(values, q) if q and values.shape == (n_rows // q,) else values
+            values = values.ravel(order="F")
+        elif q and values.shape == (n_rows // q,):
+            values = np.tile(values, q)
+        else_allowed = {"sample_weight": ", or zero for some of them", "noise_variance": ", or a single one"}
+        allowed = np.isfinite(values) & ((values >= 0.0) if name == "sample_weight" else (values > 0.0))
+        if values.shape != (n_rows,) or not allowed.all() or not values.any():
+            raise LabelError(
+                f"{name} has shape {values.shape} and least value {np.min(values, initial=np.inf):.3g}; one "
+                f"positive number is expected for each of the {n_rows} rows{else_allowed.get(name, '')}."
+            )
+        return values
 
     def _known_variance(self, n_rows: int) -> FloatArray | None:
-        if self.noise_variance is None or np.ndim(self.noise_variance) == 0:
-            return None
-        variance = self._of_cells(np.asarray(self.noise_variance, dtype=np.float64), n_rows)
-        if variance.shape != (n_rows,) or not (variance > 0).all():
-            raise LabelError(
-                f"noise_variance has shape {variance.shape} and least value {variance.min():.3g}; "
-                f"one positive number is expected for each of the {n_rows} rows, or a single one."
-            )
-        return variance
+        """The noise of every row, if it was given."""
+        by_row = np.ndim(self.noise_variance) > 0
+        return self._of_rows("noise_variance", self.noise_variance, n_rows) if by_row else None
 
     def _needs_local(self, fields: dict[str, FloatArray]) -> None:
         """Raise if something was asked for that the model of active points does not have."""

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from gleangp._compat import StrOptions
 from gleangp._state import check_codes
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.labels import check_class_target, encode_classes, lookup_classes, split_unlabeled
+from gleangp.data.labels import encode_classes, lookup_classes
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._docs import documented
 from gleangp.estimators._labels import TaskClassifierMixin
@@ -140,10 +140,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         ]
 
     def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
-        y = check_class_target(y, len(codes))
-        labeled = split_unlabeled(y, self.unlabeled)
-        self.classes_, y_codes = encode_classes(y, labeled, self.unlabeled)
-        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
+        self.classes_, y_codes = encode_classes(y, len(codes), self.unlabeled)
+        rows = [r[y_codes[r] >= 0] for r in blocks_of_rows(codes, self._n_tasks)]
         present = [self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)]
         self._task_classes = tuple(present)
         return [Labels(r, _signs(y_codes[r], p)) for r, p in zip(rows, present, strict=True)]
