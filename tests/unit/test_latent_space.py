@@ -21,7 +21,7 @@ from gleangp.models.latent.space import (
     fit_shared_kernel,
     start_positions,
 )
-from gleangp.models.latent.sparse import ProjectedTerm
+from gleangp.models.latent.sparse import CollapsedTerm, SignsTerm
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
@@ -65,7 +65,7 @@ def label_terms(rng, n=14):
     return {
         "observations": (GaussianTerm(rng.normal(size=(n, 3)), np.arange(n)), NOISY),
         "least squares": (GaussianTerm(signs, rows), ROUGH),
-        "probit": (ProjectedTerm(signs, rows, rows, probit=True), SMOOTH),
+        "probit": (SignsTerm(signs, rows, rows), SMOOTH),
     }
 
 
@@ -98,7 +98,7 @@ def test_propagation_over_all_rows_agrees_with_site_by_site(rng, positions):
     """Moving all sites at once ends where revisiting them one by one does."""
     signs = np.where(positions[:, 0] + 0.5 * rng.normal(size=14) > 0, 1.0, -1.0)
     block = Block(positions, signs, Probit())
-    term = ProjectedTerm(signs[:, None], np.arange(14), np.arange(14), probit=True)
+    term = SignsTerm(signs[:, None], np.arange(14), np.arange(14))
     slow = propagate(SMOOTH, block, filter_in_order(SMOOTH, block))
     assert slow.converged
     assert_allclose(-term(SMOOTH, positions)[0], slow.log_evidence, rtol=1e-5)
@@ -111,7 +111,7 @@ def test_dense_propagation_survives_certain_labels():
     """Labels far on their own side have sites of nearly no precision, and nothing overflows."""
     X = np.linspace(-4.0, 4.0, 30)[:, None]
     kernel = ConstantKernel(1e3) * RBF(2.0)
-    term = ProjectedTerm(np.sign(X), np.arange(30), np.arange(30), probit=True)
+    term = SignsTerm(np.sign(X), np.arange(30), np.arange(30))
     for found in term(kernel, X):
         assert np.isfinite(found).all()
     mean, var = term.fit_map(kernel, X).predict(X)
@@ -231,9 +231,9 @@ def sparse_terms(rng, basis):
     everywhere = np.arange(14)
     T = rng.normal(size=(14, 3))
     return {
-        "observations": (ProjectedTerm(T, everywhere, basis), GaussianTerm(T, everywhere), NOISY),
-        "least squares": (ProjectedTerm(signs, rows, basis), GaussianTerm(signs, rows), ROUGH),
-        "probit": (ProjectedTerm(signs, rows, basis, probit=True), None, SMOOTH),
+        "observations": (CollapsedTerm(T, everywhere, basis), GaussianTerm(T, everywhere), NOISY),
+        "least squares": (CollapsedTerm(signs, rows, basis), GaussianTerm(signs, rows), ROUGH),
+        "probit": (SignsTerm(signs, rows, basis), None, SMOOTH),
     }
 
 
@@ -269,7 +269,7 @@ def test_sparse_term_is_a_bound_that_grows_with_the_basis(name, rng, positions):
     kernel = NOISY
     dense = GaussianTerm(targets.targets, targets.rows)(kernel, positions)[0]
     values = [
-        ProjectedTerm(targets.targets, targets.rows, np.arange(d))(kernel, positions)[0]
+        CollapsedTerm(targets.targets, targets.rows, np.arange(d))(kernel, positions)[0]
         for d in (1, 3, 6, 10, 14)
     ]
     assert np.all(np.diff(values) <= 1e-4)

@@ -12,7 +12,6 @@ from gleangp.inference.posterior import (
     posterior_from_sites,
     prior_only,
 )
-from gleangp.inference.projected import fit_projection
 from gleangp.noise import Gaussian, Probit
 from gleangp.numerics import memory
 from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block, site_log_evidence
@@ -50,18 +49,6 @@ def test_prediction(kernel, monkeypatch):
         assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
         assert_allclose(ours[1], np.diagonal(cov), rtol=1e-9, atol=1e-12)
         assert_allclose(posterior.predict(kernel, X_NEW, with_var=False)[0], mean, rtol=1e-9, atol=1e-12)
-
-
-def test_covariance_of_a_projection_has_the_predicted_variances():
-    """The joint covariance and the variances come from the same two factors."""
-    for noise in (Gaussian(0.1), Probit()):
-        block = make_block(noise, 30)
-        posterior = fit_projection(KERNELS["white"], block, block.X[:8])
-        mean, cov = posterior.predict_cov(KERNELS["white"], X_NEW)
-        ours = posterior.predict(KERNELS["white"], X_NEW)
-        assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
-        assert_allclose(ours[1], np.diagonal(cov), rtol=1e-8)
-        assert np.linalg.eigvalsh(cov)[0] > 0
 
 
 def test_prior():

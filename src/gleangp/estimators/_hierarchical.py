@@ -81,7 +81,7 @@ class HierarchicalGPRegressor(PartsParameters, ObservationsMixin, BaseEstimator)
         Maximum number of unlabelled rows in the graph of a task; a larger graph is condensed on them.
     n_active : int or float, default=None
         Maximum number of labelled rows of a task that are kept, or their share of its labels. In a task
-        without unlabelled rows and constraints all labels contribute through the rows kept (projection);
+        without unlabelled rows and constraints all labels contribute through the rows kept (FITC);
         else the other labels are left out. None: all of tasks with up to 500 labels, 500 of larger ones.
     selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
         Which labelled rows to keep.

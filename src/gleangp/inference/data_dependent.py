@@ -18,9 +18,9 @@ from gleangp._state import check_arrays
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
+from gleangp.inference.fitc import fit_on_basis
 from gleangp.inference.laplace import find_mode
 from gleangp.inference.posterior import KernelPosterior, posterior_from_sites, prior_only
-from gleangp.inference.projected import fit_projection
 from gleangp.inference.task_rows import TaskRows, with_jitter
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.noise import Gaussian
@@ -51,7 +51,7 @@ class DataDependentPosterior(KernelPosterior):
 def task_posterior(kernel, task: TaskRows, noise: float, alpha: float, log_width: float) -> KernelPosterior:
     """Posterior of a task at given parameters; `noise` is the variance of the labels."""
     if task.basis is not None:
-        return fit_projection(kernel, Block(task.X, task.y, Gaussian(noise)), task.basis)
+        return fit_on_basis(kernel, Block(task.X, task.y, Gaussian(noise)), task.basis)
     if task.laplacian is None and task.order is None:
         if task.n_labelled == 0:
             return prior_only(task.X.shape[1])

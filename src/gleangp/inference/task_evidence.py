@@ -25,14 +25,19 @@ import numpy as np
 from scipy.sparse import issparse
 
 from gleangp._typing import FloatArray
-from gleangp.inference.block import Block
-from gleangp.inference.evidence import LOG_TWO_PI, inverse_factors, inverse_of
+from gleangp.inference.evidence import (
+    LOG_TWO_PI,
+    condition,
+    evidence_gradient,
+    gaussian_evidence,
+    inverse_factors,
+    inverse_of,
+)
+from gleangp.inference.fitc import fitc_prior
 from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
-from gleangp.inference.projected import projected_evidence
 from gleangp.inference.task_rows import TaskRows, with_jitter
 from gleangp.kernels.evaluate import evaluate_apart
 from gleangp.kernels.parameters import MovingKernel
-from gleangp.noise import Gaussian
 from gleangp.noise.order import OrderSites
 from gleangp.numerics.linalg import solve_general
 
@@ -153,16 +158,18 @@ def _laplace_gradients(
     return gradient.dK[None], d_noise[None], np.array([d_width.sum()])
 
 
-class ProjectedTask:
-    """One task whose labels contribute through a basis of few rows: the collapsed bound, O(l d^2)."""
+class TaskOnBasis:
+    """One task whose labels contribute through a basis of few rows, O(l d^2)."""
 
-    def __init__(self, kernel, task: TaskRows):
+    def __init__(self, kernel: Any, task: TaskRows):
         self.kernel, self.task = MovingKernel(kernel), task
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
-        noise, nothing = float(np.exp(log_noise[0])), np.zeros(1)
-        block = Block(self.task.X, self.task.y, Gaussian(noise))
-        assert self.task.basis is not None
-        found = projected_evidence(self.kernel.at(theta[0]), block, self.task.basis)
-        d_noise = np.array([noise * np.sum(found.d_noise)])
-        return TaskEvidence(np.array([found.value]), found.theta[None], d_noise, nothing, nothing)
+        task, nothing = self.task, np.zeros(1)
+        assert task.basis is not None
+        prior = fitc_prior(self.kernel.at(theta[0]), task.X, task.basis)
+        precision = np.full(len(task.y), np.exp(-log_noise[0]))
+        q = condition(prior, precision, precision * task.y)
+        found, value = evidence_gradient(prior, q, [False]), np.array([gaussian_evidence(q, precision)])
+        d_log_noise = np.exp(log_noise) * np.sum(found.noise_variance)
+        return TaskEvidence(value, found.theta[0][None], d_log_noise, nothing, nothing)

@@ -38,7 +38,7 @@ class TaskRows:
     y: FloatArray  # (l,), l <= n
     laplacian: csr_array | FloatArray | None = None  # (n, n), over all rows
     order: OrderRows | None = None
-    basis: FloatArray | None = None  # (d, p) rows that the labels are projected on; no graph or order then
+    basis: FloatArray | None = None  # (d, p) rows through which labels contribute; no graph or order then
 
     @property
     def n_labelled(self) -> int:

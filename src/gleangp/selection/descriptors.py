@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.projected import fit_projection
+from gleangp.inference.fitc import fit_on_basis
 
 _POOL_ROWS = 500  # crucial points are sought among so many rows of all tasks
 _LABELS_PER_POINT = 3  # a task's label at a point that is not among its rows: the mean of so many near it
@@ -65,7 +65,7 @@ class LabelRelevance(BaseEstimator):
 class PosteriorRelevance(BaseEstimator):
     """Tasks are alike when their functions rise and fall in the same places.
 
-    Each task's posterior, under the present kernel and noise, is projected on the same crucial points;
+    Each task's posterior, under the present kernel and noise, is formed on the same crucial points;
     the distance between two tasks is sqrt(1 - r^2) with r the correlation of their posterior means
     there. Units, offset and sign of the targets cancel, so labels need not be comparable across
     tasks: tasks may even have different noise models. A constant posterior mean is
@@ -73,7 +73,7 @@ class PosteriorRelevance(BaseEstimator):
 
     Notes
     -----
-    Costs O(n m^2) for m crucial points, by the projection that prediction uses.
+    Costs O(n m^2) for m crucial points, which are the basis of every posterior.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class PosteriorRelevance(BaseEstimator):
     def distances(self, kernel, blocks, n_points):
         """sqrt(1 - r^2) between the posterior means at the crucial points, (M, M)."""
         points = crucial_points(blocks, n_points)
-        posteriors = [fit_projection(kernel, b, points) for b in blocks]
+        posteriors = [fit_on_basis(kernel, b, points) for b in blocks]
         means = [posterior.predict(kernel, points, with_var=False)[0] for posterior in posteriors]
         centred = np.array(means) - np.mean(means, axis=1, keepdims=True)
         length = np.linalg.norm(centred, axis=1)

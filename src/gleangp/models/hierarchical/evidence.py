@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from joblib import parallel_config
 
-from gleangp.inference.task_evidence import ProjectedTask, TaskEvidence, TaskStack
+from gleangp.inference.task_evidence import TaskEvidence, TaskOnBasis, TaskStack
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.defaults import HIERARCHY
 from gleangp.numerics.parallel import in_parallel
@@ -36,10 +36,10 @@ class TaskTerms:
         self.n_jobs = n_jobs
         self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
         self.has_order = any(t.order is not None for t in tasks)
-        self.groups: list[tuple[np.ndarray, TaskStack | ProjectedTask]] = []
+        self.groups: list[tuple[np.ndarray, TaskStack | TaskOnBasis]] = []
         for members in _grouped(tasks):
             chosen = [tasks[i] for i in members]
-            term = TaskStack(kernel, chosen) if chosen[0].basis is None else ProjectedTask(kernel, chosen[0])
+            term = TaskStack(kernel, chosen) if chosen[0].basis is None else TaskOnBasis(kernel, chosen[0])
             self.groups.append((np.array(members), term))
 
     def __len__(self) -> int:

@@ -90,7 +90,7 @@ def task_rows(
         For the choice of landmarks.
     active : ndarray of shape (d,), default=None
         Labelled rows that stand for all of them. In a task with neither graph nor constraints the
-        other labels are projected on these rows; else they are set aside, and the rows stay in the
+        other labels contribute through these rows; else they are set aside, and the rows stay in the
         graph as unlabelled ones.
 
     Notes

@@ -24,7 +24,7 @@ from gleangp.models.latent.space import (
     learn_positions,
     start_positions,
 )
-from gleangp.models.latent.sparse import ProjectedTerm, choose_basis
+from gleangp.models.latent.sparse import CollapsedTerm, SignsTerm, choose_basis
 from gleangp.models.latent.terms import GaussianTerm, Mapping, Term
 from gleangp.models.parameters import Parameters
 from gleangp.progress import Stage
@@ -171,17 +171,18 @@ def _is_dense(settings: Settings, n_rows: int) -> bool:
 
 
 def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Any:
-    if basis is None and not settings.probit:
-        return GaussianTerm(labels.targets, labels.rows)
-    return ProjectedTerm(
-        labels.targets, labels.rows, labels.rows if basis is None else basis, settings.probit
-    )
+    if settings.probit:
+        return SignsTerm(labels.targets, labels.rows, labels.rows if basis is None else basis)
+    return _numbers_term(labels.targets, labels.rows, basis)
+
+
+def _numbers_term(targets: FloatArray, rows: IntArray, basis: IntArray | None) -> Term:
+    return GaussianTerm(targets, rows) if basis is None else CollapsedTerm(targets, rows, basis)
 
 
 def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels=None) -> list[Weighted]:
     """The mappings of the objective, that to the observations first, at given kernels or the start's."""
-    rows = np.arange(len(scores))
-    first: Any = GaussianTerm(scores, rows) if basis is None else ProjectedTerm(scores, rows, basis)
+    first = _numbers_term(scores, np.arange(len(scores)), basis)
     parts = [Weighted(first, Parameters(settings.observation_kernel, None))]
     parts += [
         Weighted(_label_term(task, settings, basis), settings.label_parameters, settings.label_weight)
