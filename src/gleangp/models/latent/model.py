@@ -176,7 +176,7 @@ def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = Non
     return _numbers_term(labels.targets, labels.rows, basis)
 
 
-def _numbers_term(targets: FloatArray, rows: IntArray, basis: IntArray | None) -> Term:
+def _numbers_term(targets: FloatArray, rows: IntArray, basis: IntArray | None) -> Any:
     return GaussianTerm(targets, rows) if basis is None else CollapsedTerm(targets, rows, basis)
 
 
