@@ -416,3 +416,25 @@ def test_a_stage_without_a_value_leaves_what_was_learnt(monkeypatch):
     X, y = waves(LEARNING.n_together + 10)
     model = SparseGPRegressor(noise="outliers", random_state=0).fit(X, y)
     assert np.corrcoef(model.predict(X), waves(len(X), noise=0.0)[1])[0, 1] > 0.95
+
+
+@pytest.mark.slow
+def test_intervals_of_a_large_table_follow_its_noise():
+    """Noise that grows along an input: intervals cover as often where it is small and where it is large."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (6000, 3))
+    f, noise = np.sin(2.0 * X[:, 0]) * X[:, 1], np.exp(X[:, 2] - 2.0)
+    y = f + noise * rng.normal(size=6000)
+    model = SparseGPRegressor(random_state=0).fit(X[:3000], y[:3000])
+    low, high = model.predict_interval(X[3000:]).T
+    covered = (low < y[3000:]) & (y[3000:] < high)
+    assert 0.93 < covered.mean() < 0.97
+    loud = X[3000:, 2] > 0.0
+    assert min(covered[loud].mean(), covered[~loud].mean()) > 0.9
+    assert np.median((high - low)[loud]) > 2.0 * np.median((high - low)[~loud])
+    [made] = [d for d in model.decisions_ if d.what == "spread"]
+    assert made.numbers["rows"] == 1500.0
+    # What was given is not changed: with held parameters, and with known noise.
+    for options in ({"optimizer": None}, {"noise_variance": 0.1}):
+        held = SparseGPRegressor(random_state=0, **options).fit(X[:3000], y[:3000])
+        assert not [d for d in held.decisions_ if d.what == "spread"]

@@ -1,5 +1,7 @@
 """The engine of blocks and a basis against dense twins: limits, evidence, gradients, predictions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -184,7 +186,7 @@ def test_predictions_are_exact_with_one_block():
     cross = sum(t.between()[np.ix_(codes, CODES)] * t.kernel(new, X) for t in terms())
     prior = sum(t.between()[np.ix_(codes, codes)] * t.kernel(new) for t in terms())
     mean, cov = cross @ np.linalg.solve(K, Y), prior - cross @ np.linalg.solve(K, cross.T)
-    got_mean, got_var = posterior.predict(new, codes)
+    got_mean, got_var, _ = posterior.predict(new, codes)
     assert_allclose(got_mean, mean, rtol=1e-8, atol=1e-10)
     assert_allclose(got_var, np.diag(cov), rtol=1e-8, atol=1e-10)
     joint_mean, joint = posterior.predict_cov(new, codes)
@@ -207,25 +209,55 @@ def test_predictions_with_tasks_as_blocks():
     C = K[:N, :N] + np.diag(VARIANCE)
     mean = K[N:, :N] @ np.linalg.solve(C, Y)
     cov = K[N:, N:] - K[N:, :N] @ np.linalg.solve(C, K[:N, N:])
-    got_mean, got_var = posterior.predict(new, codes)
+    got_mean, got_var, _ = posterior.predict(new, codes)
     assert_allclose(got_mean, mean, rtol=1e-7, atol=1e-9)
     assert_allclose(got_var, np.diag(cov), rtol=1e-7, atol=1e-9)
     assert_allclose(posterior.predict_cov(new, codes)[1], cov, rtol=1e-6, atol=1e-8)
 
 
-def test_nearest_rows_with_all_rows_are_the_block():
-    """A task with several blocks: with as many neighbours as it has rows, and a full basis, it is exact."""
-    rng = np.random.default_rng(5)
-    new = rng.normal(size=(6, P))
+def posterior_of_full_basis():
+    """Of a layout in which the first task has two blocks, and every row is a basis point."""
     blocks = [FIRST[::2], FIRST[1::2], *TASKS[1:]]
     prior = BlockPrior(terms(), X, lay_out(CODES, blocks, {0: X[FIRST]}), X)
     precision = 1.0 / VARIANCE
     q = condition(prior, precision, precision * Y, rows=False)
     own = {g.task: (g.Z, q.groups[k]) for k, g in enumerate(prior.layout.groups) if g.task is not None}
-    posterior = LocalPosterior(
-        tuple(terms()), X, CODES, precision, Y, False, N, 17, prior.Z, q.common, own, 0.0
-    )
+    return LocalPosterior(tuple(terms()), X, CODES, precision, Y, False, N, 17, prior.Z, q.common, own, 0.0)
+
+
+def test_nearest_rows_with_all_rows_are_the_block():
+    """A task with several blocks: with as many neighbours as it has rows, and a full basis, it is exact."""
+    rng = np.random.default_rng(5)
+    new, posterior = rng.normal(size=(6, P)), posterior_of_full_basis()
     codes = np.zeros(6, dtype=int)
     exact = posterior_for("one block", together=True)
     for got, expected in zip(posterior.predict(new, codes), exact.predict(new, codes), strict=True):
         assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_left_out_rows_are_those_of_the_exact_process():
+    """With every row in the basis, leaving out a row is the closed form (Rasmussen & Williams, eq. 5.12)."""
+    inverse = np.linalg.inv(dense_covariance("one block") + np.diag(VARIANCE))
+    expected = (inverse @ Y) ** 2 / np.diag(inverse)
+    ratio, _ = posterior_of_full_basis().left_out(FIRST[::3], [1.0])
+    assert_allclose(ratio, expected[FIRST[::3]], rtol=1e-4)
+
+
+def test_variances_follow_the_misfit_of_the_neighbourhood():
+    """Variances, covariances and the noise have the factor of the definition, by a dense solve."""
+    new, codes = np.random.default_rng(6).normal(size=(5, P)), np.zeros(5, dtype=int)
+    plain = posterior_for("a large task", together=False)
+    posterior = replace(plain, spread=0.7, usual_rows=3.0)
+    F, (expected, _) = plain.features(X[FIRST], 0), plain.knowledge(0)
+    H = dense_covariance("one block")[np.ix_(FIRST, FIRST)] - F @ F.T + np.diag(VARIANCE[FIRST])
+    r = Y[FIRST] - F @ expected
+    factor = 0.7 * (3.0 + r @ np.linalg.solve(H, r)) / (3.0 + len(FIRST))
+    mean, var, factors = posterior.predict(new, codes)
+    assert_allclose(factors, factor, rtol=1e-8)
+    assert_allclose(var, factor * plain.predict(new, codes)[1], rtol=1e-8)
+    assert_allclose(mean, plain.predict(new, codes)[0], rtol=1e-8)
+    assert_allclose(
+        posterior.predict_cov(new, codes)[1], factor * plain.predict_cov(new, codes)[1], rtol=1e-8
+    )
+    small = posterior.predict(new, np.full(5, 2))
+    assert_allclose(small, plain.predict(new, np.full(5, 2)), rtol=1e-8)  # one block has no neighbourhoods

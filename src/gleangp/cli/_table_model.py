@@ -10,10 +10,9 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator, is_classifier
 
 from gleangp.cli._encoding import TableEncoding
-from gleangp.data.tables import ColumnEncoding, count_features, encode_columns, is_table
+from gleangp.data.tables import ColumnEncoding, count_features, encode_columns
 from gleangp.exceptions import ModelFileError, TaskError
 from gleangp.io.classes import register
-from gleangp.report.held_out import added_variance, quiet
 
 
 class TableModel(BaseEstimator):
@@ -100,10 +99,7 @@ class TableModel(BaseEstimator):
             mean, std = self.estimator.predict(X, return_std=True, **given)
             out.update({target: mean, f"{target}_std": std})
             if len(X) and "include_noise" in signature(self.estimator.predict).parameters:
-                if getattr(self.estimator, "noise", "gaussian") == "gaussian":  # the same within a task
-                    std = np.sqrt(std**2 + noise_variance(self.estimator, X, tasks))
-                else:
-                    std = self.estimator.predict(X, return_std=True, include_noise=True, **given)[1]
+                std = self.estimator.predict(X, return_std=True, include_noise=True, **given)[1]
                 out[f"{target}_std_new"] = std
             if interval is not None:
                 out[f"{target}_lower"], out[f"{target}_upper"] = self._interval(X, given, interval, mean, std)
@@ -145,13 +141,3 @@ class TableModel(BaseEstimator):
 
 
 register(TableModel, TableEncoding)
-
-
-def noise_variance(estimator: Any, X: Any, tasks: np.ndarray | None) -> np.ndarray:
-    """Variance of a new target's noise at every row, asked of one row of each task: tasks have units."""
-    names, first, of_task = np.unique(
-        np.zeros(len(X), dtype=int) if tasks is None else tasks, return_index=True, return_inverse=True
-    )
-    where = {"X": X.iloc[first] if is_table(X) else X[first], **({} if tasks is None else {"tasks": names})}
-    with quiet():  # what is unusual in these rows is said of all of them
-        return added_variance(estimator, **where)[of_task]

@@ -83,6 +83,7 @@ class Latent(NamedTuple):
     codes: IntArray  # (n,)
     mean: FloatArray  # (n,)
     spread: FloatArray  # (n,) variances, or the (n, n) covariance; empty if not asked for
+    factor: FloatArray | None = None  # (n,) of the noise variance, which differs between neighbourhoods
 
 
 @documented()
@@ -114,6 +115,13 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         check_fields(self._fitted_noise, exposure=exposure, trials=trials)
         f = self._latent(X, tasks)
         return f, self._noise_of_rows(f, exposure, trials)
+
+    def _noise_of_tasks(self) -> FloatArray:
+        """(M,) deviation of the noise of every task, in units of y, without that of neighbourhoods."""
+        scale = self._units.scale
+        codes, zeros, ones = np.arange(len(scale)), np.zeros(len(scale)), np.ones(len(scale))
+        noise = self._noise_of_rows(Latent(zeros[:, None], codes, zeros, zeros, ones), None, None)
+        return np.sqrt(noise.var_given(zeros)) * scale
 
     def predict(
         self,

@@ -139,7 +139,7 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         """
         X, codes = self._encode_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
-            return self._model.predict(X, codes)
+            return self._model.predict(X, codes)[:2]
 
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         at = rows_to_learn(X, y_codes, codes, y_codes >= 0)

@@ -160,10 +160,10 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
             if joint:
                 mean, spread = self._model.predict_cov(X, codes)
                 spread.flat[:: len(X) + 1] -= self._white(X, codes)
-            else:
-                mean, spread = self._model.predict(X, codes, with_var=with_var)
-                spread = spread - self._white(X, codes) if with_var else spread
-        return Latent(X, codes, mean, spread)
+                return Latent(X, codes, mean, spread)
+            mean, spread, *factor = self._model.predict(X, codes, with_var=with_var)
+            spread = spread - self._white(X, codes) if with_var else spread
+        return Latent(X, codes, mean, spread, *factor)
 
     def _white(self, X: FloatArray, codes: np.ndarray) -> FloatArray | float:
         """The part of the latent variance that is noise; of a kernel of the user it is left there."""
@@ -178,8 +178,9 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
         noise = self._noise_of_new_rows(len(f.X), exposure, trials)
         if not self._has_normal_noise:
             return noise
-        model = self._model
-        variance = model.noise_variance(f.codes) if isinstance(model, LocalModel) else noise.variance
+        variance = noise.variance
+        if isinstance(self._model, LocalModel):
+            variance = self._model.noise_variance(f.X, f.codes, f.factor)
         return Gaussian(variance + self._white(f.X, f.codes))
 
     def _noise_of_new_rows(

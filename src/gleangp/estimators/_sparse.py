@@ -360,7 +360,7 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
             if not isinstance(model.noise, Gaussian):
                 noises.append(noise_of_labels(model.noise, mean, cov))
             elif isinstance(model, LocalModel):
-                noises.append(model.noise_variance(codes))
+                noises.append(model.noise_variance(X, codes))
             else:
                 raise ValueError("suggest is for posterior='local'. Fit again with it.")
         return np.array(covs), np.array(noises)

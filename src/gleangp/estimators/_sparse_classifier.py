@@ -257,7 +257,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         """The model of every binary problem, with mean and variance (n,) of its function."""
         X, codes = self._encode_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
-            return [(model, *model.predict(X, codes)) for model in self._models]
+            return [(model, *model.predict(X, codes)[:2]) for model in self._models]
 
     def _kept(self, y_codes: IntArray) -> np.ndarray:
         """All new rows, or the labelled ones where the others do not help."""

@@ -9,14 +9,22 @@ nearest rows of the task, so that there is no step between blocks. With H the re
 
 Rows of a task that was added later have not informed u. They enter with the covariance H + F S F^T in place
 of H, and g = 0.
+
+One kernel and one noise variance do not fit every part of a large table. With `spread`, the variances of a
+neighbourhood (of the function and of the noise) have a factor that its k rows show,
+
+    spread (nu + r^T (H_N + 1 / precision)^-1 r) / (nu + k),    r = m_N - F_N E u,
+
+as in a Student process (Shah, Wilson & Ghahramani 2014), whose scale is drawn anew in every neighbourhood. nu
+is the number of rows that what is usual counts for: `usual_rows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -33,6 +41,7 @@ from gleangp.numerics.linalg import inverse_from_cholesky
 
 _LEARNT = -1  # key of the rows learnt from, where these are one block
 N_NEAREST = 60  # training rows near a new row of a large task
+_LEAST_LEFT = 1e-6  # of its variance, that a row leaves when it is taken out: rounding can leave less
 _TREE_COLUMNS = 15  # with more columns a tree has to look at most rows
 _CHUNK_ENTRIES = 4_000_000  # of the largest array at a time: 32 MB
 
@@ -63,6 +72,20 @@ class Solved:
         return np.concatenate([first, self.half @ values[:, n:] - self.back @ first], axis=1)
 
 
+class Conditional(NamedTuple):
+    """New rows (B, j) given their neighbours."""
+
+    mean: FloatArray
+    misfit: FloatArray  # (B,) r^T (H_N + 1 / precision)^-1 r of the neighbours
+    n_near: int
+    of_rows: Any = None  # (B, j) variance given the basis variables; None: not asked for
+    of_basis: Any = None  # (B, j) variance of the mean by the basis variables
+
+    def scale(self, usual_rows: float) -> FloatArray:
+        """(B,) of the variances in each set of neighbours, about one."""
+        return (usual_rows + self.misfit) / (usual_rows + self.n_near)
+
+
 @dataclass(frozen=True, eq=False)
 class LocalPosterior:
     """The posterior of all tasks given Gaussian sites."""
@@ -81,6 +104,8 @@ class LocalPosterior:
     log_evidence: float
     jitter: float = 0.0
     n_tasks_learnt: int | None = None  # tasks of the fit; later ones were added. None: all
+    spread: float | None = None  # None: variances of neighbourhoods are those of the prior
+    usual_rows: float = 1.0
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -113,6 +138,8 @@ class LocalPosterior:
             raise ValueError(f"LocalPosterior learnt from {self.n_learnt} of {sizes['n']} rows.")
         if self.n_tasks_learnt is not None and not 1 <= self.n_tasks_learnt <= n_tasks:
             raise ValueError(f"LocalPosterior learnt from {self.n_tasks_learnt} of {n_tasks} tasks.")
+        if not (0.0 < (self.spread or 1.0) < LARGEST and 0.0 < self.usual_rows < LARGEST):
+            raise ValueError(f"LocalPosterior has spread={self.spread!r}, usual_rows={self.usual_rows!r}.")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed at need."""
@@ -188,26 +215,70 @@ class LocalPosterior:
                 parts.append(np.sqrt(term.own[task]) * basis.features(X)[1])
         return np.concatenate(parts, axis=1)
 
+    def has_neighbourhoods(self, task: int) -> bool:
+        """Whether new rows of a task have neighbours of their own: it has several blocks."""
+        return not self.together and len(self.rows_of_task[task]) > self.block_size
+
     def neighbours(self, X: FloatArray, task: int) -> IntArray:
         """Training rows that new rows of a task depend on: one set (k,), or one for each row (n, k)."""
         rows = self.rows_of_task[task]
         if self.together:
             return np.concatenate([np.arange(self.n_learnt), rows[rows >= self.n_learnt]])
-        if len(rows) <= self.block_size:
-            return rows
-        lengths = length_scales(self.terms[0].kernel, X.shape[1])
+        return self._nearest(X, task)[:, :N_NEAREST] if self.has_neighbourhoods(task) else rows
+
+    def _nearest(self, X: FloatArray, task: int) -> IntArray:
+        """(n, k) the nearest rows of a task, one more than a prediction uses."""
+        rows, lengths = self.rows_of_task[task], length_scales(self.terms[0].kernel, X.shape[1])
         if task not in self._trees:
-            self._trees[task] = _finder(self.X[rows] / lengths, min(N_NEAREST, len(rows)))
+            self._trees[task] = _finder(self.X[rows] / lengths, min(N_NEAREST + 1, len(rows)))
         return rows[self._trees[task](X / lengths)]
 
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """Latent mean and variance (n,) of new rows, as the kernels see them."""
-        mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Latent mean and variance (n,) of new rows, as the kernels see them, and the factor of their noise.
+
+        The variance is empty without `with_var`.
+        """
+        mean, var, factor = np.empty(len(X)), np.empty(len(X) if with_var else 0), np.ones(len(X))
+        for rows, found in self._conditionals(X, codes, self.neighbours, with_var):
+            mean[rows] = found.mean.ravel()
+            if self.spread is not None and self.has_neighbourhoods(int(codes[rows[0]])):
+                factor[rows] = self.spread * found.scale(self.usual_rows)
+            if with_var:
+                var[rows] = np.maximum((found.of_rows + found.of_basis).ravel(), 0.0) * factor[rows]
+        return mean, var, factor
+
+    def left_out(self, rows: IntArray, levels: Sequence[float]) -> tuple[FloatArray, FloatArray]:
+        """Squared residuals over variances (n,) of sites in neighbourhoods, each predicted from the others.
+
+        Also the scales of their neighbourhoods (len(levels), n), at levels of `usual_rows`. The variance is
+        that of `predict` and the noise, without spread. Let t be the variance of the site given its
+        neighbours and u, and s = g^T S g. The site has informed u. Taking it out again divides the residual
+        by 1 - s / t, and the variance t + s becomes t / (1 - s / t): the ratio is the squared residual over
+        t - s.
+        """
+
+        def others(X: FloatArray, task: int) -> IntArray:
+            near = self._nearest(X, task)
+            keep = near != rows[self.codes[rows] == task, None]
+            keep[keep.all(axis=1), -1] = False  # it has as many rows with the same inputs
+            return near[keep].reshape(len(near), -1)
+
+        ratio, scales = np.empty(len(rows)), np.empty((len(levels), len(rows)))
+        for part, found in self._conditionals(self.X[rows], self.codes[rows], others, True):
+            at = rows[part]
+            given = found.of_rows.ravel() + 1.0 / self.precision[at]
+            left = np.maximum(given - found.of_basis.ravel(), _LEAST_LEFT * given)
+            ratio[part] = (self.site_mean[at] - found.mean.ravel()) ** 2 / left
+            scales[:, part] = [found.scale(nu) for nu in levels]
+        return ratio, scales
+
+    def _conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
+        """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""
         for task in map(int, np.unique(codes)):
             rows = np.flatnonzero(codes == task)
-            near = self.neighbours(X[rows], task)
+            near = neighbours(X[rows], task)
             width = near.shape[-1] ** near.ndim + len(self.knowledge(task)[0]) * near.shape[-1] ** (
                 near.ndim - 1
             )
@@ -218,11 +289,7 @@ class LocalPosterior:
                 solved = self._solve(near[part] if near.ndim == 2 else near[None], task, cache=near.ndim == 1)
                 new = X[rows[part]]
                 new = new[:, None] if near.ndim == 2 else new[None]
-                found = self._conditional(solved, new, task, with_var)
-                mean[rows[part]] = found[0].ravel()
-                if with_var:
-                    var[rows[part]] = found[1].ravel()
-        return mean, np.maximum(var, 0.0)
+                yield rows[part], self._conditional(solved, new, task, with_var)
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows.
@@ -236,13 +303,20 @@ class LocalPosterior:
         for task, rows in parts:
             near = np.unique(self.neighbours(X[rows], task))
             solved[task] = self._solve(near[None], task, cache=self.together)
-            mean[rows] = self._conditional(solved[task], X[rows][None], task, False)[0].ravel()
+            mean[rows] = self._conditional(solved[task], X[rows][None], task, False).mean.ravel()
         for i, (task, rows) in enumerate(parts):
             for other, others in parts[i:]:
                 block = self._joint(X[rows], task, X[others], other, solved)
                 cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
             cov[rows, rows] += self._white(X[rows], np.full(len(rows), task))
-        return mean, cov
+        root = np.sqrt(self.factor(X, codes))
+        return mean, cov * np.outer(root, root)
+
+    def factor(self, X: FloatArray, codes: IntArray) -> FloatArray:
+        """(n,) of the variances, of the noise too, in the neighbourhoods of new rows."""
+        if self.spread is None or not any(self.has_neighbourhoods(int(task)) for task in np.unique(codes)):
+            return np.ones(len(X))
+        return self.predict(X, codes, with_var=False)[2]
 
     def _joint(self, X, task, X_other, other, solved):
         """Posterior covariance between new rows of two tasks, or of one."""
@@ -329,8 +403,8 @@ class LocalPosterior:
             g = F - C.transpose(0, 2, 1) @ solved.F
         return T, F, g
 
-    def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool):
-        """Mean and variance (B, j) of new rows X (B, j, p) given their neighbours."""
+    def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool) -> Conditional:
+        """What is known of new rows X (B, j, p) given their neighbours."""
         T, F, g = self._seen(solved, X, task, with_g=with_var)
         expected, cov = self.knowledge(task)
         if self.together:
@@ -340,14 +414,13 @@ class LocalPosterior:
             residual = residual - solved.F @ expected
         weights = solved.whitened(residual[:, :, None])  # (B, k, 1)
         mean = F @ expected + (T * weights).sum(axis=1)
+        of_neighbours = np.sum(weights**2, axis=(1, 2)), weights.shape[1]
         if not with_var:
-            return mean, None
+            return Conditional(mean, *of_neighbours)
         var = self._prior_var(X.reshape(-1, X.shape[-1]), task).reshape(mean.shape)
         var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
-        if F.shape[2]:
-            J = g if self._informed(task) else F
-            var += np.einsum("bjd,bjd->bj", J @ cov, J)
-        return mean, var
+        J = g if self._informed(task) else F
+        return Conditional(mean, *of_neighbours, var, np.einsum("bjd,bjd->bj", J @ cov, J))
 
     def _kernel(self, A, codes_A, B, codes_B) -> FloatArray:
         """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""

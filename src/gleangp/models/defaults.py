@@ -127,6 +127,13 @@ class Conditioning:
     n_basis: int = 400  # common basis points
     n_own_basis: int = 50  # of a task with several blocks
     pool: int = 20  # candidates for each basis point
+    # Rows of large tasks, each predicted from the others, that determine the spread of predictions: the
+    # standard error of their coverage is 0.006. The highest log density of these rows as criterion gives
+    # intervals that are too wide where few rows are far off, and no better log density of new rows.
+    left_out: int = 1500
+    coverage: float = 0.95
+    usual_rows: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)  # from own scales to nearly one scale
+    least_spread: float = 1e-4  # where left-out rows have no residual at all, as with equal targets
 
 
 @dataclass(frozen=True)

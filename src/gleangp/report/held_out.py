@@ -150,14 +150,6 @@ def at_rows(tasks: np.ndarray | None, rows: Any) -> dict[str, Any]:
     return {} if tasks is None else {"tasks": tasks[rows]}
 
 
-def added_variance(model: Any, **where: Any) -> FloatArray:
-    """By how much the variance of a new target exceeds that of the function at every row."""
-    function, new = (
-        model.predict(**where, return_std=True, include_noise=noisy)[1] for noisy in (False, True)
-    )
-    return np.maximum(new**2 - function**2, 0.0)
-
-
 def task_folds(tasks: np.ndarray | None, n_rows: int, n_folds: int, rng: np.random.Generator) -> IntArray:
     """Fold of every row (n,), dealt out task by task; a task's only row is never held out (-1)."""
     codes = np.zeros(n_rows, dtype=np.intp) if tasks is None else np.unique(tasks, return_inverse=True)[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from sklearn.base import is_classifier
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import ColumnEncoding
-from gleangp.plots._base import at_task, inputs_of
 from gleangp.report.charts import shown
 from gleangp.report.effects import Response
-from gleangp.report.held_out import HeldOutRows, added_variance, spread_of
-from gleangp.report.inputs import Inputs, as_frame
+from gleangp.report.held_out import HeldOutRows, spread_of
+from gleangp.report.inputs import Inputs
 
 MOST_CURVES = 2000  # tasks that are drawn
 _MOST_PREDICTED = 20_000  # points at which all curves together are computed
@@ -217,17 +215,10 @@ def noise_std(model: Any) -> list[float] | None:
 
     In the order least, median, largest. None if it is not known, or depends on the mean.
     """
-    if is_classifier(model) or "include_noise" not in signature(model.predict).parameters:
+    if not hasattr(model, "_noise_of_tasks") or getattr(model, "noise", "gaussian") != "gaussian":
         return None
-    if getattr(model, "noise", "gaussian") != "gaussian":
-        return None
-    columns, n_tasks = getattr(model, "columns_", None), 1 if model.tasks_ is None else len(model.tasks_)
-    n_inputs = model.n_features_in_ - (model.task is not None)
-    # Any row will do: the noise is the same in all rows of a task.
-    X = np.zeros((n_tasks, n_inputs))
-    X = inputs_of(model, X) if columns is None else as_frame(columns, X)
     try:
-        found = added_variance(model, **at_task(model, X, np.arange(n_tasks)))
+        found = model._noise_of_tasks()
     except ValueError:  # noise that was given for each training row is not known elsewhere
         return None
-    return np.sqrt(np.quantile(found, [0.05, 0.5, 0.95])).tolist()
+    return np.quantile(found, [0.05, 0.5, 0.95]).tolist()

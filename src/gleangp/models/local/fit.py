@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
@@ -65,6 +66,12 @@ def fit_local(
     search.progress(stage, 1, at_best.posterior.log_evidence)
     draws = _draws(finish, modes, at_best.posterior, rng) if modes else ()
     decisions += [*best.decisions, *_decided_forms(modes)]
+    # Other noise has no variance to scale, and parameters that were given stay as they are.
+    if search.optimize and at_best.noise.size and "noise" in best.slots.where:
+        spread, decided = _spread(at_best.posterior, conditioning, rng)
+        decisions += decided
+        at_best = replace(at_best, posterior=replace(at_best.posterior, **spread))
+        draws = tuple(replace(d, posterior=replace(d.posterior, **spread)) for d in draws)
     if modes:
         reason = "Predictions average over draws of the hyperparameters."
         decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
@@ -279,6 +286,35 @@ def local_posterior(
         max(prior.jitter, q.jitter),
         data.n_tasks,
     )
+
+
+def _spread(
+    posterior: LocalPosterior, conditioning: Conditioning, rng: np.random.Generator
+) -> tuple[dict[str, Any], list[Decision]]:
+    """Fields of the posterior with which left-out rows of large tasks lie in their intervals; none of others.
+
+    At every level of `usual_rows`, the spread is that with which 95 % of the rows, each predicted from the
+    others, lie in their 95 % intervals. The level is that with the narrowest intervals, on average of their
+    logarithms.
+    """
+    c, covered = conditioning, conditioning.coverage
+    large = [t for t in range(len(posterior.terms[0].own)) if posterior.has_neighbourhoods(t)]
+    rows = np.flatnonzero(np.isin(posterior.codes, large))
+    if not len(rows):
+        return {}, []
+    rows = rows[some_of(len(rows), c.left_out, rng)]
+    ratio, scales = posterior.left_out(rows, c.usual_rows)
+    spreads = np.quantile(ratio / scales, covered, axis=1) / chi2.ppf(covered, 1)
+    spreads = np.maximum(spreads, c.least_spread)
+    best = int(np.argmin(np.log(spreads) + np.mean(np.log(scales), axis=1)))
+    found: dict[str, Any] = {"spread": float(spreads[best]), "usual_rows": c.usual_rows[best]}
+    before = float(np.mean(ratio <= chi2.ppf(covered, 1)))
+    reason = (
+        f"Of {len(rows)} left-out rows {covered:.0%} lie in their intervals with this factor of the "
+        f"variances, and {before:.1%} without. A neighbourhood has a factor of its own, from its rows."
+    )
+    numbers = {**found, "rows": float(len(rows)), "covered without": before}
+    return found, [Decision("spread", f"{found['spread']:.3g}", numbers, reason)]
 
 
 def _has_converged(learnt: Learnt, learning: Learning) -> bool:

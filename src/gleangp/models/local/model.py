@@ -193,23 +193,26 @@ class LocalModel:
         """Whether the noise is Gaussian."""
         return self.best.noise.size > 0
 
-    def noise_variance(self, codes: IntArray) -> FloatArray:
-        """(n,) mean over the draws of the noise variance of rows of these tasks."""
-        return np.mean([draw.noise[codes] for draw in self.all_draws], axis=0)
+    def noise_variance(self, X: FloatArray, codes: IntArray, factor: FloatArray | None = None) -> FloatArray:
+        """(n,) mean over the draws of the noise variance of new rows; `factor` is that of `predict`."""
+        if factor is None:
+            factors = [draw.posterior.factor(self.inputs(X, draw.warp), codes) for draw in self.all_draws]
+            factor = np.mean(factors, axis=0)
+        return factor * np.mean([draw.noise[codes] for draw in self.all_draws], axis=0)
 
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """Latent mean and variance (n,) of new rows."""
-        means, variances = [], []
-        for draw in self.all_draws:
-            mean, var = draw.posterior.predict(self.inputs(X, draw.warp), codes, with_var=with_var)
-            means.append(mean)
-            variances.append(var)
-        if len(means) == 1:
-            return means[0], variances[0]
-        mean = np.mean(means, axis=0)
-        return mean, np.mean(variances, axis=0) + np.var(means, axis=0) if with_var else np.zeros(0)
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Latent mean and variance (n,) of new rows, and the factor of their noise variance."""
+        found = [
+            draw.posterior.predict(self.inputs(X, draw.warp), codes, with_var=with_var)
+            for draw in self.all_draws
+        ]
+        if len(found) == 1:
+            return found[0]
+        means, variances, factors = (np.array(values) for values in zip(*found, strict=True))
+        var = variances.mean(axis=0) + np.var(means, axis=0) if with_var else np.zeros(0)
+        return means.mean(axis=0), var, factors.mean(axis=0)
 
     def add_task(self, block: Block, settings: Any = None, seed: int = 0) -> LocalModel:
         """The model with one more task (`new_task`)."""
