@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array, vstack
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import ConstraintError
@@ -110,7 +110,7 @@ def encode_constraints(constraints: Any, codes: IntArray) -> EncodedConstraints:
     parts = [_rows_of(constraint, codes) for constraint in constraints]
     if not parts:
         return EncodedConstraints(csr_array((0, len(codes))), np.zeros(0), np.zeros(0, dtype=np.intp))
-    coefficients = _stacked([(rows, signs) for rows, signs, _ in parts], len(codes))
+    coefficients = vstack([_coefficients(rows, signs, len(codes)) for rows, signs, _ in parts], format="csr")
     task = np.concatenate([codes[rows[:, 0]] for rows, _, _ in parts])
     return EncodedConstraints(coefficients, np.concatenate([margin for _, _, margin in parts]), task)
 
@@ -192,12 +192,9 @@ def _row_numbers(constraint: Any, name: str, n_rows: int) -> np.ndarray:
     return given
 
 
-def _stacked(parts: list[tuple[IntArray, FloatArray]], n_rows: int) -> csr_array:
-    at, rows, signs, done = [], [], [], 0
-    for columns, sign in parts:
-        at.append(np.repeat(done + np.arange(len(columns)), len(sign)))
-        rows.append(columns.ravel())
-        signs.append(np.tile(sign, len(columns)))
-        done += len(columns)
-    entries = (np.concatenate(signs), (np.concatenate(at), np.concatenate(rows)))
-    return csr_array(coo_array(entries, shape=(done, n_rows)))  # entries of one place add up
+def _coefficients(rows: IntArray, signs: FloatArray, n_rows: int) -> csr_array:
+    """Signs at rows (c, k) as a matrix (c, n_rows); entries of one place add up."""
+    starts = len(signs) * np.arange(len(rows) + 1)
+    matrix = csr_array((np.tile(signs, len(rows)), rows.ravel(), starts), shape=(len(rows), n_rows))
+    matrix.sum_duplicates()
+    return matrix

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Progress", "Stage", "report_to", "silent"]
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:

@@ -12,16 +12,6 @@ from sklearn.utils.validation import column_or_1d
 
 from gleangp._state import LARGEST
 
-__all__ = [
-    "as_column",
-    "check_columns",
-    "check_length",
-    "check_magnitude",
-    "is_missing",
-    "missing_entries",
-    "with_common_type",
-]
-
 
 def as_column(values: Any, name: str, error: Callable[[str], Exception]) -> np.ndarray:
     """`values` as a 1-D array, in the type in which they came; lists keep each entry's own type.

@@ -23,14 +23,6 @@ from gleangp.data.columns import (
 )
 from gleangp.exceptions import LabelError
 
-__all__ = [
-    "check_class_target",
-    "check_regression_target",
-    "encode_classes",
-    "lookup_classes",
-    "split_unlabeled",
-]
-
 
 def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Targets (n_rows,) as floats, NaN where there is none, and which rows have one.

@@ -9,8 +9,6 @@ from gleangp._compat import safe_indexing
 from gleangp.data.tasks import blocks_of_rows, encode_tasks, list_names, lookup_tasks, task_array
 from gleangp.exceptions import TaskError
 
-__all__ = ["stack_outputs", "unstack_outputs"]
-
 
 def stack_outputs(X: Any, Y: Any, names: Sequence[Any] | None = None) -> tuple[Any, np.ndarray, np.ndarray]:
     """Turn q outputs per row into q tasks over the same rows.

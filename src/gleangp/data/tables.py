@@ -28,16 +28,6 @@ from gleangp.data.cells import category_text, dates, floats, kind_of_objects, re
 from gleangp.exceptions import InputError, InputWarning, warn_user
 from gleangp.io.classes import register
 
-__all__ = [
-    "ColumnEncoding",
-    "as_numbers",
-    "check_headings",
-    "count_features",
-    "encode_columns",
-    "is_table",
-    "learn_columns",
-]
-
 _MOST_CATEGORIES = 50
 _WORDS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 _PERIODS = {"year": 365.2425, "week": 7.0}  # days

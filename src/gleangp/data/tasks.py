@@ -17,18 +17,6 @@ from scipy.sparse import issparse
 from gleangp.data.columns import as_column, check_length, missing_entries, with_common_type
 from gleangp.exceptions import TaskError
 
-__all__ = [
-    "append_task",
-    "blocks_of_rows",
-    "encode_tasks",
-    "filled_blocks",
-    "list_names",
-    "lookup_tasks",
-    "match_tasks",
-    "take_task_column",
-    "take_task_of_all",
-]
-
 _SHOWN = 10  # names listed in a message
 
 

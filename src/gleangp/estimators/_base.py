@@ -60,8 +60,6 @@ from gleangp.estimators._parameters import TaskParameters
 from gleangp.estimators._progress import FitProgress, Given
 from gleangp.exceptions import InputError, NewTaskWarning, TaskError, warn_user
 
-__all__ = ["TaskEstimator", "changing", "reading"]
-
 _CHANGING = ("fit", "partial_fit", "add_task")
 _READING = (
     *("predict", "predict_proba", "predict_latent", "decision_function", "score", "leave_one_out"),

@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["documented"]
-
 _OF_METHODS = """
 X : frame or array-like of shape (n, p)
     Inputs.

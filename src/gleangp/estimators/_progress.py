@@ -17,8 +17,6 @@ from gleangp._compat import CallbackContext, callbacks_of
 from gleangp.exceptions import warn_user
 from gleangp.progress import Stage, silent
 
-__all__ = ["FitProgress", "Given", "warn_about_fit"]
-
 Given = tuple[Any, Any, Any]  # X, y and tasks as `fit` got them
 
 

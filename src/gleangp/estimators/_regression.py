@@ -41,8 +41,14 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
     noise_: Any
     noise_variance: Any
 
-    def _active_problem(self, rows: Data, at: IntArray) -> ActiveProblem:
+    def _active_problem(self, rows: Data, at: IntArray, fields: dict[str, FloatArray]) -> ActiveProblem:
         """What the model of active points is learnt from: the rows `at`, with targets in their own units."""
+        asked = [f"{name}=" for name in fields] + [f"noise={self.noise!r}"] * (self.noise != "gaussian")
+        if asked:
+            raise ValueError(
+                f"{asked[0]} needs posterior='local' without invariances; this fit has "
+                f"posterior={self.posterior!r}."
+            )
         n_tasks, data = rows.n_tasks, rows.at(at)
         self._units = standard_units(_parts(data)) if self.normalize_y else natural_units(n_tasks)
         several = n_tasks > 1
@@ -142,17 +148,6 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
         """The noise of every row, if it was given."""
         by_row = np.ndim(self.noise_variance) > 0
         return self._of_rows("noise_variance", self.noise_variance, n_rows) if by_row else None
-
-    def _needs_local(self, fields: dict[str, FloatArray]) -> None:
-        """Raise if something was asked for that the model of active points does not have."""
-        asked = [f"{name}=" for name in fields]
-        if self.noise != "gaussian":
-            asked.append(f"noise={self.noise!r}")
-        if asked:
-            raise ValueError(
-                f"{asked[0]} needs posterior='local' without invariances; this fit has "
-                f"posterior={self.posterior!r}."
-            )
 
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
         X, codes = self._encode_inputs(X, tasks, joint=joint)

@@ -95,7 +95,7 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
                     "active points alone.",
                     FutureWarning,
                 )
-            n_basis = self._count_basis(sum(sizes), warn=then is list)
+            n_basis = self._count_active(sum(sizes), warn=then is list)
             fit, most = partial(fit_local_rows, self, n_basis), LEARNING.most_reports
         one, models = len(problems) == 1, []
         progress = self._begin_progress(given, most if one else len(problems))
@@ -125,8 +125,7 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
     def _add_blocks(self, blocks: list[Block]) -> list[FittedModel]:
         """Models with one more task, whose rows are a block for each of them."""
         n_rows = len(blocks[0])
-        n_active = self._count_active([n_rows], warn=False)  # may exceed the number of rows
-        settings = self._settings([n_rows], n_active=n_active, optimize=False)
+        settings = self._settings([n_rows], warn=False, optimize=False)
         seed = int(generator_from(self.random_state).integers(2**31))
         invariances = check_invariances(self.invariances)
         models = []
@@ -158,13 +157,14 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
                 models.append(model.absorb(new, rows, len(X)))
         self._store(models)
 
-    def _settings(self, sizes: list[int], **more: Any) -> Settings:
+    def _settings(self, sizes: list[int], *, warn: bool = True, **more: Any) -> Settings:
         """The settings of learning; `sizes` are the numbers of labeled rows of the tasks."""
-        if "n_active" not in more:
-            more["n_active"] = self._count_active(sizes)
-        asked = {"optimize": self.optimizer is not None, "n_jobs": self.n_jobs}
+        n_active = self._count_active(sum(sizes), warn=warn)
+        if n_active is None:
+            n_active = default_n_active(sizes, self._most_active)
+        asked: dict[str, Any] = {"optimize": self.optimizer is not None, "n_jobs": self.n_jobs}
         asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts, "propagate": self.sites == "ep"}
-        return Settings(selector=self._chosen_selector(), **(asked | more))
+        return Settings(self._chosen_selector(), n_active, **(asked | more))
 
     def _chosen_selector(self) -> Any:
         if self.selector is None:
@@ -207,10 +207,10 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         self.coupling_ = choices[0] if one else choices
 
-    def _count_active(self, sizes: list[int], *, warn: bool = True) -> int:
-        n_rows = sum(sizes)
+    def _count_active(self, n_rows: int, *, warn: bool = True) -> int | None:
+        """Basis or active points that were asked for; None: the default."""
         if self.n_active is None:
-            return default_n_active(sizes, self._most_active)
+            return None
         if isinstance(self.n_active, Integral):
             if warn and int(self.n_active) > n_rows:
                 warn_user(
@@ -219,10 +219,6 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
                 )
             return min(int(self.n_active), n_rows)
         return max(1, round(self.n_active * n_rows))
-
-    def _count_basis(self, n_rows: int, *, warn: bool = True) -> int | None:
-        """Basis points that were asked for; None: the default."""
-        return None if self.n_active is None else self._count_active([n_rows], warn=warn)
 
     def _check_priors(self, parameters: Parameters) -> Parameters:
         """The parameters; raises if a prior was given for another name."""

@@ -208,7 +208,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
         named = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
         learnt, always = kernels is None or self.optimizer is not None, self.noise == "null_category"
-        basis = self._count_basis(n_rows), choose_basis_of(self._chosen_selector())
+        basis = self._count_active(n_rows), choose_basis_of(self._chosen_selector())
         return Asked(kernels, self.coupling, always, learnt, named, *basis)
 
     def _check_noise(self, n_unlabeled: int) -> None:

@@ -188,11 +188,8 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
             labeled, fields["sample_weight"] = labeled & heard, np.where(heard, fields["sample_weight"], 1.0)
         self._n_rows = len(X)
         rows, at = Data(X, y, codes, self._n_tasks, Gaussian()), rows_to_learn(X, y, codes, labeled)
-        if self._is_active:
-            self._needs_local(fields)
-            self._fit([self._active_problem(rows, at)], given)
-        else:
-            self._fit([self._local_problem(rows, at, fields)], given)
+        problem = self._active_problem if self._is_active else self._local_problem
+        self._fit([problem(rows, at, fields)], given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:

@@ -23,8 +23,6 @@ from gleangp.estimators._base import changing, reading
 from gleangp.estimators._docs import documented
 from gleangp.exceptions import ModelFileError, TaskError
 
-__all__ = ["TaskColumn"]
-
 _OF_METHODS = """
 X : DataFrame or array-like of shape (n, p)
     Inputs with the task column.
