@@ -75,9 +75,10 @@ def fit_blended_model(
     inputs = _join(model, model.positions, X)
     tasks = [_Task(inputs[task.rows], task.targets, settings) for task in labels]
     start, offset = _kernel(model, settings, 0.0), 0.0
-    if settings.signs and not settings.probit:
-        offset = _shared_offset(_learn(tasks, start, _WIDE, offset), tasks)
     features_kernel = _learn(tasks, start, _WIDE, offset)
+    if settings.signs and not settings.probit:
+        offset = _shared_offset(features_kernel, tasks)
+        features_kernel = _learn(tasks, start, _WIDE, offset, features_kernel)
     if len(labels) == 1:
         kernel = _unmeasured(_kernel(model, settings, LATENT_SPACE.unmeasured), features_kernel)
         blend = Blend(kernel, features_kernel, True, offset, np.full((1, 2), np.nan))
@@ -156,12 +157,14 @@ def _part(variance: float, kernel: Kernel, columns: FloatArray) -> Kernel:
     return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(kernel, columns, "fixed")
 
 
-def _learn(tasks: list[_Task], kernel: Kernel, spread: float, offset: float) -> Kernel:
-    """One kernel for all tasks, near the given one."""
+def _learn(
+    tasks: list[_Task], kernel: Kernel, spread: float, offset: float, first: Kernel | None = None
+) -> Kernel:
+    """One kernel for all tasks, near the given one. The search starts there, or from `first`."""
     values = kernel.get_params()
     priors = {h.name: LogNormal(values[h.name], spread) for h in kernel.hyperparameters if not h.fixed}
     parts = [(task.term(offset), task.inputs) for task in tasks]
-    return fit_shared_kernel(parts, Parameters(kernel, None, (), priors))
+    return fit_shared_kernel(parts, Parameters(first or kernel, None, (), priors))
 
 
 def _shared_offset(kernel: Kernel, tasks: list[_Task]) -> float:
