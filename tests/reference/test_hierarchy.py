@@ -167,7 +167,7 @@ def predicted(search, objective, z, y, noise):
     learnt = Learnt(objective, z, 0.0, N, None, Form(2.5))
     finish = _Finish(search, learnt, Data(X, y, CODES, TASKS, noise), 0, None, CONDITIONING)
     draw = finish(z, np.random.default_rng(0))[0]
-    return draw.posterior.predict(search.inputs(NEW_X, draw.warp), NEW_CODES)
+    return draw.posterior.predict(search.inputs(NEW_X, draw.warp), NEW_CODES)[:2]
 
 
 @pytest.mark.parametrize("name", OTHERS)

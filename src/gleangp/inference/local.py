@@ -57,6 +57,7 @@ class Solved:
     # [[L_0, 0], [S, L]], the factor of both.
     base: Solved | None = None
     back: FloatArray | None = None  # (1, k, n)
+    weights: Any = None  # (B, k, 1) L^-1 R times what the basis does not explain of the sites
 
     @property
     def all_rows(self) -> IntArray:
@@ -159,7 +160,8 @@ class LocalPosterior:
         """Row numbers of every task."""
         n_tasks = len(self.terms[0].own)
         order = np.argsort(self.codes, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.codes, minlength=n_tasks))[:-1])
+        ends = np.cumsum(np.bincount(self.codes, minlength=n_tasks)).tolist()
+        return [order[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     @cached_property
     def _common_bases(self) -> list[Basis | None]:
@@ -298,15 +300,16 @@ class LocalPosterior:
         added later has informed no other: its rows and those of others are correlated as far as the others'
         posterior says.
         """
-        mean, cov, solved = np.empty(len(X)), np.empty((len(X), len(X))), {}
+        mean, cov, known = np.empty(len(X)), np.empty((len(X), len(X))), {}
         parts = [(int(task), np.flatnonzero(codes == task)) for task in np.unique(codes)]
         for task, rows in parts:
             near = np.unique(self.neighbours(X[rows], task))
-            solved[task] = self._solve(near[None], task, cache=self.together)
-            mean[rows] = self._conditional(solved[task], X[rows][None], task, False).mean.ravel()
+            solved = self._solve(near[None], task, cache=self.together)
+            known[task] = solved, self._seen(solved, X[rows][None], task)
+            mean[rows] = self._mean(*known[task], task).ravel()
         for i, (task, rows) in enumerate(parts):
             for other, others in parts[i:]:
-                block = self._joint(X[rows], task, X[others], other, solved)
+                block = self._joint(X[rows], task, X[others], other, known)
                 cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
             cov[rows, rows] += self._white(X[rows], np.full(len(rows), task))
         root = np.sqrt(self.factor(X, codes))
@@ -318,20 +321,21 @@ class LocalPosterior:
             return np.ones(len(X))
         return self.predict(X, codes, with_var=False)[2]
 
-    def _joint(self, X, task, X_other, other, solved):
+    def _joint(self, X, task, X_other, other, known):
         """Posterior covariance between new rows of two tasks, or of one."""
         prior = self._kernel(X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
         if self.together:
-            one, two = solved[task], solved[other]
+            one, two = known[task][0], known[other][0]
             if task != other and one.base is not None and two.base is not None:
                 given = one.base
             else:
                 given = two if one.base is None else one
-            left, right = (self._seen(given, x[None], t)[0][0] for x, t in ((X, task), (X_other, other)))
+            left, right = (
+                (known[t][1] if given is known[t][0] else self._seen(given, x[None], t))[0][0]
+                for x, t in ((X, task), (X_other, other))
+            )
             return prior - left.T @ right
-        (T, F, g), (_, _, g_other) = (
-            self._seen(solved[t], x[None], t) for x, t in ((X, task), (X_other, other))
-        )
+        (T, F, g), (_, _, g_other) = known[task][1], known[other][1]
         if task != other:  # residuals of different blocks are independent
             P_inv = self._common_knowledge[1]
             return (g[0] @ self._of_common(task)) @ P_inv @ (g_other[0] @ self._of_common(other)).T
@@ -376,6 +380,10 @@ class LocalPosterior:
         half = half * root[:, None, :]
         back = None if base is None else half @ seen.transpose(0, 2, 1)
         solved = Solved(near, F, half, base, back)
+        residual = self.site_mean[solved.all_rows]
+        if F.shape[2]:
+            residual = residual - F @ self.knowledge(task)[0]
+        solved = replace(solved, weights=solved.whitened(residual[:, :, None]))
         if cache:
             self._solved[key] = solved
         return solved
@@ -405,22 +413,22 @@ class LocalPosterior:
 
     def _conditional(self, solved: Solved, X: FloatArray, task: int, with_var: bool) -> Conditional:
         """What is known of new rows X (B, j, p) given their neighbours."""
-        T, F, g = self._seen(solved, X, task, with_g=with_var)
-        expected, cov = self.knowledge(task)
-        if self.together:
-            expected, cov = np.zeros(0), np.zeros((0, 0))
-        residual = self.site_mean[solved.all_rows]
-        if F.shape[2]:
-            residual = residual - solved.F @ expected
-        weights = solved.whitened(residual[:, :, None])  # (B, k, 1)
-        mean = F @ expected + (T * weights).sum(axis=1)
-        of_neighbours = np.sum(weights**2, axis=(1, 2)), weights.shape[1]
+        seen = T, F, g = self._seen(solved, X, task, with_g=with_var)
+        mean = self._mean(solved, seen, task)
+        of_neighbours = np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1]
         if not with_var:
             return Conditional(mean, *of_neighbours)
         var = self._prior_var(X.reshape(-1, X.shape[-1]), task).reshape(mean.shape)
         var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
+        cov = self.knowledge(task)[1] if F.shape[2] else np.zeros((0, 0))
         J = g if self._informed(task) else F
         return Conditional(mean, *of_neighbours, var, np.einsum("bjd,bjd->bj", J @ cov, J))
+
+    def _mean(self, solved: Solved, seen: tuple[FloatArray, ...], task: int) -> FloatArray:
+        """(B, j) of new rows, from what is seen of them."""
+        T, F, _ = seen
+        mean = (T * solved.weights).sum(axis=1)
+        return mean + F @ self.knowledge(task)[0] if F.shape[2] else mean
 
     def _kernel(self, A, codes_A, B, codes_B) -> FloatArray:
         """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""

@@ -70,7 +70,7 @@ class LogPosterior:
         warped: bool = True,
     ):
         self.specs, self.likelihood, self.inputs = list(specs), likelihood, inputs
-        self.rows: Any = rows  # None until there are some
+        self.start, self.rows = start, rows  # None until there are some rows
         of_terms = [spec.slots(f"term{k}__") for k, spec in enumerate(specs)]
         n_warps = inputs.n_parameters if warped else 0
         warp = Slot("warp", np.zeros(n_warps), -2.5, 2.5, Normal(0.0, widths.warp_spread), "identity")

@@ -35,6 +35,7 @@ class Optimum:
     n_iterations: int = 0
     last_change: float = 0.0  # of the value, in the last iteration
     stopped: bool = False  # whether the progress function asked for it
+    values: tuple[float, ...] = ()  # after every iteration
 
 
 def minimize(
@@ -190,4 +191,4 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit,
     theta = guarded.best(start)
     last_change = abs(np.diff([guarded.first, *values])[-1]) if values else 0.0
     value = float(guarded.value)
-    return Optimum(theta, value, converged, len(values), float(last_change), stopped)
+    return Optimum(theta, value, converged, len(values), float(last_change), stopped, tuple(values))

@@ -100,10 +100,15 @@ def _compete(
     candidates: Sequence[Candidate], data: Data, seed: int
 ) -> tuple[Search, list[Learnt], list[Decision]]:
     """The search with the most evidence, what it learnt, and the decision if there were several."""
-    found = [race(candidate.search, data, seed) for candidate in candidates]
+    first = race(candidates[0].search, data, seed)
     if len(candidates) == 1:
         search = candidates[0].search
-        return search, learn(search, data, found[0], seed), []
+        return search, learn(search, data, first, seed), []
+    # What one start is better for, short length scales and little noise, others have in common with it.
+    found = [
+        first,
+        *(race(replace(c.search, starts=[first.objective.start]), data, seed) for c in candidates[1:]),
+    ]
     learnt = [[f] for f in found]
 
     def evidence() -> list[float]:

@@ -123,7 +123,10 @@ class Search:
 
 
 def race(search: Search, data: Data, seed: int, number: int = 0) -> Learnt:
-    """The best of a few steps from every start on a few rows, of one of the forms."""
+    """The best of a few steps from every start on a few rows, of one of the forms.
+
+    A later start goes on for as long as it is ahead of the best one so far after as many steps.
+    """
     learning, form = search.learning, search.forms[number]
     if not search.optimize:
         objective = search.objective(search.starts[0], form, None)
@@ -135,19 +138,20 @@ def race(search: Search, data: Data, seed: int, number: int = 0) -> Learnt:
         draw = np.random.default_rng(seed)  # the same rows for all
         objective = search.objective(start, form, None)
         objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-        climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, needed=not found)
+        ahead = _best(found) if found else None
+        climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, ahead)
         found += [] if climbed is None else [climbed]
     return _best(found)
 
 
 def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -> list[Learnt]:
     """Another form on the same rows, from where the first has ended: most parameters stay about there."""
-    objective = search.objective(search.starts[0], form, found.objective.rows)
+    objective = search.objective(found.objective.start, form, found.objective.rows)
     z = objective.slots.start
     for name, part in objective.slots.where.items():
         if name in found.slots.where:
             z[part] = found.slots.get(found.z, name)
-    climbed = _climb(search, objective, z, max_iter, form, 0, rng, needed=False)
+    climbed = _climb(search, objective, z, max_iter, form, 0, rng)
     return [] if climbed is None else [climbed]
 
 
@@ -158,14 +162,20 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
     later, rng = list(search.learning.stages_for(len(data))[1:]), np.random.default_rng(seed + 1)
     others = search.forms[1:]
     if search.averages(len(data)):
-        best = _go_on(search, best, _moved(search, best, data, later[0], rng), later[0], rng)
+        if not best.optimum.converged:
+            best = _go_on(search, best, _moved(search, best, data, later[0], rng), later[0], rng)
         more = [_from_there(search, best, form, later[0].max_iter, rng) for form in others]
         return [best, *(learnt for several in more for learnt in several)]
-    found = [best, *(race(search, data, seed, k) for k, form in enumerate(others, 1) if form.warped)]
+    # Other forms on the same rows, from the start that was better for the first.
+    alike = replace(search, starts=[best.objective.start])
+    found = [best, *(race(alike, data, seed, k) for k, form in enumerate(others, 1) if form.warped)]
+    least = min(f.value for f in found) + search.learning.hopeless
+    found = [f for f in found if f.value <= least]
     values, moved = [f.value / f.n_rows for f in found], []
     if len(found) > 1 and found[0].n_rows < len(data):
         stage = later.pop(0)
-        found = [_go_on(search, f, _moved(search, f, data, stage, rng), stage, rng) for f in found]
+        moved = [_moved(search, f, data, stage, np.random.default_rng(seed + 2)) for f in found]
+        found = [_go_on(search, f, m, stage, rng) for f, m in zip(found, moved, strict=True)]
         # All forms on one sample of the rows of the last stage; if it is the next, the best goes on there.
         moved = [_moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found]
         values = [m.value(f.z) / len(m.rows.y) for m, f in zip(moved, found, strict=True)]
@@ -224,17 +234,27 @@ def _spread_choice(n, count, rng):
     return np.sort(rng.choice(n, min(n, count), replace=False))
 
 
-def _climb(search, objective, start, max_iter, form, number, rng, *, needed: bool) -> Learnt | None:
-    """What the search finds; None if the progress function leaves it out, which it may if not needed."""
+def _climb(search, objective, z, max_iter, form, number, rng, ahead: Learnt | None = None) -> Learnt | None:
+    """What the search finds from z, or from the start itself, the number of which is given.
+
+    None if the progress function leaves it out, which it may unless it is the first of all. A search that
+    has a rival `ahead` ends where it falls behind it, after the steps that all starts have.
+    """
     n_rows = len(objective.rows.y)
-    name = f"{n_rows} rows" if start is not None else f"start {number}"
+    name = f"{n_rows} rows" if z is not None else f"start {number}"
     n_tasks = len(np.unique(objective.rows.layout.codes))
     stage = ProgressStage(name, max_iter, n_tasks, len(objective.rows.Z) or n_rows)
-    if search.progress(stage, 0, None) and not needed:
+    if search.progress(stage, 0, None) and (z is not None or ahead is not None):
         return None
+    asked, pace = report_to(search.progress, stage), ahead.optimum.values if ahead else ()
+
+    def report(step: int, value: float) -> bool:
+        behind = pace and step >= search.learning.least_steps and value >= pace[min(step, len(pace)) - 1]
+        return asked(step, value) or bool(behind)
+
     found = minimize(
         objective,
-        objective.slots.start if start is None else start,
+        objective.slots.start if z is None else z,
         objective.slots.bounds,
         max_iter=max_iter,
         tol=search.learning.tol,
@@ -242,7 +262,7 @@ def _climb(search, objective, start, max_iter, form, number, rng, *, needed: boo
         scale=float(n_rows),
         n_restarts=search.n_restarts if number == 1 else 0,
         rng=rng,
-        report=report_to(search.progress, stage),
+        report=report,
     )
     return Learnt(objective, found.theta, found.value, n_rows, found, form)
 
@@ -253,7 +273,7 @@ def _go_on(search, learnt, objective: LogPosterior, stage: Stage, rng) -> Learnt
     It stays at what was learnt where propagation does not settle on these rows, as with very many outliers.
     """
     try:
-        found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng, needed=False)
+        found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng)
     except NotPositiveDefiniteError:
         found = None
     return learnt if found is None else replace(found, decisions=learnt.decisions)
@@ -263,7 +283,7 @@ def _moved(search, learnt, data, stage, rng) -> LogPosterior:
     """The log posterior on the rows of another stage; sites of rows that both have are kept."""
     old, form = learnt.objective, learnt.form
     objective = LogPosterior(
-        old.specs, old.likelihood, old.inputs, None, search.starts[0], search.widths, warped=form.warped
+        old.specs, old.likelihood, old.inputs, None, old.start, search.widths, warped=form.warped
     )
     rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
     objective.use(rows, old.sites(len(data)))
