@@ -220,9 +220,9 @@ def posterior_of_full_basis():
     blocks = [FIRST[::2], FIRST[1::2], *TASKS[1:]]
     prior = BlockPrior(terms(), X, lay_out(CODES, blocks, {0: X[FIRST]}), X)
     precision = 1.0 / VARIANCE
-    q = condition(prior, precision, precision * Y, rows=False)
-    own = {g.task: (g.Z, q.groups[k]) for k, g in enumerate(prior.layout.groups) if g.task is not None}
-    return LocalPosterior(tuple(terms()), X, CODES, precision, Y, False, N, 17, prior.Z, q.common, own, 0.0)
+    common = condition(prior, precision, precision * Y, rows=False).common
+    own = {0: (X[FIRST], None)}  # what is known of it follows from the rows
+    return LocalPosterior(tuple(terms()), X, CODES, precision, Y, False, N, 17, prior.Z, common, own, 0.0)
 
 
 def test_nearest_rows_with_all_rows_are_the_block():

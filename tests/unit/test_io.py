@@ -671,6 +671,27 @@ def test_file_of_many_rows(tmp_path):
     np.testing.assert_array_equal(load_bytes(data).predict(X[:50]), model.predict(X[:50]))
 
 
+def test_file_of_large_tasks(tmp_path):
+    """What follows from the rows of a task is not stored; predictions, also after new rows, are the same."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(3600, 3)), np.repeat(np.arange(4), 900)
+    model = SparseGPRegressor(n_active=50, optimizer=None, random_state=0).fit(
+        X, np.sin(X[:, 0]), tasks=tasks
+    )
+    assert len(model._model.best.posterior.own) == 4
+    data = save_bytes(model, tmp_path)
+    basis = 2000 * 3 + 50 * 50 + 5 * 50 * 3
+    assert len(data) < 8 * (3600 * (3 + 2) + basis) + 10_000
+    again = load_bytes(data)
+    for _ in range(2):
+        for one, two in zip(
+            *(m.predict(X[::50], tasks[::50], return_std=True) for m in (model, again)), strict=True
+        ):
+            np.testing.assert_array_equal(one, two)
+        for m in (model, again):
+            m.partial_fit(X[:20] + 0.1, np.cos(X[:20, 0]), tasks=tasks[:20])
+
+
 def test_arrays_that_would_unpack_to_too_much_are_stored(tmp_path):
     """The writer keeps to the limit of the reader."""
     X = np.repeat([[0.0], [1.0]], 20_000, axis=0)

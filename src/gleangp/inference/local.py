@@ -33,8 +33,8 @@ from sklearn.neighbors import NearestNeighbors
 from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.neighbourhoods import neighbourhoods
-from gleangp.inference.evidence import GroupKnowledge, Knowledge, inverse_factors
-from gleangp.inference.prior import Basis, Term
+from gleangp.inference.evidence import GroupKnowledge, Knowledge, condition, inverse_factors
+from gleangp.inference.prior import Basis, BlockPrior, Term, lay_out
 from gleangp.kernels import has_white, white_diag
 from gleangp.kernels.evaluate import evaluate
 from gleangp.numerics.linalg import inverse_from_cholesky
@@ -101,7 +101,8 @@ class LocalPosterior:
     block_size: int  # a task with more rows has several blocks
     Z: FloatArray  # (d, p) common basis
     common: Knowledge
-    own: dict[int, tuple[FloatArray, GroupKnowledge]]  # of tasks with several blocks: basis, what is known
+    # Of tasks with several blocks: basis, and what is known of it. None: it follows from rows of the task.
+    own: dict[int, tuple[FloatArray, GroupKnowledge | None]]
     log_evidence: float
     jitter: float = 0.0
     n_tasks_learnt: int | None = None  # tasks of the fit; later ones were added. None: all
@@ -131,7 +132,7 @@ class LocalPosterior:
             n_own = sum(t.own[task] > 0.0 for t in self.terms) * len(Z)
             if not 0 <= task < n_tasks or Z.ndim != 2 or Z.shape[1] != sizes["p"]:
                 raise ValueError(f"LocalPosterior has a basis of task {task!r} of {n_tasks}.")
-            if not np.isfinite(Z).all() or known.back.shape != (n_own, n_common):
+            if not np.isfinite(Z).all() or (known and known.back.shape != (n_own, n_common)):
                 raise ValueError(f"LocalPosterior has a basis of task {task!r} of another size.")
         for number, term in enumerate(self.terms):
             check_kernel(f"kernel {number}", term.kernel, sizes["p"])
@@ -149,7 +150,7 @@ class LocalPosterior:
     def extended(self, **changes: Any) -> LocalPosterior:
         """With more tasks, and perhaps rows of theirs; what was computed for the others is kept."""
         after = replace(self, **changes)
-        kept = ("_common_bases", "_own_bases", "_common_knowledge")
+        kept = ("_common_bases", "_own_bases", "_common_knowledge", "_groups")
         after.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
         if self.together and self.n_learnt:
             after._solved[_LEARNT] = self._solve(np.arange(self.n_learnt)[None], 0, cache=True)
@@ -181,6 +182,10 @@ class LocalPosterior:
         return self.common.mean, cov
 
     @cached_property
+    def _groups(self) -> dict[int, GroupKnowledge]:
+        return {}
+
+    @cached_property
     def _last_known(self) -> dict[int, tuple[FloatArray, FloatArray]]:
         return {}
 
@@ -199,11 +204,24 @@ class LocalPosterior:
             return mean, cov
         known = self._last_known.get(task)
         if known is None:
-            own = self.own[task][1]
+            own = self.group(task)
             known = own.mean(mean), own.cov(cov)
             self._last_known.clear()  # of one task at a time: a covariance is large
             self._last_known[task] = known
         return known
+
+    def group(self, task: int) -> GroupKnowledge:
+        """What is known of the own basis variables of a task with several blocks, given the common ones."""
+        Z, known = self.own[task]
+        if known is None and task not in self._groups:
+            rows = self.rows_of_task[task]
+            X, precision = self.X[rows], self.precision[rows]
+            blocks = neighbourhoods(X / length_scales(self.terms[0].kernel, X.shape[1]), self.block_size // 2)
+            layout = lay_out(self.codes[rows], blocks, {task: Z})
+            prior = BlockPrior(self.terms, X, layout, self.Z, gradients=False)
+            found = condition(prior, precision, precision * self.site_mean[rows], rows=False)
+            [self._groups[task]] = found.groups
+        return known or self._groups[task]
 
     def features(self, X: FloatArray, task: int) -> FloatArray:
         """F (n, D) of rows of one task."""
@@ -345,7 +363,7 @@ class LocalPosterior:
     def _of_common(self, task: int) -> FloatArray:
         """(D, d) how the mean of a task's basis variables moves with the common ones."""
         d = len(self.common.mean)
-        return np.vstack([np.eye(d), -self.own[task][1].back]) if task in self.own else np.eye(d)
+        return np.vstack([np.eye(d), -self.group(task).back]) if task in self.own else np.eye(d)
 
     def _informed(self, task: int) -> bool:
         """Whether the rows of the task have informed the basis variables."""

@@ -62,7 +62,9 @@ def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) ->
         common = q.common
         evidence += gaussian_evidence(q, precision[rows]) if gaussian else 0.0
     after = _reordered(posterior, W, codes, precision, site_mean, evidence)
-    return replace(draw, posterior=replace(after, common=common))
+    # New rows inform the common variables alone.
+    own = {t: (Z, posterior.group(t) if t in codes else known) for t, (Z, known) in posterior.own.items()}
+    return replace(draw, posterior=replace(after, common=common, own=own))
 
 
 def _reordered(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:

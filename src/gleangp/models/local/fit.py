@@ -70,8 +70,9 @@ def fit_local(
     if search.optimize and at_best.noise.size and "noise" in best.slots.where:
         spread, decided = _spread(at_best.posterior, conditioning, rng)
         decisions += decided
-        at_best = replace(at_best, posterior=replace(at_best.posterior, **spread))
-        draws = tuple(replace(d, posterior=replace(d.posterior, **spread)) for d in draws)
+        if spread:
+            at_best = replace(at_best, posterior=at_best.posterior.extended(**spread))
+            draws = tuple(replace(d, posterior=d.posterior.extended(**spread)) for d in draws)
     if modes:
         reason = "Predictions average over draws of the hyperparameters."
         decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
@@ -270,12 +271,9 @@ def local_posterior(
     site_mean = np.divide(
         settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
     )
-    known: dict[int, Any] = {
-        group.task: (group.Z, q.groups[g])
-        for g, group in enumerate(rows.layout.groups)
-        if group.task is not None
-    }
-    return LocalPosterior(
+    pairs = zip(rows.layout.groups, q.groups, strict=True)
+    groups: list[Any] = [(g.task, g.Z, known) for g, known in pairs if g.task is not None]
+    posterior = LocalPosterior(
         tuple(prior.terms),
         prior.X,
         data.codes,
@@ -286,11 +284,13 @@ def local_posterior(
         2 * conditioning.block,
         rows.Z,
         q.common,
-        known,
+        {task: (Z, None) for task, Z, _ in groups},
         settled.evidence,
         max(prior.jitter, q.jitter),
         data.n_tasks,
     )
+    posterior._groups.update({task: known for task, _, known in groups})
+    return posterior
 
 
 def _spread(
