@@ -13,10 +13,13 @@ from sklearn.utils.validation import column_or_1d
 from gleangp._state import LARGEST
 
 
-def as_column(values: Any, name: str, error: Callable[[str], Exception]) -> np.ndarray:
+def as_column(
+    values: Any, name: str, error: Callable[[str], Exception], n_rows: int | None = None
+) -> np.ndarray:
     """`values` as a 1-D array, in the type in which they came; lists keep each entry's own type.
 
-    A single column of shape (n, 1) is accepted with scikit-learn's `DataConversionWarning`.
+    A single column of shape (n, 1) is accepted with scikit-learn's `DataConversionWarning`. `n_rows` is the
+    number of rows of X, if there is an X.
     """
     if isinstance(values, list | tuple):
         # NumPy would turn ["a", 1] into two strings and [True, 2] into two integers.
@@ -31,15 +34,18 @@ def as_column(values: Any, name: str, error: Callable[[str], Exception]) -> np.n
         raise error(f"{name} has shape {column.shape}. One value per row of X is expected.")
     if column.dtype.kind == "c":
         raise error(f"{name} has complex numbers. Complex data not supported.")
-    return column
-
-
-def check_length(column: np.ndarray, n_rows: int, name: str, error: Callable[[str], Exception]) -> None:
-    """Raise unless `column` has one entry per row of X."""
-    if len(column) != n_rows:
+    if n_rows is not None and len(column) != n_rows:
         raise error(
             f"{name} has {len(column)} entries, but X has {n_rows} rows. One entry per row is expected."
         )
+    return column
+
+
+def column_of(X: Any, place: int) -> Any:
+    """A column of a pandas or polars frame, or of an array."""
+    if hasattr(X, "iloc"):
+        return X.iloc[:, place]
+    return X.to_series(place) if hasattr(X, "columns") else X[:, place]
 
 
 def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:

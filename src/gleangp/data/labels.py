@@ -15,7 +15,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from gleangp.data.columns import (
     as_column,
-    check_length,
     check_magnitude,
     is_missing,
     missing_entries,
@@ -124,9 +123,7 @@ def check_class_target(y: Any, n_rows: int) -> np.ndarray:
             f"y has shape {column.shape}. One target per row is expected. SparseGPRegressor learns several "
             "outputs; for other models make tasks of them with stack_outputs."
         )
-    column = as_column(y, "y", LabelError)
-    check_length(column, n_rows, "y", LabelError)
-    return column
+    return as_column(y, "y", LabelError, n_rows)
 
 
 def _refuse_infinity(numbers: np.ndarray) -> None:

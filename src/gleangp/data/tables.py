@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
+from gleangp.data.columns import column_of
 from gleangp.exceptions import InputError, InputWarning, warn_user
 from gleangp.io.classes import register
 
@@ -151,14 +152,14 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
     week, a date becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to
     one without. Raises `InputError`, with its name and its first bad cell, if a column cannot be used.
     """
-    names = map(str, frame.columns)
-    columns = [_learn(name, cells) for name, cells in zip(names, _cells(frame), strict=True)]
-    if target is None:
-        return tuple(columns)
-    pairs = zip(columns, _cells(frame), strict=True)
-    return tuple(
-        replace(c, periods=_periods(c, cells, target)) if c.kind == "date" else c for c, cells in pairs
-    )
+    columns = []
+    for place, heading in enumerate(frame.columns):
+        cells = column_of(frame, place)  # by position: headings may be repeated
+        column = _learn(str(heading), cells)
+        if target is not None and column.kind == "date":
+            column = replace(column, periods=_periods(column, cells, target))
+        columns.append(column)
+    return tuple(columns)
 
 
 def count_features(columns: Sequence[ColumnEncoding]) -> int:
@@ -187,18 +188,9 @@ def as_numbers(cells: Any, name: str) -> FloatArray:
     return floats(values, gone, name)
 
 
-def _cells(X: Any) -> Iterator[Any]:
-    """The columns one after the other; by position, because headings may be repeated."""
-    for j in range(X.shape[1]):
-        if hasattr(X, "iloc"):
-            yield X.iloc[:, j]
-        else:
-            yield X.to_series(j) if hasattr(X, "columns") else X[:, j]
-
-
 def _matching(columns: Sequence[ColumnEncoding], X: Any) -> list[Any]:
     """The cells of these columns."""
-    wanted, cells = [c.name for c in columns], list(_cells(X))
+    wanted, cells = [c.name for c in columns], [column_of(X, place) for place in range(X.shape[1])]
     if not hasattr(X, "columns"):
         if len(cells) != len(wanted):
             raise InputError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from gleangp.data.columns import as_column, check_length, missing_entries, with_common_type
+from gleangp.data.columns import as_column, column_of, missing_entries, with_common_type
 from gleangp.exceptions import TaskError
 
 _SHOWN = 10  # names listed in a message
@@ -44,13 +44,8 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     if n_columns == 1:
         raise TaskError("X has 1 feature(s), and it is the task column. At least one more is needed.")
     others = [j for j in range(n_columns) if j != position]
-    if hasattr(X, "iloc"):
-        rest, column = X.iloc[:, others], X.iloc[:, position]
-    elif is_frame:
-        rest, column = X[:, others], X.to_series(position)
-    else:
-        rest, column = X[:, others], X[:, position]
-    return rest, task_array(column, f"the task column {task!r}")
+    rest = X.iloc[:, others] if hasattr(X, "iloc") else X[:, others]
+    return rest, task_array(column_of(X, position), f"the task column {task!r}")
 
 
 def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int) -> Any:
@@ -78,9 +73,7 @@ def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     There is one task per row: integers, strings or booleans. Raises `TaskError` if the length is wrong,
     entries are missing, or types are mixed.
     """
-    tasks = task_array(tasks, "tasks")
-    check_length(tasks, n_rows, "tasks", TaskError)
-    names, codes = np.unique(tasks, return_inverse=True)
+    names, codes = np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
     return names, codes
 
 
@@ -101,9 +94,7 @@ def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tup
 
     `names` are in the order of their codes. `n_rows` is the number of rows of X, if there is an X.
     """
-    tasks = task_array(tasks, "tasks")
-    check_length(tasks, len(tasks) if n_rows is None else n_rows, "tasks", TaskError)
-    wanted, inverse = np.unique(tasks, return_inverse=True)
+    wanted, inverse = np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
     if (wanted.dtype.kind == "U") != (names.dtype.kind == "U"):
         codes = np.zeros(len(wanted), dtype=np.intp)
         known = np.zeros(len(wanted), dtype=bool)  # NumPy cannot compare strings with numbers
@@ -182,9 +173,9 @@ def _column_position(columns: list[Any] | int, task: Any) -> int:
     return positions[0]
 
 
-def task_array(values: Any, name: str) -> np.ndarray:
+def task_array(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     """Tasks as strings, int64 or booleans; anything else is an error."""
-    column = as_column(values, name, TaskError)
+    column = as_column(values, name, TaskError, n_rows)
     missing = missing_entries(column)
     if missing.any():
         raise TaskError(

@@ -110,11 +110,13 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         """Whether an observation is the latent function plus Gaussian noise."""
         return isinstance(self._fitted_noise, Gaussian)
 
-    def _observed(self, X: Any, tasks: Any, exposure: Any, trials: Any) -> tuple[Latent, Any]:
-        """The latent function of every row, and the noise of a new observation of it."""
+    def _observed(
+        self, X: Any, tasks: Any, exposure: Any, trials: Any, *, noisy: bool = True, **how: Any
+    ) -> tuple[Latent, Any]:
+        """The latent function of every row, and the noise of a new observation of it; none if not `noisy`."""
         check_fields(self._fitted_noise, exposure=exposure, trials=trials)
-        f = self._latent(X, tasks)
-        return f, self._noise_of_rows(f, exposure, trials)
+        f = self._latent(X, tasks, **how)
+        return f, self._noise_of_rows(f, exposure, trials) if noisy else Gaussian(0.0)
 
     def _noise_of_tasks(self) -> FloatArray:
         """(M,) deviation of the noise of every task, in units of y, without that of neighbourhoods."""
@@ -154,14 +156,11 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov are both True. Ask for one of them.")
-        check_fields(self._fitted_noise, exposure=exposure, trials=trials)
         normal = self._has_normal_noise
         if return_cov and include_noise and not normal:
             raise ValueError("return_cov is that of the latent function of counts: leave include_noise out.")
-        f = self._latent(X, tasks, joint=return_cov, with_var=return_std or not normal)
-        noise: Any = Gaussian(0.0)
-        if include_noise or not (normal or return_cov):
-            noise = self._noise_of_rows(f, exposure, trials)
+        noisy, how = include_noise or not (normal or return_cov), {"with_var": return_std or not normal}
+        f, noise = self._observed(X, tasks, exposure, trials, noisy=noisy, joint=return_cov, **how)
         scale = self._units.scale[f.codes]
         if return_cov:
             mean = self._by_row(self._units.from_standard(f.mean, f.codes), tasks)
@@ -292,12 +291,11 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         -------
         ndarray of shape (n, n_samples), or (n, q, n_samples) of several outputs
         """
-        check_fields(self._fitted_noise, exposure=exposure, trials=trials)
-        f, rng = self._latent(X, tasks, joint=True), generator_from(random_state)
+        noisy, rng = observations or not self._has_normal_noise, generator_from(random_state)
+        f, noise = self._observed(X, tasks, exposure, trials, noisy=noisy, joint=True)
         drawn = rng.multivariate_normal(f.mean, f.spread, n_samples, method="eigh", check_valid="ignore")
-        if observations or not self._has_normal_noise:
-            noise = self._noise_of_rows(f, exposure, trials).regular
-            drawn = noise.sample(drawn, rng) if observations else noise.mean_given(drawn)
+        if noisy:
+            drawn = noise.regular.sample(drawn, rng) if observations else noise.regular.mean_given(drawn)
         return self._by_row(self._units.from_standard(drawn, f.codes).T, tasks)
 
 

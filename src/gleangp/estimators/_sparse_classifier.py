@@ -77,7 +77,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         The fitted noise model; with more than two classes a list of one per class.
     active_ : ndarray of shape (d,) or list
         Basis or active points as row numbers of the training set, in order of inclusion. With more than two
-        classes a list of one array per class. The following four attributes likewise.
+        classes a list of one array per class, as are `active_gain_`, `active_virtual_`, `site_mean_` and
+        `site_precision_`.
     n_silent_ : int
         Number of rows without a label that have no influence, because they could belong to either side: of
         all rows, or of the active points for "active". With more than two classes, the sum over classes.
