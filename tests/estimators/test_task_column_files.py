@@ -183,7 +183,7 @@ def with_type(tag):
         (with_type({"type": "V1000000000"}), r"has the type 'V1000000000'"),
         (with_type({"type": "O"}), r"has the type 'O'"),
         (with_type({"dtype": "f8,f8"}), r"has the type 'f8,f8'"),
-        (with_type({"slice": [1]}), r"not enough values"),
+        (with_type({"slice": [1]}), r"tag 'slice', or not what it needs"),
         (without_estimator, r"a TaskColumn of a int"),
     ],
     ids=["cache", "void", "object", "structure", "slice", "estimator"],

@@ -138,37 +138,41 @@ class Decoder:
         """The value of a JSON tree."""
         if depth > _DEEPEST:
             raise ModelFileError(f"it is nested deeper than {_DEEPEST} levels.")
-        if tree is None or isinstance(tree, bool | int | float | str):
-            return tree
-        if isinstance(tree, list):
-            return [self.decode(item, depth + 1) for item in tree]
-        if len(tree) != 1:
+        if isinstance(tree, dict) and len(tree) != 1:
             raise ModelFileError(f"a value in it has the tags {sorted(tree)[:5]}; one is expected.")
-        (tag, content), *_ = tree.items()
-        if tag == "tuple":
-            return tuple(self.decode(item, depth + 1) for item in content)
-        if tag == "dict":
-            return {self._key(k, depth + 1): self.decode(v, depth + 1) for k, v in content}
-        if tag == "float":
-            if content not in ("nan", "inf", "-inf"):
+        below = depth + 1
+        match tree:
+            case None | bool() | int() | float() | str():
+                return tree
+            case list():
+                return [self.decode(item, below) for item in tree]
+            case {"tuple": items}:
+                return tuple(self.decode(item, below) for item in items)
+            case {"dict": pairs}:
+                return {self._key(k, below): self.decode(v, below) for k, v in pairs}
+            case {"float": "nan" | "inf" | "-inf" as name}:
+                return float(name)
+            case {"float": content}:
                 raise ModelFileError(f"a number in it is {content!r}.")
-            return float(content)
-        if tag == "scalar":
-            return self._scalar(*content)
-        if tag == "slice":
-            start, stop, step = (self.decode(item, depth + 1) for item in content)
-            return slice(start, stop, step)
-        if tag == "dtype":
-            return _plain_dtype(content, _SCALAR_KINDS + "O")
-        if tag == "type":
-            return _plain_dtype(content, _SCALAR_KINDS).type
-        if tag == "objects":
-            return self._object_array(*content, depth=depth)
-        if tag == "array":
-            return self._arrays[_index(content, len(self._arrays))]
-        if tag == "object":
-            return self._objects[_index(content, len(self._objects))]
-        raise ModelFileError(f"a value in it has the unknown tag {tag!r}.")
+            case {"scalar": [kind, value]}:
+                return _plain_dtype(kind, _SCALAR_KINDS).type(self.decode(value))
+            case {"slice": [start, stop, step]}:
+                return slice(*(self.decode(item, below) for item in (start, stop, step)))
+            case {"dtype": name}:
+                return _plain_dtype(name, _SCALAR_KINDS + "O")
+            case {"type": name}:
+                return _plain_dtype(name, _SCALAR_KINDS).type
+            case {"objects": [shape, items]}:
+                if math.prod(shape) != len(items) or len(items) > _MOST_OBJECT_ITEMS:
+                    raise ModelFileError(f"an array of {len(items)} values has the shape {shape}.")
+                flat = np.empty(len(items), dtype=object)
+                flat[:] = [self.decode(item, below) for item in items]
+                return flat.reshape(shape)
+            case {"array": number}:
+                return self._arrays[_index(number, len(self._arrays))]
+            case {"object": number}:
+                return self._objects[_index(number, len(self._objects))]
+        raise ModelFileError(f"a value in it has the unknown tag {next(iter(tree))!r}, or not what it needs.")
 
     def _key(self, tree: Any, depth: int) -> Any:
         key = self.decode(tree, depth)
@@ -177,16 +181,6 @@ class Decoder:
                 f"a key in it is a {type(key).__name__}; None, text or a number of 64 bits is expected."
             )
         return key
-
-    def _scalar(self, kind: Any, value: Any) -> Any:
-        return _plain_dtype(kind, _SCALAR_KINDS).type(self.decode(value))
-
-    def _object_array(self, shape: Any, items: Any, *, depth: int) -> np.ndarray:
-        if math.prod(shape) != len(items) or len(items) > _MOST_OBJECT_ITEMS:
-            raise ModelFileError(f"an array of {len(items)} values has the shape {shape}.")
-        flat = np.empty(len(items), dtype=object)
-        flat[:] = [self.decode(item, depth + 1) for item in items]
-        return flat.reshape(shape)
 
 
 def _plain_dtype(name: Any, kinds: str) -> np.dtype[Any]:
