@@ -106,6 +106,17 @@ def _shallow_copy(estimator: Any) -> Any:
     return copy
 
 
+def check_task_column(estimator: Any) -> None:
+    """Raise if a file has an estimator with headings of other columns, or without the task column."""
+    n_columns, task = estimator.n_features_in_, estimator.task
+    headings = getattr(estimator, "feature_names_in_", None)
+    if headings is not None and np.shape(headings) != (n_columns,):
+        raise ValueError(f"{np.size(headings)} names of {n_columns} columns.")
+    known = range(-n_columns, n_columns) if isinstance(task, int) else () if headings is None else headings
+    if task is not None and task not in known:
+        raise ValueError(f"no column {task!r}, which holds the task.")
+
+
 class TaskEstimator(TaskParameters, CallbackSupportMixin):
     """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default.
 
@@ -241,18 +252,10 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
             raise ValueError(f"no {min(missing)}.")
         if not isinstance(self.n_features_in_, int) or self.n_features_in_ < 1:
             raise ValueError(f"n_features_in_={self.n_features_in_!r}.")
-        headings = getattr(self, "feature_names_in_", None)
-        if headings is not None and np.shape(headings) != (self.n_features_in_,):
-            raise ValueError(f"{np.size(headings)} names of {self.n_features_in_} columns.")
-        if isinstance(self.task, str) and (headings is None or self.task not in headings):
-            raise ValueError(f"no column {self.task!r}, which holds the task.")
-        if isinstance(self.task, int) and not -self.n_features_in_ <= self.task < self.n_features_in_:
-            raise ValueError(f"no column {self.task!r}, which holds the task.")
+        check_task_column(self)
         if self.task is not None and self.tasks_ is None:
             raise ValueError("no tasks.")
-        if self.tasks_ is not None and encode_tasks(self.tasks_, len(self.tasks_))[0].tolist() != sorted(
-            self.tasks_.tolist()
-        ):
+        if self.tasks_ is not None and len(encode_tasks(self.tasks_, len(self.tasks_))[0]) < self._n_tasks:
             raise ValueError("names of tasks that are not different.")
         classes = getattr(self, "classes_", None)
         if classes is not None and (classes.ndim != 1 or len(np.unique(classes)) != len(classes) > 1):

@@ -41,8 +41,6 @@ from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
 
-_MOST_DENSE_ROWS, _BASIS = 2000, 200
-
 register(Blend, LatentModel, Mapping, Observations, Perceptron)
 
 
@@ -52,11 +50,6 @@ def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
     return ConstantKernel(1.0, (1e-3, 1e3)) * RBF(length_scale, (0.03, 30.0)) + ConstantKernel(
         0.1, (1e-6, 1e2)
     )
-
-
-def default_n_basis(n_rows: int) -> int | None:
-    """All rows where that is affordable, else some hundreds."""
-    return None if n_rows <= _MOST_DENSE_ROWS else _BASIS
 
 
 @documented()
@@ -157,7 +150,7 @@ class SharedLatentMixin(
         ndarray or frame of shape (n, n_components)
             A frame after ``set_output(transform="pandas")``.
         """
-        X = self._inputs(X)
+        X, _ = self._read_inputs(X, reset=False)
         with threads_for([len(X)]):
             return locate(self._model, X)
 
@@ -258,10 +251,6 @@ class SharedLatentMixin(
     def _n_features_out(self):
         return self._model.positions.shape[1]
 
-    def _inputs(self, X):
-        """Rows without the task column; their tasks play no part."""
-        return self._read_inputs(X, reset=False)[0]
-
     def _store(self, model: LatentModel) -> None:
         self._model = model
         self.label_kernels_ = [m.kernel for m in model.label_maps]
@@ -273,13 +262,14 @@ class SharedLatentMixin(
         noisy = kernel if has_white(kernel) else kernel + WhiteKernel(*LATENT_SPACE.white)
         probit = self.label_noise == "probit"
         label_kernel = kernel if probit else noisy
+        few = self.n_active is None and n_rows <= LATENT_SPACE.n_dense
         return Settings(
             observation_kernel=noisy,
             label_parameters=Parameters(label_kernel, None, (), default_priors(label_kernel)),
             probit=probit,
             n_components=self.n_components,
             n_scores=LATENT_SPACE.n_scores if self.n_observed is None else self.n_observed,
-            n_active=default_n_basis(n_rows) if self.n_active is None else self.n_active,
+            n_active=None if few else self.n_active or LATENT_SPACE.n_basis,
             n_hidden=None if self.back_constraint is None else self.hidden_units,
             label_weight=float(self.label_weight),
             weight_decay=float(self.weight_decay),

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.data.tables import check_headings
 from gleangp.data.tasks import take_task_column, take_task_of_all
-from gleangp.estimators._base import changing, reading
+from gleangp.estimators._base import changing, check_task_column, reading
 from gleangp.estimators._docs import documented
 from gleangp.exceptions import ModelFileError, TaskError
 
@@ -238,10 +238,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
             raise ModelFileError(f"a TaskColumn of a {type(self.estimator_).__name__}.")
         if type(self.estimator) is not type(self.estimator_) or not hasattr(self.estimator_, "predict"):
             raise ModelFileError(f"a TaskColumn whose {type(self.estimator_).__name__} is another one.")
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        columns = range(-len(names), len(names)) if isinstance(self.task, int) else names
-        if len(names) != self.n_features_in_ or self.task not in columns:
-            raise ModelFileError(f"a TaskColumn without the column task={self.task!r}.")
+        check_task_column(self)
         n_columns = self.n_features_in_ - 1
         if getattr(self.estimator_, "n_features_in_", n_columns) != n_columns:
             raise ModelFileError(f"a TaskColumn of other columns than {self.n_features_in_}.")

@@ -333,6 +333,8 @@ class LatentSpace:
     """Of the model of Urtasun, Quattoni & Darrell (2007)."""
 
     n_scores: int = 100  # most components of the features that are observed
+    n_dense: int = 2000  # rows up to which all positions are the basis: the cost is cubic in them
+    n_basis: int = 200  # positions that are the basis with more rows
     pull: float = 0.01  # inverse prior variance of the positions
     # Variance of the noise in units of the targets' variance: start and bounds.
     white: tuple[float, tuple[float, float]] = (0.1, (1e-4, 10.0))
