@@ -15,7 +15,7 @@ from gleangp.estimators._problems import ActiveProblem, LocalProblem, some_input
 from gleangp.estimators._sparse import SparseGPMixin
 from gleangp.exceptions import LabelError
 from gleangp.kernels import has_white
-from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
+from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
 from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
 from gleangp.models.local.data import Data
@@ -25,7 +25,7 @@ from gleangp.models.priors import LogNormal
 from gleangp.models.units import (
     natural_units,
     own_units,
-    standard_units,
+    task_units,
     total_units,
 )
 from gleangp.noise import Gaussian, noise_from_name
@@ -50,15 +50,13 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
                 f"posterior={self.posterior!r}."
             )
         n_tasks, data = rows.n_tasks, rows.at(at)
-        self._units = standard_units(_parts(data)) if self.normalize_y else natural_units(n_tasks)
-        several = n_tasks > 1
+        self._units = task_units(_parts(data)) if self.normalize_y else natural_units(n_tasks)
         kernel = self._given_kernel() or default_kernel(
-            some_inputs(data), offset=several, linear=several, n_rows=len(data)
+            some_inputs(data), offset=n_tasks > 1, linear=n_tasks > 1
         )
         priors = self.priors
         if priors is None:
-            own = task_priors(kernel, data.X.shape[1]) if several else default_priors(kernel)
-            priors = {**noise_prior(), **(own if self.kernel is None else {})}
+            priors = {**noise_prior(), **(default_priors(kernel) if self.kernel is None else {})}
         variance = self._known_variance(len(rows))
         if self.noise_variance is not None:
             start = float(self.noise_variance) if variance is None else variance
