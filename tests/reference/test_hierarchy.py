@@ -4,6 +4,8 @@ The twin writes the covariance of all rows out, solves dense systems, and for no
 runs expectation propagation over one row at a time, with sums over a grid.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -52,6 +54,20 @@ OTHERS = {
 }
 
 
+# Those of which every task has its own noise.
+OF_TASKS = {
+    "outliers of tasks": (ContaminatedNormal(0.3, 0.1, 8.0), ONE_WILD, ("scale", "share", "reach")),
+    "gamma of tasks": (Gamma(3.0), COUNTS + 0.3, ("shape", "bias")),
+}
+OTHERS |= OF_TASKS
+
+
+def propagated(name, tol):
+    """The likelihood of one of the others."""
+    noise, _, learn = OTHERS[name]
+    return PropagatedNoise(noise, learn, sizes=np.bincount(CODES) if name in OF_TASKS else (), tol=tol)
+
+
 def problem(likelihood, y, noise, widths=PRIORS):
     """The log posterior of all rows as one block, and parameters that are not where a search starts."""
     search = plan_search(X, TASKS, likelihood, widths=widths)
@@ -93,14 +109,21 @@ def covariance(A, a, B, b, slots, z, scale=None):
 
 
 def noise_of_tasks(slots, z):
-    """Variance of the noise of each task, and the scale of what is its own."""
+    """Factor of the variance of the noise of each task, and the scale of what is its own."""
     tau, rho, level = np.exp(z[slots.where["tau"]]), z[slots.where["rho"]], z[slots.where["z"]]
-    return np.exp(z[slots.where["noise"]] + tau * level), np.exp(rho * tau * level)
+    return np.exp(tau * level), np.exp(rho * tau * level)
+
+
+def correction_of_tasks(slots, z):
+    """Of the Laplace approximation of the noise of each task."""
+    tau2, rho = np.exp(2 * z[slots.where["tau"]]), z[slots.where["rho"]]
+    return -0.5 * np.log1p(tau2 * (np.bincount(CODES) - 1 + rho**2) / 2).sum()
 
 
 def covariance_of_targets(slots, z, factors):
     """With the noise of every row; and the scale of what is a task's own."""
-    variance, scale = noise_of_tasks(slots, z)
+    factor, scale = noise_of_tasks(slots, z)
+    variance = np.exp(z[slots.where["noise"]]) * factor
     return covariance(X, CODES, X, CODES, slots, z, scale) + np.diag(variance[CODES] * factors), scale
 
 
@@ -117,9 +140,7 @@ def test_gaussian_log_posterior():
     _, objective, z = problem(likelihood, y, factors)
     slots = objective.slots
     K, _ = covariance_of_targets(slots, z, factors)
-    tau2, rho = np.exp(2 * z[slots.where["tau"]]), z[slots.where["rho"]]
-    information = (np.bincount(CODES) - 1 + rho**2) / 2
-    expected = multivariate_normal(np.zeros(N), K).logpdf(y) - 0.5 * np.log1p(tau2 * information).sum()
+    expected = multivariate_normal(np.zeros(N), K).logpdf(y) + correction_of_tasks(slots, z)
     assert_allclose(-objective(z)[0], expected + slots.log_prior(z)[0], rtol=1e-9)
     assert objective.value(z) == pytest.approx(objective(z)[0], rel=1e-12)
 
@@ -173,16 +194,26 @@ def predicted(search, objective, z, y, noise):
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_noise(name):
     """Log posterior and predictions: expectation propagation under the dense covariance; the log prior."""
-    noise, y, learn = OTHERS[name]
-    search, objective, z = problem(PropagatedNoise(noise, learn, tol=1e-10), y, noise, LINKED_PRIORS)
-    slots = objective.slots
-    K = covariance(X, CODES, X, CODES, slots, z)
+    noise, y, _ = OTHERS[name]
+    search, objective, z = problem(propagated(name, 1e-10), y, noise, LINKED_PRIORS)
+    slots, scale, correction = objective.slots, None, 0.0
     at = objective.likelihood.noise_model(slots, z)
+    if name in OF_TASKS:
+        factor, scale = noise_of_tasks(slots, z)
+        factor, correction = factor[CODES], correction_of_tasks(slots, z)
+        if isinstance(at, Gamma):
+            at = replace(at, shape=at.shape / factor)
+        else:  # what outliers are off more than other rows is the same in all tasks
+            more = at.scale**2 * (at.reach**2 - 1.0)
+            scales = at.scale * np.sqrt(factor)
+            at = replace(at, scale=scales, reach=np.sqrt(scales**2 + more) / scales)
+    K = covariance(X, CODES, X, CODES, slots, z, scale)
     evidence, precision, shift = sequential_propagation(K, y, at)
+    evidence += correction
     assert_allclose(-objective(z)[0] - slots.log_prior(z)[0], evidence, rtol=1e-5)
     C = K + np.diag(1.0 / precision)
-    across = covariance(NEW_X, NEW_CODES, X, CODES, slots, z)
-    within = covariance(NEW_X, NEW_CODES, NEW_X, NEW_CODES, slots, z)
+    across = covariance(NEW_X, NEW_CODES, X, CODES, slots, z, scale)
+    within = covariance(NEW_X, NEW_CODES, NEW_X, NEW_CODES, slots, z, scale)
     mean, var = predicted(search, objective, z, y, noise)
     assert_allclose(mean, across @ np.linalg.solve(C, shift / precision), rtol=1e-3, atol=1e-4)
     assert_allclose(var, np.diagonal(within - across @ np.linalg.solve(C, across.T)), rtol=1e-3)
@@ -195,8 +226,8 @@ def test_gradient(name):
         likelihood, y, noise = gaussian()
         _, objective, z = problem(likelihood, y, noise)
     else:
-        noise, y, learn = OTHERS[name]
-        _, objective, z = problem(PropagatedNoise(noise, learn, tol=1e-12), y, noise, LINKED_PRIORS)
+        noise, y, _ = OTHERS[name]
+        _, objective, z = problem(propagated(name, 1e-12), y, noise, LINKED_PRIORS)
     gradient = objective(z)[1]
     step, by_differences = 1e-5, np.empty(len(z))
     for i in range(len(z)):

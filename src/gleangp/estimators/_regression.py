@@ -88,7 +88,8 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
             learn = tuple(name for name in noise.transforms if name != "bias")
             of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
             # What belongs to the training rows is not kept.
-            likelihood = PropagatedNoise(replace(noise, **dict.fromkeys(fields, 1.0)), learn, of_noise)
+            shared = replace(noise, **dict.fromkeys(fields, 1.0))
+            likelihood = PropagatedNoise(shared, learn, of_noise, data.sizes)
         if not (self.normalize_y and real):
             self._units = natural_units(rows.n_tasks)
         else:  # outputs are in units of their own
@@ -168,13 +169,10 @@ class RegressionMixin(SparseGPMixin, ObservationsMixin):
         return self.noise_
 
     def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Any:
-        noise = self._noise_of_new_rows(len(f.X), exposure, trials)
-        if not self._has_normal_noise:
-            return noise
-        variance = noise.variance
-        if isinstance(self._model, LocalModel):
-            variance = self._model.noise_variance(f.X, f.codes, f.factor)
-        return Gaussian(variance + self._white(f.X, f.codes))
+        noise, model = self._noise_of_new_rows(len(f.X), exposure, trials), self._model
+        if isinstance(model, LocalModel):
+            noise = model.noise_of_rows(f.X, f.codes, noise, f.factor)
+        return Gaussian(noise.variance + self._white(f.X, f.codes)) if self._has_normal_noise else noise
 
     def _noise_of_new_rows(
         self, n_rows: int, exposure: Any, trials: Any, weight: FloatArray | None = None

@@ -353,10 +353,11 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
         for model in self._fitted_models:
             mean, cov = model.predict_cov(X, codes)
             covs.append(cov)
-            if not isinstance(model.noise, Gaussian):
-                noises.append(noise_of_labels(model.noise, mean, cov))
+            noise = model.noise_of_rows(X, codes) if isinstance(model, LocalModel) else model.noise
+            if not isinstance(noise, Gaussian):
+                noises.append(noise_of_labels(noise, mean, cov))
             elif isinstance(model, LocalModel):
-                noises.append(model.noise_variance(X, codes))
+                noises.append(np.asarray(noise.variance))
             else:
                 raise ValueError("suggest is for posterior='local'. Fit again with it.")
         return np.array(covs), np.array(noises)

@@ -93,6 +93,12 @@ class NoiseFields:
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior."""
 
+    of_tasks: ClassVar[tuple[str, float] | None] = None
+    """Parameter of which every task may have its own value v_t**power, and that power; None: there is none.
+
+    v_t is the variance of the noise of a task, or what grows with it. Its logarithm is normal over tasks.
+    """
+
     of_all_rows: ClassVar[tuple[str, ...]] = ()
     """Fields that are arrays and do not run over rows."""
 
@@ -106,6 +112,28 @@ class NoiseFields:
     def parameters(self) -> dict[str, Any]:
         """Parameter name -> value."""
         return {name: getattr(self, name) for name in self.transforms}
+
+    @property
+    def variance_of_task(self) -> Any:
+        """v_t of `of_tasks`."""
+        name, power = self.of_tasks  # type: ignore[misc]
+        return getattr(self, name) ** (1.0 / power)
+
+    def with_variance(self, variance: Any) -> Self:
+        """The model with these v_t of `of_tasks`, such as one for each row."""
+        name, power = self.of_tasks  # type: ignore[misc]
+        return replace(self, **{name: variance**power})  # type: ignore[type-var]
+
+    def grad_of_shared(
+        self, by_name: dict[str, FloatArray], shared: Self
+    ) -> tuple[dict[str, FloatArray], FloatArray]:
+        """Derivatives in the parameters of `shared`, of which this is `with_variance`, and in log v_t.
+
+        From those in the parameters of this model, per row.
+        """
+        name, power = self.of_tasks  # type: ignore[misc]
+        by_log = by_name[name] * getattr(self, name)
+        return {**by_name, name: by_log / getattr(shared, name)}, power * by_log
 
     @property
     def row_fields(self) -> dict[str, Any]:

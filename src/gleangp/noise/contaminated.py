@@ -7,8 +7,8 @@ p(y | f) is a mixture of two normal distributions, so Z is one of two closed for
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import ndtr
@@ -67,6 +67,7 @@ class ContaminatedNormal(AddedNoise):
         "share": (0.02, 1.0),
         "reach": (10.0, 1.0),
     }
+    of_tasks: ClassVar[tuple[str, float]] = ("scale", 0.5)
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f)."""
@@ -91,6 +92,24 @@ class ContaminatedNormal(AddedNoise):
             "reach": 2.0 * np.square(self.scale) * self.reach * of_2,
             "bias": r * ((1.0 - p) * a + p * b),
         }
+
+    def with_variance(self, variance: FloatArray) -> Self:
+        """With these scale**2. What an outlier is off more than other rows stays: a wrong entry is far off
+        whether a task has little noise or much.
+        """
+        more = np.square(self.scale) * (np.square(self.reach) - 1.0)
+        return replace(self, scale=np.sqrt(variance), reach=np.sqrt(1.0 + more / variance))
+
+    def grad_of_shared(
+        self, by_name: dict[str, FloatArray], shared: Self
+    ) -> tuple[dict[str, FloatArray], FloatArray]:
+        """Derivatives in the parameters of `shared`, of which this is `with_variance`, and in log v_t."""
+        square, more = np.square(self.scale), np.square(shared.scale) * (np.square(shared.reach) - 1.0)
+        of_more = by_name["reach"] / (2.0 * square * self.reach)
+        by_log = 0.5 * self.scale * by_name["scale"] - more * of_more
+        of_scale = 2.0 / shared.scale * (by_log + more * of_more)
+        of_reach = 2.0 * np.square(shared.scale) * shared.reach * of_more
+        return {**by_name, "scale": of_scale, "reach": of_reach}, by_log
 
     @property
     def regular(self) -> Gaussian:

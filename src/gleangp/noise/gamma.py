@@ -37,6 +37,7 @@ class Gamma(LogLink):
 
     transforms: ClassVar[Mapping[str, str]] = {"shape": "log", "bias": "identity"}
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {"shape": (2.0, 1.5)}
+    of_tasks: ClassVar[tuple[str, float]] = ("shape", -1.0)  # the squared coefficient of variation
     support: ClassVar[str] = "positive"
 
     @property

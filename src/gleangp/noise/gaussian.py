@@ -55,6 +55,7 @@ class Gaussian(AddedNoise):
     precision_depends_on_mean: ClassVar[bool] = False
     transforms: ClassVar[Mapping[str, str]] = {"variance": "log", "bias": "identity"}
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {"variance": (0.1, 3.0)}
+    of_tasks: ClassVar[tuple[str, float]] = ("variance", 1.0)
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log N(y | f + bias, variance)."""

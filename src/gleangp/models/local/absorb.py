@@ -21,8 +21,13 @@ def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noi
 
     The new rows are blocks of their own: nothing else is computed again.
     """
-    draws = tuple(_absorbed(draw, model.inputs(X, draw.warp), y, codes, noise) for draw in model.draws)
-    best = _absorbed(model.best, model.inputs(X, model.best.warp), y, codes, noise, with_evidence=True)
+
+    def after(draw: Draw) -> Draw:
+        of_rows = noise if model.gaussian or not draw.noise.size else noise.with_variance(draw.noise[codes])
+        W = model.inputs(X, draw.warp)
+        return _absorbed(draw, W, y, codes, of_rows, model.gaussian, with_evidence=draw is model.best)
+
+    draws, best = tuple(map(after, model.draws)), after(model.best)
     targets = model.targets
     if targets is not None:
         new, learnt = targets_of(y, noise), _learnt(model.best.posterior, codes)
@@ -35,9 +40,9 @@ def _learnt(posterior: LocalPosterior, codes: IntArray) -> np.ndarray:
     return np.array([posterior._informed(int(task)) for task in codes], dtype=bool)
 
 
-def _absorbed(draw: Draw, W, y, codes, noise, *, with_evidence: bool = False) -> Draw:
+def _absorbed(draw: Draw, W, y, codes, noise, gaussian: bool, *, with_evidence: bool) -> Draw:
     """The draw after new rows; the evidence is that of the best one alone."""
-    posterior, gaussian = draw.posterior, draw.noise.size > 0
+    posterior = draw.posterior
     learnt = _learnt(posterior, codes)
     if gaussian:
         precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0

@@ -90,7 +90,8 @@ def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, Int
     mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
     if not model.gaussian:
         known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
-        noise = replace(model.noise, **known)
+        q = model.best.posterior
+        noise = model.noise_of_rows(q.X[rows], q.codes[rows], replace(model.noise, **known))
         mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
     return mean, var, model.best.posterior.codes[rows]
 
@@ -114,7 +115,7 @@ class LeftOutScores:
     """
 
     posterior: LocalPosterior
-    noise: Any = None  # None: Gaussian
+    noise: Any = None  # of all rows of the posterior; not needed if it is Gaussian
     targets: dict[str, FloatArray] | None = None  # as in `LocalModel`
 
     def __call__(self, rows: IntArray, residual: FloatArray, precision: FloatArray) -> FloatArray:
@@ -124,7 +125,7 @@ class LeftOutScores:
         var = without_site(self.posterior, rows, 1.0 / precision)
         known = {name: values[rows] for name, values in self.targets.items()}
         y, mean = known.pop("y"), self.posterior.site_mean[rows] - residual
-        return replace(self.noise, **known).log_partition(y, mean, var)[0]
+        return replace(self.noise.at(rows), **known).log_partition(y, mean, var)[0]
 
     @cached_property
     def left_out(self) -> tuple[FloatArray, FloatArray]:
@@ -139,7 +140,10 @@ def transfer_report(
 
     `log_units` (M,) is the logarithm of the unit of the targets of each task; None: there is none.
     """
-    scores = [LeftOutScores(m.best.posterior, m.noise, m.targets) for m in models]
+    scores = []
+    for model in models:
+        q = model.best.posterior
+        scores.append(LeftOutScores(q, model.noise_of_rows(q.X, q.codes, factor=1.0), model.targets))
     first = scores[0].posterior
     codes = first.codes[: first.n_learnt]
     some, every = _some_rows(codes), np.arange(len(codes))

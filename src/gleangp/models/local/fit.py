@@ -11,7 +11,6 @@ from scipy.stats import chi2
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.inference.evidence import condition, row_inverse
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
 from gleangp.models.decisions import Decision
@@ -22,6 +21,7 @@ from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabiliti
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.objective import Rows
+from gleangp.noise import Gaussian
 from gleangp.numerics.memory import freed_memory_kept
 from gleangp.numerics.parallel import where_blocks_are
 from gleangp.progress import Stage
@@ -93,7 +93,7 @@ def fit_local(
         _has_converged(best, search.learning),
         best.optimum.last_change,
         n_silent,
-        targets=None if at_best.noise.size else targets_of(data.y, data.noise),
+        targets=None if isinstance(noise, Gaussian) else targets_of(data.y, data.noise),
     )
 
 
@@ -218,16 +218,16 @@ class _Finish:
     def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
         data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
         warp = self.learnt.objective.warp(z)
-        terms = self._terms(z)
+        terms, sites = self._terms(z), self.learnt.objective.sites(len(data))
         W = self.search.inputs(data.X, warp)
         rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
         if likelihood.varies and self.learnt.n_rows < len(data):
             # As many basis points as while learning will do: the noise is what is left within blocks.
             learning = self.search.learning
             few = self._prior(terms, W, rows.layout, rows.Z[: learning.stages[-1].n_basis])
-            z = _noise_of_tasks(few, rows, likelihood, slots, z, learning)
+            z = _noise_of_tasks(few, rows, likelihood, slots, z, sites, learning)
             terms = self._terms(z)
-        prior, sites = self._prior(terms, W, rows.layout, rows.Z), self.learnt.objective.sites(len(data))
+        prior = self._prior(terms, W, rows.layout, rows.Z)
         settled = likelihood.settle(prior, rows, slots, z, sites, gradient=False)
         posterior = local_posterior(prior, rows, data, settled, self.conditioning)
         return Draw(posterior, warp, likelihood.predictive_variance(slots, z)), basis, settled.n_silent
@@ -340,7 +340,7 @@ def _average_where_empty(term: Term, empty: Any) -> Term:
     return replace(term, loadings=loadings, own=own)
 
 
-def _noise_of_tasks(prior, rows, likelihood, slots, z, learning: Learning) -> FloatArray:
+def _noise_of_tasks(prior, rows, likelihood, slots, z, sites, learning: Learning) -> FloatArray:
     """z with the noise of every task, by scoring steps at the other parameters.
 
     The curvature of the evidence in the log variance of a task is about its information I_t.
@@ -350,11 +350,7 @@ def _noise_of_tasks(prior, rows, likelihood, slots, z, learning: Learning) -> Fl
     curvature = np.maximum(likelihood.information(slots, z), 0.5)
     tau = float(np.exp(slots.get(z, "tau")[0]))
     for _ in range(learning.noise_passes):
-        by_task = likelihood.variance(slots, z)
-        precision = likelihood.precision(slots, z, rows.layout.codes, rows.noise)
-        q = condition(prior, precision, precision * rows.y, also=row_inverse)
-        sensitivity = 0.5 * (q.alpha**2 - q.also)  # of the log evidence to the noise variance of each row
-        slope = by_task * np.bincount(rows.layout.codes, sensitivity * rows.noise, len(by_task))
+        slope, sites = likelihood.slope_of_tasks(prior, rows, slots, z, sites)
         step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
         z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
         if np.abs(step).max() < learning.noise_step:

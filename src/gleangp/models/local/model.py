@@ -19,6 +19,7 @@ from gleangp.models.decisions import Decision
 from gleangp.models.inputs import InputMap
 from gleangp.models.local.data import known_of_rows, some_of
 from gleangp.models.local.plan import sum_of_terms
+from gleangp.noise import Gaussian
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
 
@@ -29,7 +30,9 @@ class Draw:
 
     posterior: LocalPosterior
     warp: FloatArray  # parameters of the input map
-    noise: FloatArray  # (M + 1,) noise variance of the tasks; last, of a new task; empty: not Gaussian
+    # (M + 1,) noise variance of the tasks (`NoiseFields.of_tasks`); last, of a new task; empty: tasks share
+    # all parameters of the noise.
+    noise: FloatArray
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -102,7 +105,7 @@ class LocalModel:
                 raise ValueError(f"a draw of other rows than {n_tasks} tasks with {self.n_inputs} inputs.")
             if len(draw.warp) != self.inputs.n_parameters or draw.noise.size not in (0, n_tasks + 1):
                 raise ValueError("a warping or noise of another size than that of the model.")
-            if draw.noise.size != self.best.noise.size:
+            if draw.noise.size != self.best.noise.size or (self.gaussian and not draw.noise.size):
                 raise ValueError("draws with different kinds of noise.")
         check_arrays(self, active="d", active_task="d", site_mean="d any", site_precision="d >=0 derived")
         check_codes("LocalModel.active_task", self.active_task, n_tasks)
@@ -191,14 +194,23 @@ class LocalModel:
     @property
     def gaussian(self) -> bool:
         """Whether the noise is Gaussian."""
-        return self.best.noise.size > 0
+        return isinstance(self.noise, Gaussian)
 
-    def noise_variance(self, X: FloatArray, codes: IntArray, factor: FloatArray | None = None) -> FloatArray:
-        """(n,) mean over the draws of the noise variance of new rows; `factor` is that of `predict`."""
-        if factor is None:
-            factors = [draw.posterior.factor(self.inputs(X, draw.warp), codes) for draw in self.all_draws]
-            factor = np.mean(factors, axis=0)
-        return factor * np.mean([draw.noise[codes] for draw in self.all_draws], axis=0)
+    def noise_of_rows(self, X: FloatArray, codes: IntArray, noise: Any = None, factor: Any = None) -> Any:
+        """The noise model of new rows, with the mean over the draws of the variance of their tasks.
+
+        `noise` has what else is known of the rows, such as the exposure; `factor` is that of `predict`.
+        """
+        noise = self.noise if noise is None else noise
+        if not self.best.noise.size:
+            return noise
+        variance = np.mean([draw.noise[codes] for draw in self.all_draws], axis=0)
+        if self.gaussian:
+            if factor is None:
+                factors = [draw.posterior.factor(self.inputs(X, draw.warp), codes) for draw in self.all_draws]
+                factor = np.mean(factors, axis=0)
+            variance = factor * variance
+        return noise.with_variance(variance)
 
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True

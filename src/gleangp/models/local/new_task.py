@@ -78,7 +78,7 @@ class Variants:
     own: FloatArray  # (V, K) weights of what is its own
     mean: FloatArray  # (V, n) of its rows
     cov: FloatArray  # (V, n, n)
-    noise: FloatArray | None  # (V,) variance; None: not Gaussian
+    noise: FloatArray | None  # (V,) variance; None: tasks share all parameters of the noise
 
     def middle(self, weights: FloatArray) -> int:
         """The variant nearest to the medians of all, among those that share or those that do not."""
@@ -217,12 +217,12 @@ def _sum_of_kernels(terms: tuple[Term, ...], weights: FloatArray, W: FloatArray)
 
 def _settle(several: Variants, y: FloatArray, noise: Any) -> list[tuple[float, FloatArray, FloatArray]]:
     """Log evidence of the new rows under every variant, and precision and mean of their sites."""
-    if several.noise is not None:
-        variances, covs = several.noise[:, None] * noise, several.cov.copy()
+    if several.noise is not None and isinstance(noise, np.ndarray):  # Gaussian: factors of the variance
+        variances, covs = np.outer(several.noise, noise), several.cov.copy()
         np.einsum("bii->bi", covs)[...] += variances
         evidences = log_normal(y, several.mean, covs)
         return [(float(e), 1.0 / variance, y) for e, variance in zip(evidences, variances, strict=True)]
-    sites, evidences = propagate_dense(several.mean, several.cov, y, noise)
+    sites, evidences = propagate_dense(several.mean, several.cov, y, noise, several.noise)
     return [(float(e), *parts) for e, *parts in zip(evidences, sites.precision, sites.mean, strict=True)]
 
 
@@ -235,11 +235,17 @@ def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray
 
 
 def propagate_dense(
-    means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any
+    means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any, variances: FloatArray | None = None
 ) -> tuple[RowSites, FloatArray]:
-    """Sites (V, n) of a few rows under V latent priors N(mean, cov), and the log evidences (V,)."""
+    """Sites (V, n) of a few rows under V latent priors N(mean, cov), and the log evidences (V,).
+
+    `variances` (V,) are those of the noise (`NoiseFields.of_tasks`); None: that of `noise`.
+    """
     rows = np.tile(np.arange(len(y)), len(means))  # one problem of V n rows
-    block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise.at(rows)), dense_marginals(means, covs)
+    noise = noise.at(rows)
+    if variances is not None:
+        noise = noise.with_variance(np.repeat(variances, len(y)))
+    block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise), dense_marginals(means, covs)
     swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
     precision, shift, of_rows = (
         values.reshape(means.shape) for values in (swept.sites.precision, swept.sites.shift, swept.of_rows)
