@@ -23,7 +23,7 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 
 PACKAGE = Path(gleangp.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "journeys.md"
-LAYERS = ("estimators", "models", "learning", "inference", "selection", "kernels", "noise", "data")
+LAYERS = ("estimators", "models", "inference", "selection", "kernels", "noise", "data")
 
 DEEPEST = ("inference/evidence.py", "inference/local.py")
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # a part of the function they are in
@@ -44,7 +44,7 @@ class Trace:
             return
         where = str(Path(code.co_filename).relative_to(PACKAGE))
         self.functions.add((where, code.co_qualname))
-        if where in DEEPEST and not self.way:
+        if where in DEEPEST and not self.way and code.co_name != "__getstate__":  # of a copy
             self.way = path_of(frame)
 
     @property
