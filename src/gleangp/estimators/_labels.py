@@ -141,6 +141,12 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         self._absorb(X, codes, self._kept(y_codes), self._targets(y_codes), noises)
         return self
 
+    def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
+        """Every model, with mean and variance (n,) of its function."""
+        X, codes = self._encode_inputs(X, tasks)
+        with threads_for(np.bincount(codes)):
+            return [(model, *model.predict(X, codes)[:2]) for model in self._fitted_models]
+
     def _encode(self, y: Any, n_rows: int) -> tuple[np.ndarray, IntArray]:
         """The classes, and the number of the class of each row (-1 without a label)."""
         return encode_classes(y, n_rows, self.unlabeled)

@@ -23,7 +23,6 @@ from gleangp.models.likelihood import PropagatedNoise
 from gleangp.models.local.data import Data
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
-from gleangp.numerics.parallel import threads_for
 
 
 @documented()
@@ -137,9 +136,8 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         -------
         mean, var : ndarray of shape (n,)
         """
-        X, codes = self._encode_inputs(X, tasks)
-        with threads_for(np.bincount(codes)):
-            return self._model.predict(X, codes)[:2]
+        [(_, mean, var)] = self._latent(X, tasks)
+        return mean, var
 
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         at = rows_to_learn(X, y_codes, codes, y_codes >= 0)

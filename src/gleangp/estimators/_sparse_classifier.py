@@ -39,7 +39,6 @@ from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.noise.base import ClassNoise
-from gleangp.numerics.parallel import threads_for
 
 
 @documented()
@@ -253,12 +252,6 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             usual = ("bias", "slope")
         priors = own_priors if self.priors is None else self.priors
         return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
-
-    def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
-        """The model of every binary problem, with mean and variance (n,) of its function."""
-        X, codes = self._encode_inputs(X, tasks)
-        with threads_for(np.bincount(codes)):
-            return [(model, *model.predict(X, codes)[:2]) for model in self._models]
 
     def _kept(self, y_codes: IntArray) -> np.ndarray:
         """All new rows, or the labelled ones where the others do not help."""
