@@ -11,6 +11,8 @@ from sklearn.gaussian_process.kernels import Kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
+from gleangp.estimators._observations import check_fields, check_rows
+from gleangp.estimators._parameters import generator_from
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import GroupKnowledge, Knowledge
 from gleangp.inference.filtering import Sites
@@ -19,6 +21,7 @@ from gleangp.inference.posterior import TaskPosterior
 from gleangp.inference.prior import Term
 from gleangp.inference.propagate import RowSites
 from gleangp.io.classes import register
+from gleangp.kernels import has_white
 from gleangp.models import priors
 from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.active.settings import Settings
@@ -27,16 +30,19 @@ from gleangp.models.active.virtual_vectors import add_virtual_vectors, virtual_s
 from gleangp.models.choice import Choice
 from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths
+from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior
+from gleangp.models.defaults import LINKED_PRIORS, MIXTURES, PRIORS, START_KERNEL, UNITS, PriorWidths
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import GaussianNoise, Likelihood
+from gleangp.models.likelihood import GaussianNoise, Likelihood, PropagatedNoise
 from gleangp.models.local import upgrade
 from gleangp.models.local.data import Data, canonical_order
 from gleangp.models.local.fit import Candidate, fit_local
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.local.plan import plan_search
 from gleangp.models.parameters import Parameters
-from gleangp.noise import Gaussian
+from gleangp.models.priors import LogNormal
+from gleangp.models.units import TargetUnits, natural_units, own_units, task_units, total_units
+from gleangp.noise import Gaussian, noise_from_name
 from gleangp.progress import Progress, silent
 from gleangp.selection.selectors import ResidualSelector
 
@@ -97,6 +103,93 @@ def rows_to_learn(X: FloatArray, y: np.ndarray, codes: IntArray, keep: Any = sli
 def some_inputs(data: Data) -> FloatArray:
     """Inputs of at most 50 000 rows, evenly spaced."""
     return data.X[:: max(1, -(-len(data) // _MOST_SAMPLED))]
+
+
+def active_regression(
+    estimator: Any, rows: Data, at: IntArray, fields: dict[str, FloatArray]
+) -> tuple[ActiveProblem, TargetUnits]:
+    """What active points of a regressor are learnt from: the rows `at` in standard units, and these units."""
+    asked = [f"{name}=" for name in fields] + [f"noise={estimator.noise!r}"] * (estimator.noise != "gaussian")
+    if asked:
+        raise ValueError(
+            f"{asked[0]} needs posterior='local' without invariances; this fit has "
+            f"posterior={estimator.posterior!r}."
+        )
+    n_tasks, data = rows.n_tasks, rows.at(at)
+    units = task_units(_parts(data)) if estimator.normalize_y else natural_units(n_tasks)
+    kernel = estimator._given_kernel() or default_kernel(
+        some_inputs(data), offset=n_tasks > 1, linear=n_tasks > 1
+    )
+    priors = estimator.priors
+    if priors is None:
+        priors = {**noise_prior(), **(default_priors(kernel) if estimator.kernel is None else {})}
+    variance = estimator._known_variance(len(rows))
+    if estimator.noise_variance is not None:
+        start = float(estimator.noise_variance) if variance is None else variance
+    else:
+        start = START_KERNEL.no_noise if has_white(kernel) else UNITS.noise
+    learn = ("variance",) if estimator.noise_variance is None and not has_white(kernel) else ()
+    noise = Gaussian(start)
+    parameters = estimator._check_priors(Parameters(kernel, noise, learn, priors))
+    data = replace(data, y=units.to_standard(data.y, data.codes), noise=noise.at(at))
+    return ActiveProblem(data, at, generator_from(estimator.random_state), parameters, len(rows)), units
+
+
+def local_regression(
+    estimator: Any, rows: Data, at: IntArray, fields: dict[str, FloatArray]
+) -> tuple[LocalProblem, TargetUnits]:
+    """The same of blocks and a basis."""
+    data, model, noise = rows.at(at), _noise_model(estimator, fields), rows.noise
+    real = model is None or model.support == "real"
+    likelihood: Any
+    if model is None:
+        variance, known = estimator._known_variance(len(rows)), None
+        if estimator.noise_variance is not None:
+            known = 1.0 if variance is not None else float(estimator.noise_variance)
+        elif estimator.kernel is not None and has_white(estimator.kernel):
+            known = START_KERNEL.no_noise
+        noise = (np.ones(len(rows)) if variance is None else variance) / fields.get("sample_weight", 1.0)
+        noise, likelihood = noise[at], GaussianNoise(data.sizes, known)
+    else:
+        check_rows(model, rows.y, at)
+        noise = model.at(at)
+        noise = replace(noise, bias=noise.typical_bias(data.y))
+        learn = tuple(name for name in noise.transforms if name != "bias")
+        of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
+        # What belongs to the training rows is not kept.
+        shared = replace(noise, **dict.fromkeys(fields, 1.0))
+        likelihood = PropagatedNoise(shared, learn, of_noise, data.sizes)
+    if not (estimator.normalize_y and real):
+        units = natural_units(rows.n_tasks)
+    else:  # outputs are in units of their own
+        units = own_units(_parts(data)) if estimator._n_outputs else total_units(_parts(data))
+    data = replace(data, y=units.to_standard(data.y, data.codes), noise=noise)
+    rng, widths = generator_from(estimator.random_state), PRIORS if real else LINKED_PRIORS
+    return LocalProblem(data, at, rng, likelihood, estimator._given_kernel(), widths), units
+
+
+def _noise_model(estimator: Any, fields: dict[str, FloatArray]) -> Any:
+    """The noise model of all rows; None for Gaussian noise, which has a closed form."""
+    if isinstance(estimator.noise, Gaussian):
+        raise ValueError("noise is a Gaussian object. Use noise='gaussian' and noise_variance=.")
+    if estimator.noise == "gaussian":
+        check_fields(Gaussian(), **{**fields, "sample_weight": None})
+        return None
+    model: Any = noise_from_name(estimator.noise) if isinstance(estimator.noise, str) else estimator.noise
+    if getattr(model, "support", "label") == "label":
+        raise ValueError(
+            f"noise is a {type(model).__name__} object, which is not for numbers. For labels use "
+            "SparseGPClassifier or SparseGPOrdinal; your own model inherits from gleangp.noise.Noise."
+        )
+    if estimator.noise_variance is not None:
+        raise ValueError(f"noise_variance= is given with noise={estimator.noise!r}. It is for 'gaussian'.")
+    check_fields(model, **fields)
+    return replace(model, **fields)
+
+
+def _parts(data: Data) -> list[FloatArray]:
+    """Targets of every task, sorted."""
+    return [np.sort(data.y[rows]) for rows in blocks_of_rows(data.codes, data.n_tasks)]
 
 
 def fit_active_rows(

@@ -63,6 +63,7 @@ class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
 
     sites = "adf"  # a parameter of classifiers, as is the next
     learn_noise: Any
+    noise_: Any  # set with the other `_ATTRIBUTES`
     _model: FittedModel
     _models: list[FittedModel]
 

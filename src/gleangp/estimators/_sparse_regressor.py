@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,24 +13,25 @@ from gleangp._compat import HasMethods, StrOptions, fit_context
 from gleangp._typing import FloatArray
 from gleangp.data.outputs import stack_outputs
 from gleangp.estimators._docs import documented
-from gleangp.estimators._observations import check_rows
+from gleangp.estimators._observations import Latent, ObservationsMixin, check_fields, check_rows
 from gleangp.estimators._parameters import POSITIVE, generator_from, given, parameters
-from gleangp.estimators._problems import rows_to_learn
-from gleangp.estimators._regression import RegressionMixin
-from gleangp.estimators._sparse import FittedModel
-from gleangp.exceptions import TaskError
+from gleangp.estimators._problems import active_regression, local_regression, rows_to_learn
+from gleangp.estimators._sparse import FittedModel, SparseGPMixin
+from gleangp.exceptions import LabelError, TaskError
 from gleangp.inference.block import Block
+from gleangp.kernels import has_white
 from gleangp.models.local.answers import left_out_predictions
 from gleangp.models.local.data import Data
 from gleangp.models.local.model import LocalModel
 from gleangp.noise import Gaussian
+from gleangp.numerics.parallel import threads_for
 
 _NOISES = {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
 
 
 @documented()
 @parameters
-class SparseGPRegressor(RegressionMixin, BaseEstimator):
+class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     """Gaussian-process regression for one task or many related ones.
 
     Parameters
@@ -188,8 +190,9 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
             labeled, fields["sample_weight"] = labeled & heard, np.where(heard, fields["sample_weight"], 1.0)
         self._n_rows = len(X)
         rows, at = Data(X, y, codes, self._n_tasks, Gaussian()), rows_to_learn(X, y, codes, labeled)
-        problem = self._active_problem if self._is_active else self._local_problem
-        self._fit([problem(rows, at, fields)], given)
+        learn_from = active_regression if self._is_active else local_regression
+        problem, self._units = learn_from(self, rows, at, fields)
+        self._fit([problem], given)
         return self
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
@@ -290,3 +293,76 @@ class SparseGPRegressor(RegressionMixin, BaseEstimator):
     def _check_own_state(self, models: list[FittedModel]) -> None:
         if len(self._units.mean) != self._n_tasks:
             raise ValueError(f"target units of {len(self._units.mean)} tasks, not {self._n_tasks}.")
+
+    def _row_fields(self, n_rows: int, *given: Any) -> dict[str, FloatArray]:
+        """What was given for every row, by name."""
+        fields = {}
+        for name, values in zip(("sample_weight", "exposure", "trials"), given, strict=True):
+            if values is None:
+                continue
+            array = self._of_rows(name, values, n_rows)
+            if name != "sample_weight" or (array != 1.0).any():
+                fields[name] = array
+        return fields
+
+    def _of_rows(self, name: str, given: Any, n_rows: int) -> FloatArray:
+        """Positive numbers that were given for every row, or every cell of Y: one per encoded row."""
+        values, q = np.asarray(given, dtype=np.float64), self._outputs_asked_for(None)
+        if q and values.shape == (n_rows // q, q):
+            values = values.ravel(order="F")
+        elif q and values.shape == (n_rows // q,):
+            values = np.tile(values, q)
+        else_allowed = {"sample_weight": ", or zero for some of them", "noise_variance": ", or a single one"}
+        allowed = np.isfinite(values) & ((values >= 0.0) if name == "sample_weight" else (values > 0.0))
+        if values.shape != (n_rows,) or not allowed.all() or not values.any():
+            raise LabelError(
+                f"{name} has shape {values.shape} and least value {np.min(values, initial=np.inf):.3g}; one "
+                f"positive number is expected for each of the {n_rows} rows{else_allowed.get(name, '')}."
+            )
+        return values
+
+    def _known_variance(self, n_rows: int) -> FloatArray | None:
+        """The noise of every row, if it was given."""
+        by_row = np.ndim(self.noise_variance) > 0
+        return self._of_rows("noise_variance", self.noise_variance, n_rows) if by_row else None
+
+    def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
+        X, codes = self._encode_inputs(X, tasks, joint=joint)
+        with threads_for(np.bincount(codes)):
+            if joint:
+                mean, spread = self._model.predict_cov(X, codes)
+                spread.flat[:: len(X) + 1] -= self._white(X, codes)
+                return Latent(X, codes, mean, spread)
+            mean, spread, *factor = self._model.predict(X, codes, with_var=with_var)
+            spread = spread - self._white(X, codes) if with_var else spread
+        return Latent(X, codes, mean, spread, *factor)
+
+    def _white(self, X: FloatArray, codes: np.ndarray) -> FloatArray | float:
+        """The part of the latent variance that is noise; of a kernel of the user it is left there."""
+        own = self.kernel is None and self._has_normal_noise and has_white(self.kernel_)
+        return self._model.white_var(X, codes) if own and isinstance(self._model, LocalModel) else 0.0
+
+    @property
+    def _fitted_noise(self) -> Any:
+        return self.noise_
+
+    def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Any:
+        noise, model = self._noise_of_new_rows(len(f.X), exposure, trials), self._model
+        if isinstance(model, LocalModel):
+            noise = model.noise_of_rows(f.X, f.codes, noise, f.factor)
+        return Gaussian(noise.variance + self._white(f.X, f.codes)) if self._has_normal_noise else noise
+
+    def _noise_of_new_rows(
+        self, n_rows: int, exposure: Any, trials: Any, weight: FloatArray | None = None
+    ) -> Any:
+        """The noise model of rows; an exposure or trials that are not given are one."""
+        check_fields(self.noise_, exposure=exposure, trials=trials)
+        if not self._has_normal_noise:
+            known = {name: 1.0 for name in ("exposure", "trials") if hasattr(self.noise_, name)}
+            return replace(self.noise_, **{**known, **self._row_fields(n_rows, None, exposure, trials)})
+        if np.ndim(self.noise_variance):
+            raise ValueError(
+                "noise_variance was given per training row, so the noise of new rows is not known. Fit "
+                "again with the new rows; in predict, leave include_noise=False and add it yourself."
+            )
+        return self.noise_ if weight is None else Gaussian(self.noise_.variance / weight)
