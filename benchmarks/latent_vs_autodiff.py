@@ -18,7 +18,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import start_perceptron
-from gleangp.models.latent.space import ConstrainedPositions, LatentObjective, Weighted
+from gleangp.models.latent.space import LatentObjective, Positions, Weighted
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 
@@ -32,13 +32,14 @@ def problem(n_rows: int):
     blocks = np.array_split(np.arange(n_rows), N_TASKS)
     labels = [np.sign(rng.normal(size=(len(b), 1)) + scores[b, :1]) for b in blocks]
     inputs = scores / 2.0
-    perceptron = start_perceptron(inputs, rng.normal(size=(n_rows, N_LATENT)), N_HIDDEN, rng)
+    start = rng.normal(size=(n_rows, N_LATENT))
+    perceptron = start_perceptron(inputs, start, N_HIDDEN, rng)
     kernel = ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(0.1) + WhiteKernel(0.1)
     terms = [GaussianTerm(scores, np.arange(n_rows))]
     terms += [GaussianTerm(z, b) for z, b in zip(labels, blocks, strict=True)]
     parts = [Weighted(term, Parameters(kernel, None)) for term in terms]
-    objective = LatentObjective(ConstrainedPositions(perceptron, inputs, DECAY), parts)
-    return objective, objective.start(), inputs, terms
+    objective = LatentObjective(Positions(start, perceptron, inputs, DECAY), parts)
+    return objective, objective.slots.start, inputs, terms
 
 
 def written_with(np_like, solve_triangular, sigmoid, inputs, terms):

@@ -14,9 +14,8 @@ from gleangp.models.latent.back_constraint import start_perceptron
 from gleangp.models.latent.observations import observe
 from gleangp.models.latent.search import row_objective, search_positions
 from gleangp.models.latent.space import (
-    ConstrainedPositions,
-    FreePositions,
     LatentObjective,
+    Positions,
     Weighted,
     fit_shared_kernel,
     start_positions,
@@ -134,16 +133,13 @@ def objective(rng, layout):
 @pytest.mark.parametrize("constrained", [True, False])
 def test_objective_gradient(constrained, rng, positions):
     """Value and gradient agree in every entry: weights or positions, and the theta of all mappings."""
-    if constrained:
-        inputs = rng.normal(size=(14, 4))
-        layout = ConstrainedPositions(start_perceptron(inputs, positions, 3, rng), inputs, 0.7)
-    else:
-        layout = FreePositions(positions)
-    function = objective(rng, layout)
-    z = function.start()
+    inputs = rng.normal(size=(14, 4))
+    perceptron = start_perceptron(inputs, positions, 3, rng) if constrained else None
+    function = objective(rng, Positions(positions, perceptron, inputs, 0.7))
+    z = function.slots.start
     value, gradient = function(z)
     assert np.isfinite(value)
-    assert len(gradient) == len(z) == len(function.bounds())
+    assert len(gradient) == len(z) == len(function.slots.bounds)
     assert_allclose(gradient, differences(lambda x: function(x)[0], z), rtol=1e-6, atol=1e-6)
 
 

@@ -39,7 +39,6 @@ class LaplaceFit:
     sites: SiteValues
     chol: FloatArray  # (N, N) lower factor of 1 + W^1/2 K W^1/2
     log_evidence: float
-    converged: bool
 
     def reduction(self) -> FloatArray:
         """Rm = (K + W^-1)^-1 (N, N): by how much of it the sites reduce the prior covariance."""
@@ -65,7 +64,6 @@ def find_mode(
         ahead = float(started.log_prob - 0.5 * start @ (K @ start))
         if np.isfinite(ahead) and ahead > objective:
             a, u, values, objective = start, K @ start, started, ahead
-    converged = False
     chol = _factor(K, values.precision)
     for _ in range(_MAX_STEPS):
         root = np.sqrt(values.precision)
@@ -81,15 +79,14 @@ def find_mode(
                 break
             step *= 0.5
         if not new >= objective - 1e-13 * abs(objective):
-            converged = True  # rounding error is all that is left
-            break
+            break  # rounding error is all that is left
         converged = abs(new - objective) <= _TOLERANCE * (1.0 + abs(objective)) and step == 1.0
         a, u, values, objective = a_new, u_new, new_values, new
         chol = _factor(K, values.precision)
         if converged:
             break
     log_evidence = objective - 0.5 * log_determinant(chol)
-    return LaplaceFit(a, u, values, chol, float(log_evidence), converged)
+    return LaplaceFit(a, u, values, chol, float(log_evidence))
 
 
 def _factor(K, precision):
@@ -99,17 +96,11 @@ def _factor(K, precision):
     return cholesky(B)[0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LaplaceGradient:
-    """How the evidence moves."""
+def laplace_gradient(K: FloatArray, fit: LaplaceFit) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Derivative of the log evidence in K (N, N), posterior variance of u (N,), and K h (N,).
 
-    dK: FloatArray  # (N, N) derivative in the prior covariance
-    variance: FloatArray  # (N,) posterior variance of u
-    pull: FloatArray  # (N,) K h: derivative of the evidence in the gradient of log p
-
-
-def laplace_gradient(K: FloatArray, fit: LaplaceFit) -> LaplaceGradient:
-    """Derivatives of the log evidence, the motion of the mode included."""
+    K h is the derivative in the gradient of log p, through which the mode moves.
+    """
     values = fit.sites
     Rm = fit.reduction()
     root = np.sqrt(values.precision)
@@ -119,4 +110,4 @@ def laplace_gradient(K: FloatArray, fit: LaplaceFit) -> LaplaceGradient:
     h = s - Rm @ (K @ s)
     g = values.gradient
     dK = 0.5 * (np.outer(fit.dual, fit.dual) - Rm + np.outer(g, h) + np.outer(h, g))
-    return LaplaceGradient(dK, variance, K @ h)
+    return dK, variance, K @ h

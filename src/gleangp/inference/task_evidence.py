@@ -146,16 +146,16 @@ def _laplace_gradients(
     K_uu: FloatArray, sites: OrderSites, fit: LaplaceFit
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Derivatives of the evidence of one task in K_uu, the noise of labels, and the log width."""
-    gradient, k = laplace_gradient(K_uu, fit), len(sites.y)
+    (dK, variance, pull), k = laplace_gradient(K_uu, fit), len(sites.y)
 
     def through(derivatives: tuple[FloatArray, ...], rows: slice) -> FloatArray:
         # Through log p, through its gradient (the mode moves) and through the curvature.
         d_log_p, d_gradient, d_precision = derivatives
-        return d_log_p + gradient.pull[rows] * d_gradient - 0.5 * gradient.variance[rows] * d_precision
+        return d_log_p + pull[rows] * d_gradient - 0.5 * variance[rows] * d_precision
 
     d_noise = through(sites.variance_derivatives(fit.u), slice(k))
     d_width = through(sites.width_derivatives(fit.u), slice(k, None))
-    return gradient.dK[None], d_noise[None], np.array([d_width.sum()])
+    return dK[None], d_noise[None], np.array([d_width.sum()])
 
 
 class TaskOnBasis:

@@ -100,31 +100,21 @@ def task_rows(
     others, so that the cost of learning is that of the landmarks.
     """
     labelled = ~np.isnan(y)
-    no_graph = settings.n_neighbors is None or labelled.all()
-    if active is not None and no_graph and constraints is None:
+    n_neighbors = None if labelled.all() else settings.n_neighbors  # None: no graph
+    if active is not None and n_neighbors is None and constraints is None:
         return TaskRows(X[labelled], y[labelled], basis=X[active])
     if active is not None:
-        if no_graph:
-            X, y, constraints = _without(X, y, constraints, np.setdiff1d(np.flatnonzero(labelled), active))
-        else:
-            y = np.where(np.isin(np.arange(len(y)), active), y, np.nan)
-        labelled = ~np.isnan(y)
+        labelled = np.isin(np.arange(len(y)), active)
     constrained = np.zeros(len(X), dtype=bool)
     if constraints is not None:
         constrained[np.unique(constraints[0].indices)] = True
-    n_neighbors = settings.n_neighbors
-    with_graph = not labelled.all() and (labelled | constrained).any()
+    kept = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(constrained & ~labelled)])
     laplacian = None
-    kept = np.flatnonzero(labelled)
-    if n_neighbors is not None and with_graph:
-        kept = np.concatenate([kept, np.flatnonzero(constrained & ~labelled)])
+    if n_neighbors is not None and len(kept):
         free = np.flatnonzero(~labelled & ~constrained)
         kept = np.concatenate([kept, _landmarks(X, free, settings.n_landmarks, rng)])
-        graph = local_scaling_graph(X, n_neighbors, n_jobs=settings.n_jobs)
-        whole = normalized_laplacian(graph)
+        whole = normalized_laplacian(local_scaling_graph(X, n_neighbors, n_jobs=settings.n_jobs))
         laplacian = whole[kept][:, kept] if len(kept) == len(X) else condense_laplacian(whole, kept)
-    else:
-        kept = np.concatenate([kept, np.flatnonzero(constrained & ~labelled)])
     order = None if constraints is None else _order_rows(constraints, kept)
     return TaskRows(X[kept], y[labelled], laplacian, order)
 
@@ -134,15 +124,6 @@ def _landmarks(X: FloatArray, rows: IntArray, n_landmarks: int, rng: np.random.G
         return rows
     _, chosen = kmeans_plusplus(X[rows], n_landmarks, random_state=int(rng.integers(2**31)))
     return rows[np.sort(np.unique(chosen))]
-
-
-def _without(X, y, constraints, dropped):
-    """The task without the labels of some rows, and without these rows if no constraint names them."""
-    named = np.unique(constraints[0].indices)
-    y = y.copy()
-    y[dropped] = np.nan
-    keep = np.setdiff1d(np.arange(len(X)), np.setdiff1d(dropped, named))
-    return X[keep], y[keep], (csr_array(constraints[0][:, keep]), constraints[1])
 
 
 def choose_active(

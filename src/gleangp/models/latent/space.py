@@ -15,8 +15,8 @@ priors on gamma matter only to tasks of a few rows. The paper's conjugate gradie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import Perceptron, start_perceptron
 from gleangp.models.latent.terms import Term
 from gleangp.models.parameters import Parameters
+from gleangp.models.slots import Slot, Slots
 from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, silent
@@ -63,90 +64,67 @@ class Weighted:
     weight: float = 1.0
 
 
-class FreePositions:
-    """Latent positions that are optimised themselves."""
+class Positions:
+    """Latent positions: optimised themselves, or read off the observations by a perceptron.
 
-    def __init__(self, start: FloatArray):
-        self._shape = start.shape
-        self.start = start.ravel()
+    The second is UQD07 eqs. 6 and 7: the weights are optimised, under a penalty.
+    """
 
-    def positions(self, z: FloatArray) -> FloatArray:
-        """(n, q)."""
-        return z.reshape(self._shape)
+    def __init__(self, start: FloatArray, perceptron: Perceptron | None, inputs: FloatArray, decay: float):
+        self.start = start.ravel() if perceptron is None else perceptron.pack()
+        self._shape, self._perceptron, self._inputs, self._decay = start.shape, perceptron, inputs, decay
 
-    def pull_back(self, z: FloatArray, dL_dX: FloatArray) -> tuple[float, FloatArray]:
-        """Penalty on z, and the gradient of all in z."""
-        return 0.0, dL_dX.ravel()
-
-
-class ConstrainedPositions:
-    """Latent positions that a perceptron reads off the observations (UQD07 eqs. 6 and 7)."""
-
-    def __init__(self, start: Perceptron, inputs: FloatArray, weight_decay: float):
-        self.start = start.pack()
-        self._shape = start
-        self._inputs = inputs
-        self._decay = weight_decay
-        self._at: tuple = ()
-
-    def perceptron(self, z: FloatArray) -> Perceptron:
+    def perceptron(self, z: FloatArray) -> Perceptron | None:
         """The perceptron with these weights."""
-        return self._shape.unpack(z)
+        return None if self._perceptron is None else self._perceptron.unpack(z)
 
-    def positions(self, z: FloatArray) -> FloatArray:
-        """(n, q); what the way back needs is kept."""
+    def at(self, z: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], tuple[float, FloatArray]]]:
+        """Positions (n, q); and from dL/dpositions, the penalty on z and the gradient of all in z."""
         perceptron = self.perceptron(z)
+        if perceptron is None:
+            return z.reshape(self._shape), lambda dL_dX: (0.0, dL_dX.ravel())
         activations = perceptron.activations(self._inputs)
-        self._at = perceptron, activations
-        return activations @ perceptron.output + perceptron.output_offset
 
-    def pull_back(self, z: FloatArray, dL_dX: FloatArray) -> tuple[float, FloatArray]:
-        """Penalty on z, and the gradient of all in z; for the z last given to `positions`."""
-        perceptron, activations = self._at
-        gradient = perceptron.backward(self._inputs, activations, dL_dX)
-        return 0.5 * self._decay * float(z @ z), gradient + self._decay * z
+        def pull_back(dL_dX: FloatArray) -> tuple[float, FloatArray]:
+            gradient = perceptron.backward(self._inputs, activations, dL_dX)
+            return 0.5 * self._decay * float(z @ z), gradient + self._decay * z
+
+        return activations @ perceptron.output + perceptron.output_offset, pull_back
 
 
 class LatentObjective:
     """The objective and its exact gradient in one vector: positions first, then every mapping's theta."""
 
-    def __init__(self, positions: FreePositions | ConstrainedPositions, parts: Sequence[Weighted]):
-        self.layout = positions
-        self.parts = parts
-        sizes = [len(positions.start), *(part.parameters.n_kernel for part in parts)]
-        self._edges = np.cumsum(sizes)
+    def __init__(self, positions: Positions, parts: Sequence[Weighted]):
+        self.positions, self.parts = positions, parts
+        of_maps = [part.parameters.slots for part in parts]
+        slots = [Slot("positions", positions.start, -np.inf, np.inf, transform="identity")]
+        slots += [replace(s, name=f"{k}__{s.name}") for k, m in enumerate(of_maps) for s in m.slots]
+        self.slots = Slots(slots)
+        self._edges = np.cumsum([len(positions.start), *(m.size for m in of_maps)])[:-1]
         self._kernels = [MovingKernel(part.parameters.kernel) for part in parts]
-
-    def start(self) -> FloatArray:
-        """Where to begin."""
-        return np.concatenate([self.layout.start, *(part.parameters.slots.start for part in self.parts)])
-
-    def bounds(self) -> FloatArray:
-        """Of the kernels' parameters; positions and weights are free."""
-        free = np.tile([-np.inf, np.inf], (len(self.layout.start), 1))
-        return np.vstack([free, *(part.parameters.slots.bounds for part in self.parts)])
 
     def split(self, z: FloatArray) -> list[FloatArray]:
         """Positions' part and the theta of every mapping."""
-        return np.split(z, self._edges[:-1])
+        return np.split(z, self._edges)
 
     def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Value and gradient."""
         own, *thetas = self.split(z)
-        X = self.layout.positions(own)
-        value, dL_dX, gradients = 0.5 * LATENT_SPACE.pull * float(np.vdot(X, X)), LATENT_SPACE.pull * X, []
+        X, pull_back = self.positions.at(own)
+        log_prior, prior_gradient = self.slots.log_prior(z)
+        value = 0.5 * LATENT_SPACE.pull * float(np.vdot(X, X)) - log_prior
+        dL_dX, gradients = LATENT_SPACE.pull * X, []
         for part, kernel, theta in zip(self.parts, self._kernels, thetas, strict=True):
-            log_prior, prior_gradient = part.parameters.slots.log_prior(theta)
-            value -= log_prior
             if part.weight == 0.0:  # its kernel is fitted afterwards
-                gradients.append(-prior_gradient)
+                gradients.append(np.zeros(len(theta)))
                 continue
             v, g_theta, g_X = part.term(kernel.at(theta), X)
             value += part.weight * v
             dL_dX += part.weight * g_X
-            gradients.append(part.weight * g_theta - prior_gradient)
-        penalty, first = self.layout.pull_back(own, dL_dX)
-        return value + penalty, np.concatenate([first, *gradients])
+            gradients.append(part.weight * g_theta)
+        penalty, first = pull_back(dL_dX)
+        return value + penalty, np.concatenate([first, *gradients]) - prior_gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,12 +153,10 @@ def learn_positions(
     `inputs` (n, k) are what the back-constraint sees of the rows. The first of `parts` is the mapping to the
     observations. `rng` draws the hidden units.
     """
-    if settings.n_hidden is None:
-        layout: FreePositions | ConstrainedPositions = FreePositions(start)
-    else:
-        first = perceptron or start_perceptron(inputs, start, settings.n_hidden, rng)
-        layout = ConstrainedPositions(first, inputs, settings.weight_decay)
-    objective = LatentObjective(layout, parts)
+    if settings.n_hidden is not None and perceptron is None:
+        perceptron = start_perceptron(inputs, start, settings.n_hidden, rng)
+    positions = Positions(start, perceptron, inputs, settings.weight_decay)
+    objective = LatentObjective(positions, parts)
     # In nats per observed number, so that `tol` means the same for any number of rows.
     size = parts[0].term.targets.size
 
@@ -190,16 +166,16 @@ def learn_positions(
 
     optimum = minimize(
         per_number,
-        objective.start(),
-        objective.bounds(),
+        objective.slots.start,
+        objective.slots.bounds,
         max_iter=max_iter,
         tol=settings.tol,
         report=lambda step, value: settings.progress(stage, step, -size * value),
     )
     own, *thetas = objective.split(optimum.theta)
     kernels = tuple(part.parameters.kernel_at(t) for part, t in zip(parts, thetas, strict=True))
-    learnt = layout.perceptron(own) if isinstance(layout, ConstrainedPositions) else None
-    return LatentFit(layout.positions(own).copy(), learnt, kernels, optimum, size * optimum.value)
+    found = positions.at(own)[0].copy()
+    return LatentFit(found, positions.perceptron(own), kernels, optimum, size * optimum.value)
 
 
 def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters) -> Any:
