@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from joblib import parallel_config
 
+from gleangp.inference.prior import lay_out
 from gleangp.inference.task_evidence import TaskEvidence, TaskOnBasis, TaskStack
 from gleangp.inference.task_rows import TaskRows
 from gleangp.models.defaults import HIERARCHY
@@ -19,7 +20,6 @@ from gleangp.numerics.parallel import in_parallel
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
 _LARGEST_STACKED = 128
-_STACK_ENTRIES = 400_000  # of one stack of matrices: it stays in the cache
 
 
 class TaskTerms:
@@ -72,26 +72,16 @@ def _evaluate(term, *arguments):
 
 
 def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
-    """Task numbers by kind and padded size; each group is evaluated as one stack."""
-    by_size: dict[tuple, list[int]] = {}
+    """Task numbers, by kind and size; each group is evaluated as one stack."""
+    alike: dict[bool, list[int]] = {}
     groups = []
     for i, task in enumerate(tasks):
-        n_other = len(task.X) - task.n_labelled
-        special = task.order is not None or task.basis is not None
-        if special or len(task.X) > _LARGEST_STACKED:
+        if task.order is not None or task.basis is not None or len(task.X) > _LARGEST_STACKED:
             groups.append([i])
         else:
-            key = (task.laplacian is not None, _padded(task.n_labelled), _padded(n_other))
-            by_size.setdefault(key, []).append(i)
-    for (_, n_labelled, n_other), members in by_size.items():
-        most = max(1, _STACK_ENTRIES // max(1, (n_labelled + n_other) ** 2))
-        groups += [members[start : start + most] for start in range(0, len(members), most)]
+            alike.setdefault(task.laplacian is not None, []).append(i)
+    for members in alike.values():
+        codes = np.repeat(members, [len(tasks[i].X) for i in members])
+        rows = np.split(np.arange(len(codes)), np.flatnonzero(np.diff(codes)) + 1)
+        groups += [stack.tasks.tolist() for group in lay_out(codes, rows).groups for stack in group.stacks]
     return groups
-
-
-def _padded(size: int) -> int:
-    """The next of 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ...: at most half is padding."""
-    if size <= 4:
-        return size
-    power = 1 << (size - 1).bit_length()
-    return 3 * power // 4 if size <= 3 * power // 4 else power
