@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -46,7 +46,16 @@ _CLASSES: dict[str, type] = {}  # name in a file -> class
 _NAMES: dict[type, str] = {}
 
 _FITTED_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,99}")
-_FIELD_TYPES: dict[str, Any] = {"bool": bool, "float": (float, int), "int": int, "str": str}
+_FIELD_TYPES: dict[str, Callable[[Any], bool]] = {
+    "None": lambda value: value is None,
+    "FloatArray": lambda value: isinstance(value, np.ndarray) and value.dtype == np.float64,
+    "IntArray": lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "i",
+    "tuple": lambda value: isinstance(value, tuple),
+    "bool": lambda value: isinstance(value, bool | np.bool_),
+    "float": lambda value: isinstance(value, float | int) and not isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+}
 
 
 def register(*classes: type, **renamed: type) -> None:
@@ -155,26 +164,12 @@ def _dataclass(cls: Any, state: dict[str, Any]) -> Any:
 
 
 def _has_type(value: Any, annotation: str) -> bool:
-    """Whether a value fits the annotation of its field, as far as that says something plain."""
-    options = [part.strip() for part in annotation.split(" | ")]
-    return any(_has_one_type(value, option) for option in options)
+    """Whether a value fits the annotation of its field, as far as that says something plain.
 
-
-def _has_one_type(value: Any, annotation: str) -> bool:
-    if annotation == "None":
-        return value is None
-    if annotation == "FloatArray":
-        return isinstance(value, np.ndarray) and value.dtype == np.float64
-    if annotation == "IntArray":
-        return isinstance(value, np.ndarray) and value.dtype.kind == "i"
-    if annotation.startswith("tuple["):
-        return isinstance(value, tuple)
-    if annotation in _FIELD_TYPES:
-        is_bool = isinstance(value, bool | np.bool_)
-        return (
-            is_bool if annotation == "bool" else isinstance(value, _FIELD_TYPES[annotation]) and not is_bool
-        )
-    return True  # Any, a class of ours, ...: checked by whoever uses it
+    Any, a class of ours, ...: checked by whoever uses it.
+    """
+    kinds = [part.strip().split("[")[0] for part in annotation.split(" | ")]
+    return any(kind not in _FIELD_TYPES or _FIELD_TYPES[kind](value) for kind in kinds)
 
 
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:
