@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -97,10 +96,10 @@ def fit(
     task = own_task if task is None else task
     used = {"target": target, "task": task, **columns}
     features = _features(list(ddf.columns), used)
-    classes = not is_regressor(estimator)
-    check = Check(features, target, task, classes, getattr(estimator, "unlabeled", None))
+    classes, unlabeled = not is_regressor(estimator), getattr(estimator, "unlabeled", None)
+    needed = [*features, *(name for name in used.values() if name is not None)]
     with connected(client):
-        frame = _bring(client, ddf, [*features, *(name for name in used.values() if name is not None)], check)
+        frame = _bring(client, ddf, needed, features, target, task, classes, unlabeled)
         given = {name: frame[column].to_numpy() for name, column in columns.items()}
         if task is not None and own_task is None:
             given["tasks"] = frame[task]
@@ -109,42 +108,32 @@ def fit(
             return estimator.fit(frame[inputs], frame[target], **given)
 
 
-@dataclass(frozen=True)
-class Check:
-    """What is wrong with a partition; "" if nothing is. All partitions are checked before an error."""
+def _trouble(frame: Any, features: list[Any], target: Any, task: Any, classes: bool, unlabeled: Any) -> str:
+    """What is wrong with a partition; "" if nothing is.
 
-    features: list[Any]
-    target: Any
-    task: Any  # None: all rows are of one task
-    classes: bool  # targets are labels of classes and not numbers
-    unlabeled: Any  # the label that means "no label"
-
-    def __call__(self, frame: Any) -> str:
-        """The first thing that is wrong."""
-        try:
-            self._check(frame)
-        except (GleanError, ValueError) as error:
-            return f"{type(error).__name__}: {error}"
-        return ""
-
-    def _check(self, frame: Any) -> None:
-        for name in self.features:
+    `classes`: targets are labels and not numbers; `unlabeled` is the label that means "no label".
+    """
+    try:
+        for name in features:
             column = frame[name]
             if column.dtype.kind == "f" and np.isinf(column.to_numpy(np.float64, na_value=np.nan)).any():
                 raise ValueError(f"column {name!r} contains infinity. Finite numbers are expected.")
-        if len(frame) and self.task is not None:
-            encode_tasks(frame[self.task], len(frame))
-        if len(frame) and self.classes:
-            split_unlabeled(check_class_target(frame[self.target], len(frame)), self.unlabeled)
-        elif not missing_entries(as_column(frame[self.target], "y", LabelError)).all():
-            check_regression_target(frame[self.target], len(frame))
+        if len(frame) and task is not None:
+            encode_tasks(frame[task], len(frame))
+        if len(frame) and classes:
+            split_unlabeled(check_class_target(frame[target], len(frame)), unlabeled)
+        elif not missing_entries(as_column(frame[target], "y", LabelError)).all():
+            check_regression_target(frame[target], len(frame))
+    except (GleanError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
-def _bring(client: Client, ddf: Any, columns: list[Any], check: Check) -> Any:
-    """The rows of all partitions, in their order, if nothing is wrong with any."""
+def _bring(client: Client, ddf: Any, columns: list[Any], *given: Any) -> Any:
+    """The rows of all partitions, in their order, if nothing is wrong with any; `given` is for `_trouble`."""
     take = delayed(_take)
     parts = client.compute([take(part, columns) for part in ddf.to_delayed()])
-    troubles = gather(client, [submit(client, check, part) for part in parts])
+    troubles = gather(client, [submit(client, _trouble, part, *given) for part in parts])
     bad = [(k, trouble) for k, trouble in enumerate(troubles) if trouble]
     if bad:
         listed = "\n".join(f"  partition {k}: {trouble}" for k, trouble in bad[:_SHOWN])
