@@ -89,8 +89,9 @@ class Learning:
     rows_per_point: int = 25
     most_rows: int = 15000
     n_own_basis: int = 20  # of a task with several blocks, while learning
-    smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task, by evidence
-    task_smoothness: float = 2.5  # of several tasks
+    # By evidence. A task among others has few rows, so the rougher choice for several tasks is smoother.
+    smoothness: tuple[float, ...] = (float("inf"), 1.5)  # of one task
+    task_smoothness: tuple[float, ...] = (2.5, float("inf"))  # of several tasks
     hopeless: float = 15.0  # nats by which a form or a coupling may lie behind before it is given up
     n_draws: int = 16  # from the Laplace approximation of the hyperparameters
     # Rows up to which predictions average over draws: with more, parameters are well known. Other noise than

@@ -68,7 +68,7 @@ def plan_search(
         starts = learning.starts[:1]
     else:
         kinds = (True, False) if inputs.n_parameters else (True,)
-        smoothness = learning.smoothness if n_tasks == 1 else (learning.task_smoothness,)
+        smoothness = learning.smoothness if n_tasks == 1 else learning.task_smoothness
         forms = [Form(nu, warped) for warped in kinds for nu in smoothness]
 
     def make_terms(start: Start, nu: float) -> list[TermSpec]:
