@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from gleangp._typing import FloatArray
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -33,3 +37,9 @@ class Decision:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.chosen}. {self.reason}"
+
+
+def in_standard_errors(differences: FloatArray) -> float:
+    """The mean of paired differences over its standard error; 0 if they are all equal."""
+    error = np.std(differences, ddof=1) / np.sqrt(len(differences))
+    return float(np.mean(differences) / error) if error > 0.0 else 0.0

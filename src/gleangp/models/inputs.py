@@ -142,7 +142,7 @@ class InputMap:
         return _kumaraswamy(np.log(u), parameters)[0] + slope * beyond
 
 
-def map_inputs(X: FloatArray, *, warp: bool = True) -> InputMap:
+def map_inputs(X: FloatArray) -> InputMap:
     """The map for training rows X (n, p)."""
     floor, ceiling = _limits(X)
     X = np.clip(X, floor, ceiling)
@@ -150,7 +150,7 @@ def map_inputs(X: FloatArray, *, warp: bool = True) -> InputMap:
     two_values = np.all((X == low) | (X == high), axis=0)
     scale = np.where(two_values, high - low, deviation(X))
     scale = np.where(scale > 1e-12 * np.maximum(np.abs(low), np.abs(high)), scale, 1.0)
-    warped = np.flatnonzero(~two_values & warp)
+    warped = np.flatnonzero(~two_values)
     step = max(1, -(-len(X) // _MOST_REFERENCE))
     width = np.maximum(high - low, 1e-300)[warped]
     reference = X[::step][:, warped]

@@ -23,13 +23,12 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import TaskError
+from gleangp.graph.neighbours import mean_nearest_distance, nearest_neighbours
 from gleangp.selection.base import in_order, join_choices
 from gleangp.selection.descriptors import RELEVANCES
 from gleangp.selection.selectors import SELECTORS
 
 _LEAST_TASK_DISTANCE = 0.1  # in units of the median distance: equal tasks weigh ten times, not infinitely
-
-_SCALE_ENTRIES = 2**20  # distances held at once to find m_x
 
 
 class TaskRelevance(BaseEstimator):
@@ -235,17 +234,7 @@ def take_turns(sizes: list[int]) -> Iterator[int]:
 
 
 def point_scale(inputs: list[FloatArray]) -> float:
-    """Mean distance of a row to the nearest distinct row of its task; 1 where no two rows differ.
-
-    Taken over some 256 evenly spaced rows of each task (fewer of very large ones).
-    """
-    nearest = []
-    for X in inputs:
-        n_rows = min(max(_SCALE_ENTRIES // len(X), 16), 256)
-        distance = cdist(X[:: -(-len(X) // n_rows)], X)
-        distance[distance == 0.0] = np.inf
-        nearest.append(distance.min(axis=1))
-    distinct = [d[np.isfinite(d)] for d in nearest]
-    means = [d.mean() for d in distinct if len(d)]
-    counts = [len(X) for d, X in zip(distinct, inputs, strict=True) if len(d)]
-    return float(np.average(means, weights=counts)) if means else 1.0
+    """Mean distance of a row to the nearest distinct row of its task; 1 where no two rows differ."""
+    differ = [X for X in inputs if (X != X[0]).any()]
+    means = [mean_nearest_distance(X, nearest_neighbours(X, 1)) for X in differ]
+    return float(np.average(means, weights=[len(X) for X in differ])) if means else 1.0

@@ -16,6 +16,7 @@ from gleangp.invariances import apply_invariances
 from gleangp.models.active.model import SparseModel
 from gleangp.models.active.settings import Settings
 from gleangp.models.active.tasks import TaskBlocks
+from gleangp.models.decisions import in_standard_errors
 from gleangp.models.defaults import HELD_OUT
 from gleangp.progress import Stage
 from gleangp.selection.base import in_order
@@ -84,9 +85,7 @@ def virtual_scores(wider: SparseModel, model: SparseModel, tasks: TaskBlocks, se
             mean, var = one.predict(part.X, codes[at])
             found[at] = part.noise.log_partition(part.y, mean, var)[0]
         scores.append(found)
-    d = scores[0] - scores[1]
-    error = np.std(d, ddof=1) / np.sqrt(len(d))
-    return np.array([*(s.mean() for s in scores), d.mean() / error if error > 0.0 else 0.0])
+    return np.array([*(s.mean() for s in scores), in_standard_errors(scores[0] - scores[1])])
 
 
 def _pool(

@@ -15,7 +15,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import warn_user
 from gleangp.inference.data_dependent import task_posterior
 from gleangp.inference.task_rows import TaskRows
-from gleangp.models.decisions import Decision
+from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.noise import Gaussian
@@ -77,9 +77,7 @@ def _decided(scores: list[FloatArray], names: tuple[str, str]) -> tuple[dict[str
     if len(scores[0]) < HELD_OUT.least_labels:
         return {}, 0.0
     numbers = {name: float(np.mean(s)) for name, s in zip(names, scores, strict=True)}
-    d = scores[1] - scores[0]
-    error = np.std(d, ddof=1) / np.sqrt(len(d))
-    return numbers, float(np.mean(d) / error) if error > 0.0 else 0.0
+    return numbers, in_standard_errors(scores[1] - scores[0])
 
 
 def _reason(numbers: dict[str, float], worse: float) -> str:
