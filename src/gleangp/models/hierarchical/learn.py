@@ -65,16 +65,17 @@ class LearningPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HierarchyFit:
-    """What the tasks taught."""
+    """The tasks at their most probable parameters under a prior covariance."""
 
     point: Point
     prior_cov: FloatArray  # (q, q)
-    theta_cov: FloatArray  # (M, q, q) Laplace's posterior covariance of each theta_i, m integrated out
-    mean_cov: FloatArray  # (q, q) that of m; zero where m is not learnt
+    theta_cov: FloatArray  # (M, q, q) Laplace's, of each theta_i; m is integrated out at the end
     log_evidence: FloatArray  # (M,) theta_i integrated out by Laplace
-    n_rounds: int
-    converged: bool
-    last_change: float
+    converged: bool = True
+    loss: float = np.nan  # minus the log evidence of all tasks and the log density of the hyperpriors
+    mean_cov: FloatArray | None = None  # (q, q) posterior covariance of m, where it is learnt
+    n_rounds: int = 0
+    last_change: float = 0.0
 
 
 class HierarchyObjective:
@@ -161,15 +162,15 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
         stage = _stage(f"start {number + 1}", terms, plan)
         if plan.progress(stage, 0, None) and best is not None:
             break
-        state = _round(terms, start, point, cov, plan, stage)
-        if best is None or state.loss < best.loss:
-            best = state
-    n_rounds, change, moved, converged = 1, 0.0, np.inf, best.optimum.converged
-    while plan.fixed_cov is None and len(best.cov):
+        found = _round(terms, start, point, cov, plan, stage)
+        if best is None or found.loss < best.loss:
+            best = found
+    n_rounds, change, moved, converged = 1, 0.0, np.inf, best.converged
+    while plan.fixed_cov is None and len(best.prior_cov):
         updated = update_cov(best.point, best.theta_cov)
-        ratio = np.abs(np.log(np.diagonal(updated) / np.diagonal(best.cov)))
+        ratio = np.abs(np.log(np.diagonal(updated) / np.diagonal(best.prior_cov)))
         change = max(float(np.max(ratio)), moved)
-        converged = best.optimum.converged and change <= plan.tol
+        converged = best.converged and change <= plan.tol
         if converged or n_rounds == plan.max_rounds:
             break
         stage = _stage(f"round {n_rounds}", terms, plan)
@@ -179,13 +180,10 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
         best = _round(terms, start, best.point, updated, plan, stage)
         moved = float(np.max(np.abs(best.point.mean - before)))
         n_rounds += 1
-    mean_cov = np.zeros_like(best.cov)
-    theta_cov = best.theta_cov
     if plan.learn_shared:
-        mean_cov, theta_cov = mean_uncertainty(curvatures(terms, best.point), theta_cov)
-    return HierarchyFit(
-        best.point, best.cov, theta_cov, mean_cov, best.log_evidence, n_rounds, converged, change
-    )
+        mean_cov, theta_cov = mean_uncertainty(curvatures(terms, best.point), best.theta_cov)
+        best = replace(best, mean_cov=mean_cov, theta_cov=theta_cov)
+    return replace(best, n_rounds=n_rounds, converged=converged, last_change=change)
 
 
 def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatArray]]:
@@ -222,23 +220,13 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
     return starts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _State:
-    """The tasks at their most probable parameters under one prior covariance."""
-
-    point: Point
-    cov: FloatArray
-    theta_cov: FloatArray
-    log_evidence: FloatArray
-    loss: float  # minus the log evidence of all tasks and the log density of the hyperpriors
-    optimum: Optimum
-
-
 def _stage(name: str, terms: TaskTerms, plan: LearningPlan) -> Stage:
     return Stage(name, _MOST_STEPS, len(terms))
 
 
-def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan, stage: Stage) -> _State:
+def _round(
+    terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan, stage: Stage
+) -> HierarchyFit:
     root = matrix_root(cov)
     point, optimum = _optimize(terms, start, point, root, plan, stage)
     precision = whitened_precision(curvatures(terms, point), root)
@@ -250,7 +238,7 @@ def _round(terms, start: Point, point: Point, cov: FloatArray, plan: LearningPla
     loss = optimum.value + 0.5 * log_det.sum()
     if plan.fixed_cov is None:
         loss -= log_inverse_wishart(cov)
-    return _State(point, cov, theta_cov, log_evidence, float(loss), optimum)
+    return HierarchyFit(point, cov, theta_cov, log_evidence, optimum.converged, float(loss))
 
 
 def log_inverse_wishart(cov: FloatArray) -> float:

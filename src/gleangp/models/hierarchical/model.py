@@ -76,7 +76,7 @@ class HierarchicalModel:
     n_rounds: int
     converged: bool
     last_change: float
-    mean_cov: FloatArray | None = None  # (q, q) uncertainty of the prior mean; None in older files
+    mean_cov: FloatArray | None = None  # (q, q) uncertainty of the prior mean; None: none, or an older file
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
@@ -268,7 +268,7 @@ def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:
     n_tasks, q = start.theta.shape
     cov = np.zeros((q, q)) if prior_cov is None else prior_cov
     none = np.zeros((n_tasks, q, q))
-    return HierarchyFit(start, cov, none, np.zeros((q, q)), np.full(n_tasks, np.nan), 0, True, 0.0)
+    return HierarchyFit(start, cov, none, np.full(n_tasks, np.nan))
 
 
 def _split(moving: MovingKernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
