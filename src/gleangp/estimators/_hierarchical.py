@@ -52,7 +52,7 @@ register(DataDependentPosterior, FittedTask, HierarchicalModel)
 
 @documented()
 @parameters
-class HierarchicalGPRegressor(PartsParameters, ObservationsMixin, BaseEstimator):
+class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator):
     """Gaussian-process regression in which every task has its own kernel, under a prior they share.
 
     The logarithms of the kernel parameters of all tasks have a common Gaussian prior, which is learnt.

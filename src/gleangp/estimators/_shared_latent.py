@@ -54,7 +54,7 @@ def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
 
 @documented()
 class SharedLatentMixin(
-    LatentParameters, TaskEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
+    TaskEstimator, LatentParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
 ):
     """For tasks that are learnt in one latent space: the way there and back, and a mapping for each task.
 

@@ -51,7 +51,7 @@ _ATTRIBUTES = {
 
 
 @documented()
-class SparseGPMixin(SparseParameters, TaskEstimator, ABC):
+class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     """Models from constructor parameters; bookkeeping of tasks; warnings.
 
     An estimator declares the three attributes below.
