@@ -12,6 +12,7 @@ INTERNAL = {
     "check_tasks",
     "distances",
     "get_metadata_routing",
+    "grad_of_shared",
     "is_labeled",
     "is_stationary",
     "log_mean",
@@ -24,6 +25,7 @@ INTERNAL = {
     "terms",
     "typical_bias",
     "under",
+    "with_variance",
 }
 
 
