@@ -148,10 +148,11 @@ class LocalPosterior:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def extended(self, **changes: Any) -> LocalPosterior:
-        """With more tasks, and perhaps rows of theirs; what was computed for the others is kept."""
+        """With more tasks, and perhaps rows of theirs, or a spread; what was computed for others is kept."""
         after = replace(self, **changes)
         kept = ("_common_bases", "_own_bases", "_common_knowledge", "_groups")
         after.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
+        after._trees.update({} if "X" in changes else self._trees)
         if self.together and self.n_learnt:
             after._solved[_LEARNT] = self._solve(np.arange(self.n_learnt)[None], 0, cache=True)
         return after
@@ -397,14 +398,23 @@ class LocalPosterior:
         half, _, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
         half = half * root[:, None, :]
         back = None if base is None else half @ seen.transpose(0, 2, 1)
-        solved = Solved(near, F, half, base, back)
+        return self._with_weights(Solved(near, F, half, base, back), task, key if cache else None)
+
+    def _with_weights(self, solved: Solved, task: int, key: int | None) -> Solved:
+        """With the weights of its rows; kept under the key, if there is one."""
         residual = self.site_mean[solved.all_rows]
-        if F.shape[2]:
-            residual = residual - F @ self.knowledge(task)[0]
+        if solved.F.shape[2]:
+            residual = residual - solved.F @ self.knowledge(task)[0]
         solved = replace(solved, weights=solved.whitened(residual[:, :, None]))
-        if cache:
+        if key is not None:
             self._solved[key] = solved
         return solved
+
+    def keep_factor(self, half: FloatArray) -> None:
+        """Keep L^-1 (n, n) of the one block of all rows, which the fit has computed, for predictions."""
+        rows = np.arange(self.n_learnt)[None]
+        half = (half * np.sqrt(self.precision))[None]
+        self._with_weights(Solved(rows, np.zeros((*rows.shape, 0)), half), 0, _LEARNT)
 
     def _seen(
         self, solved: Solved, X: FloatArray, task: int, *, with_g: bool = True

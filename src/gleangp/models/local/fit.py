@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.evidence import kept_factor
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
 from gleangp.models.decisions import Decision
@@ -106,10 +107,9 @@ def _compete(
         search = candidates[0].search
         return search, learn(search, data, first, seed), []
     # What one start is better for, short length scales and little noise, others have in common with it.
-    found = [
-        first,
-        *(race(replace(c.search, starts=[first.objective.start]), data, seed) for c in candidates[1:]),
-    ]
+    start = [first.objective.start]
+    others = [race(replace(c.search, starts=start), data, seed, ahead=first) for c in candidates[1:]]
+    found = [first, *others]
     learnt = [[f] for f in found]
 
     def evidence() -> list[float]:
@@ -290,6 +290,8 @@ def local_posterior(
         data.n_tasks,
     )
     posterior._groups.update({task: known for task, _, known in groups})
+    if posterior.together and (half := kept_factor(prior, settled.precision)) is not None:
+        posterior.keep_factor(half)
     return posterior
 
 

@@ -122,10 +122,11 @@ class Search:
         return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
 
 
-def race(search: Search, data: Data, seed: int, number: int = 0) -> Learnt:
+def race(search: Search, data: Data, seed: int, number: int = 0, ahead: Learnt | None = None) -> Learnt:
     """The best of a few steps from every start on a few rows, of one of the forms.
 
-    A later start goes on for as long as it is ahead of the best one so far after as many steps.
+    A later start goes on for as long as it is ahead of the best one so far after as many steps; so does the
+    first, if there is another model `ahead` on the same rows.
     """
     learning, form = search.learning, search.forms[number]
     if not search.optimize:
@@ -138,9 +139,9 @@ def race(search: Search, data: Data, seed: int, number: int = 0) -> Learnt:
         draw = np.random.default_rng(seed)  # the same rows for all
         objective = search.objective(start, form, None)
         objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-        ahead = _best(found) if found else None
-        climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, ahead)
+        climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, ahead, needed=not found)
         found += [] if climbed is None else [climbed]
+        ahead = _best(found)
     return _best(found)
 
 
@@ -166,24 +167,26 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
             best = _go_on(search, best, _moved(search, best, data, later[0], rng), later[0], rng)
         more = [_from_there(search, best, form, later[0].max_iter, rng) for form in others]
         return [best, *(learnt for several in more for learnt in several)]
-    # Other forms on the same rows, from the start that was better for the first.
-    alike = replace(search, starts=[best.objective.start])
-    found = [best, *(race(alike, data, seed, k) for k, form in enumerate(others, 1) if form.warped)]
-    least = min(f.value for f in found) + search.learning.hopeless
-    found = [f for f in found if f.value <= least]
-    values, moved = [f.value / f.n_rows for f in found], []
-    if len(found) > 1 and found[0].n_rows < len(data):
+    raced = [best, *(race(search, data, seed, k) for k, form in enumerate(others, 1) if form.warped)]
+    values, moved = {f.form.kernel: f.value / f.n_rows for f in raced}, {}
+    least = min(f.value for f in raced) + search.learning.hopeless
+    found = [f for f in raced if f.value <= least]
+    if len(found) > 1 and best.n_rows < len(data):
         stage = later.pop(0)
-        moved = [_moved(search, f, data, stage, np.random.default_rng(seed + 2)) for f in found]
-        found = [_go_on(search, f, m, stage, rng) for f, m in zip(found, moved, strict=True)]
+        at_stage = [_moved(search, f, data, stage, np.random.default_rng(seed + 2)) for f in found]
+        found = [_go_on(search, f, m, stage, rng) for f, m in zip(found, at_stage, strict=True)]
         # All forms on one sample of the rows of the last stage; if it is the next, the best goes on there.
-        moved = [_moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found]
-        values = [m.value(f.z) / len(m.rows.y) for m, f in zip(moved, found, strict=True)]
-    which = int(np.argmin(values))
-    best, objective = found[which], moved[which] if moved and len(later) == 1 else None
-    if len(found) > 1:
-        numbers = {f.form.kernel: -float(v) for f, v in zip(found, values, strict=True)}
-        kernel = best.form.kernel
+        moved = {
+            f.form.kernel: _moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found
+        }
+        values = {
+            f.form.kernel: m.value(f.z) / len(m.rows.y) for f, m in zip(found, moved.values(), strict=True)
+        }
+    best = min(found, key=lambda f: values[f.form.kernel])
+    kernel = best.form.kernel
+    objective = moved.get(kernel) if len(later) == 1 else None
+    if len(raced) > 1:
+        numbers = {name: -float(value) for name, value in values.items()}
         reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
         best = replace(best, decisions=(*best.decisions, Decision("smoothness", kernel, numbers, reason)))
     for stage in (stage for stage in later if stage.n_rows <= search.learning.most_rows):
@@ -234,17 +237,19 @@ def _spread_choice(n, count, rng):
     return np.sort(rng.choice(n, min(n, count), replace=False))
 
 
-def _climb(search, objective, z, max_iter, form, number, rng, ahead: Learnt | None = None) -> Learnt | None:
+def _climb(
+    search, objective, z, max_iter, form, number, rng, ahead: Learnt | None = None, *, needed: bool = False
+) -> Learnt | None:
     """What the search finds from z, or from the start itself, the number of which is given.
 
-    None if the progress function leaves it out, which it may unless it is the first of all. A search that
-    has a rival `ahead` ends where it falls behind it, after the steps that all starts have.
+    None if the progress function leaves it out, which it may if it is not needed. A search that has a rival
+    `ahead` ends where it falls behind it, after the steps that all searches have.
     """
     n_rows = len(objective.rows.y)
     name = f"{n_rows} rows" if z is not None else f"start {number}"
     n_tasks = len(np.unique(objective.rows.layout.codes))
     stage = ProgressStage(name, max_iter, n_tasks, len(objective.rows.Z) or n_rows)
-    if search.progress(stage, 0, None) and (z is not None or ahead is not None):
+    if search.progress(stage, 0, None) and not needed:
         return None
     asked, pace = report_to(search.progress, stage), ahead.optimum.values if ahead else ()
 
