@@ -434,6 +434,8 @@ def test_intervals_of_a_large_table_follow_its_noise():
     assert np.median((high - low)[loud]) > 2.0 * np.median((high - low)[~loud])
     [made] = [d for d in model.decisions_ if d.what == "spread"]
     assert made.numbers["rows"] == 1500.0
+    mean, std = model.leave_one_out()
+    assert 0.94 < np.mean(np.abs(y[:3000] - mean) < 1.96 * std) < 0.96
     # What was given is not changed: with held parameters, and with known noise.
     for options in ({"optimizer": None}, {"noise_variance": 0.1}):
         held = SparseGPRegressor(random_state=0, **options).fit(X[:3000], y[:3000])

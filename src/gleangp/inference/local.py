@@ -270,14 +270,13 @@ class LocalPosterior:
                 var[rows] = np.maximum((found.of_rows + found.of_basis).ravel(), 0.0) * factor[rows]
         return mean, var, factor
 
-    def left_out(self, rows: IntArray, levels: Sequence[float]) -> tuple[FloatArray, FloatArray]:
-        """Squared residuals over variances (n,) of sites in neighbourhoods, each predicted from the others.
+    def left_out(self, rows: IntArray, levels: Sequence[float]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Residuals and variances (n,) of sites in neighbourhoods, each predicted from the others.
 
         Also the scales of their neighbourhoods (len(levels), n), at levels of `usual_rows`. The variance is
         that of `predict` and the noise, without spread. Let t be the variance of the site given its
         neighbours and u, and s = g^T S g. The site has informed u. Taking it out again divides the residual
-        by 1 - s / t, and the variance t + s becomes t / (1 - s / t): the ratio is the squared residual over
-        t - s.
+        by 1 - s / t, and the variance t + s becomes t / (1 - s / t).
         """
 
         def others(X: FloatArray, task: int) -> IntArray:
@@ -286,14 +285,22 @@ class LocalPosterior:
             keep[keep.all(axis=1), -1] = False  # it has as many rows with the same inputs
             return near[keep].reshape(len(near), -1)
 
-        ratio, scales = np.empty(len(rows)), np.empty((len(levels), len(rows)))
+        residual, var = np.empty((2, len(rows)))
+        scales = np.empty((len(levels), len(rows)))
         for part, found in self._conditionals(self.X[rows], self.codes[rows], others, True):
             at = rows[part]
             given = found.of_rows.ravel() + 1.0 / self.precision[at]
-            left = np.maximum(given - found.of_basis.ravel(), _LEAST_LEFT * given)
-            ratio[part] = (self.site_mean[at] - found.mean.ravel()) ** 2 / left
+            left = np.maximum(1.0 - found.of_basis.ravel() / given, _LEAST_LEFT)
+            residual[part] = (self.site_mean[at] - found.mean.ravel()) / left
+            var[part] = given / left
             scales[:, part] = [found.scale(nu) for nu in levels]
-        return ratio, scales
+        return residual, var, scales
+
+    @property
+    def in_neighbourhoods(self) -> IntArray:
+        """Rows of the tasks that have several blocks."""
+        large = [t for t in range(len(self.terms[0].own)) if self.has_neighbourhoods(t)]
+        return np.flatnonzero(np.isin(self.codes, large))
 
     def _conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
         """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""

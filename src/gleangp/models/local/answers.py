@@ -84,7 +84,12 @@ def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, Int
     rows = np.arange(len(model.row_numbers))
     means, variances = [], []
     for draw in model.all_draws:
-        mean, var = leave_one_out(draw.posterior)
+        q = draw.posterior
+        mean, var = leave_one_out(q)
+        if q.spread is not None:  # as predictions are: from the nearest of the others
+            large = q.in_neighbourhoods[q.in_neighbourhoods < len(rows)]
+            residual, own_var, [scale] = q.left_out(large, [q.usual_rows])
+            mean[large], var[large] = q.site_mean[large] - residual, q.spread * scale * own_var
         means.append(mean[rows])
         variances.append(var[rows] if model.gaussian else without_site(draw.posterior, rows, var[rows]))
     mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)

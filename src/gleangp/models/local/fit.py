@@ -305,12 +305,12 @@ def _spread(
     logarithms.
     """
     c, covered = conditioning, conditioning.coverage
-    large = [t for t in range(len(posterior.terms[0].own)) if posterior.has_neighbourhoods(t)]
-    rows = np.flatnonzero(np.isin(posterior.codes, large))
+    rows = posterior.in_neighbourhoods
     if not len(rows):
         return {}, []
     rows = rows[some_of(len(rows), c.left_out, rng)]
-    ratio, scales = posterior.left_out(rows, c.usual_rows)
+    residual, var, scales = posterior.left_out(rows, c.usual_rows)
+    ratio = residual**2 / var
     spreads = np.quantile(ratio / scales, covered, axis=1) / chi2.ppf(covered, 1)
     spreads = np.maximum(spreads, c.least_spread)
     best = int(np.argmin(np.log(spreads) + np.mean(np.log(scales), axis=1)))
