@@ -35,9 +35,6 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
-        of `SparseGPRegressor`.
     learn_noise : bool or sequence of str, default=True
         Learn the cut-points: the bias and the widths of the inner categories. Or the names of what to
         learn, of "bias", "widths" and "variance"; see Notes.

@@ -185,6 +185,10 @@ class ClassParameters:
 
     Parameters
     ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
+        of `SparseGPRegressor`. For more than two classes without an order a `CompoundKernel` has one kernel
+        for each of `classes_`, such as the `kernel_` of another fit.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
         How points are selected. None: `ResidualSelector(weight="variance")`, which does not use the labels,
         so wrong labels have no effect on it; "entropy" for `posterior="active"`.

@@ -48,10 +48,6 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
-        of `SparseGPRegressor`. With more than two classes a `CompoundKernel` has one kernel for each of
-        `classes_`, such as the `kernel_` of another fit.
     noise : {"probit", "logit", "robust", "null_category"}, default="probit"
         Distribution of the labels given the latent function. "robust" is a probit with a learnt share of
         flipped labels. "logit" and "robust" need `posterior="local"` and a label in every row.
