@@ -182,16 +182,18 @@ RIVALS = 3
 BEHIND = 2.0  # points of error
 
 
-def cases(names, targets, seeds):
+def cases(names, sources, targets, seeds):
     """Set, number of sources, target and seed, and the rows of each."""
     for seed in seeds:
         for target in targets:
-            for n_sources in (1, 4, 9):
+            for n_sources in sources:
                 if "digits" in names:
                     yield "digits", n_sources, target, seed, digit_case("digits", target, n_sources, seed)
                 if "manifold" in names:
                     draw = 100 * target + seed
                     yield "manifold", n_sources, 0, seed, manifold_case(n_sources, draw)
+            if 4 not in sources:
+                continue
             if "sensor" in names and target < 7:
                 yield "sensor", 4, target, seed, sensor_case(target, 4, seed)
             if "usps" in names:
@@ -303,6 +305,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sets", nargs="+", default=["digits", "manifold", "sensor", "usps"])
+    parser.add_argument("--sources", nargs="+", type=int, default=[1, 4, 9], help="of digits and manifold")
     parser.add_argument("--targets", nargs="+", type=int, default=list(range(10)))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--deals", type=int, default=1, help="draws of the target's labels for each fit")
@@ -313,13 +316,14 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     found = defaultdict(list)
-    for name, n_sources, target, seed, case in cases(arguments.sets, arguments.targets, arguments.seeds):
+    chosen = arguments.sets, arguments.sources, arguments.targets, arguments.seeds
+    for name, n_sources, target, seed, case in cases(*chosen):
         found[name, n_sources, target].append(
             measure(case, arguments.components, seed, arguments.deals, arguments.without)
         )
-    if arguments.json:
-        with open(arguments.json, "w") as file:
-            json.dump([[*key, runs] for key, runs in found.items()], file)
+        if arguments.json:
+            with open(arguments.json, "w") as file:
+                json.dump([[*key, runs] for key, runs in found.items()], file)
     print_table(found)
     if arguments.plot:
         draw(found, arguments.plot)

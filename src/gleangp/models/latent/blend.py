@@ -41,7 +41,7 @@ from gleangp.progress import Progress
 _WIDE, _NARROW = 1.0, 0.3  # spread of the priors: of the kernel of all source tasks, and of one task
 _FEW, _MOST_PARTS = 10, 20  # labels from which the others of a source task are predicted, and how often
 _AMPLITUDE, _LENGTH = (1e-4, 1e3), (0.03, 30.0)
-_LINEAR, _BIAS = 0.5, (0.01, (1e-6, 1e2))  # variances of the linear part and the constant at the start
+_BIAS = 0.01, (1e-6, 1e2)  # variance of the constant at the start, and its bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ def _kernel(model: LatentModel, settings: Settings, share: float) -> Kernel:
     kernel = _part(1.0 - share, RBF(1.0, _LENGTH), 1.0 - own)
     if share > 0.0:
         kernel = _part(share, RBF(1.0, _LENGTH), own) + kernel
-    kernel += _part(_LINEAR, DotProduct(0.0, "fixed"), 1.0 - own) + ConstantKernel(*_BIAS)
+    kernel += _part(LATENT_SPACE.linear, DotProduct(0.0, "fixed"), 1.0 - own) + ConstantKernel(*_BIAS)
     return kernel if settings.probit else kernel + WhiteKernel(*LATENT_SPACE.white)
 
 
