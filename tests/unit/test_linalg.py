@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.numerics.linalg import (
     cholesky,
-    cholesky_in_place,
     evidence_sensitivity,
     gram,
     inverse_from_cholesky,
@@ -57,28 +56,6 @@ def test_cholesky_refuses(bad, message):
     """What is wrong with the matrix is said with numbers."""
     with pytest.raises(NotPositiveDefiniteError, match=message):
         cholesky(bad)
-
-
-@pytest.mark.parametrize("order", "CF")
-def test_cholesky_in_place(order):
-    """The factor of `cholesky` below the diagonal, in the memory of the matrix where that is by columns."""
-    M = np.array(matrix(), order=order)
-    expected, _ = cholesky(M.copy())
-    chol, jitter = cholesky_in_place(M)
-    assert jitter == 0.0
-    assert_allclose(np.tril(chol), expected, rtol=1e-13)
-    assert np.shares_memory(chol, M) == (order == "F")
-
-
-def test_cholesky_in_place_needs_jitter():
-    """What a failed attempt overwrote is mended, and the jitter is that of `cholesky`."""
-    x = np.linspace(0.0, 1.0, 40)
-    M = np.exp(-(np.subtract.outer(x, x) ** 2))
-    expected, jitter = cholesky(M.copy())
-    chol, found = cholesky_in_place(np.array(M, order="F"))
-    assert found == jitter > 0.0
-    assert_allclose(chol, expected)
-    assert cholesky_in_place(np.zeros((0, 0)))[0].shape == (0, 0)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -63,22 +63,6 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
     raise NotPositiveDefiniteError(_describe_indefinite(matrix))
 
 
-def cholesky_in_place(matrix: FloatArray) -> tuple[FloatArray, float]:
-    """As `cholesky`, in the memory of a whole symmetric matrix stored by columns.
-
-    Fresh memory can cost as much as the arithmetic. Above the diagonal the factor is not cleaned: the entries
-    of the matrix stay there, from which it is mended where jitter is needed.
-    """
-    if len(matrix) == 0 or not matrix.flags.f_contiguous:
-        return cholesky(matrix)
-    diagonal = matrix.diagonal().copy()
-    chol, info = lapack.dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
-    if info == 0 and np.isfinite(chol.diagonal().sum()):
-        return chol, 0.0
-    upper = np.triu(matrix, 1)
-    return cholesky(upper + upper.T + np.diag(diagonal))
-
-
 def _describe_indefinite(matrix: FloatArray) -> str:
     n = len(matrix)
     if not np.isfinite(matrix).all():

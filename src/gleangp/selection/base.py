@@ -73,14 +73,3 @@ class Selector(Protocol):
         n_jobs: int | None = None,
     ) -> Selection:
         """The `n_active` points over all blocks; at most as many as there are rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """A choice that was made before, as a selector: for blocks and a budget that are still the same."""
-
-    selection: Selection
-
-    def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The choice."""
-        return self.selection

@@ -21,7 +21,7 @@ from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Stage, report_to
-from gleangp.selection.base import Chosen, Selection
+from gleangp.selection.base import Selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,6 @@ def learn_shared_kernel(
     seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
     if hasattr(settings.selector, "check_tasks"):
         settings.selector.check_tasks(len(tasks.sizes))
-    if getattr(settings.selector, "model_free", False):
-        settings = replace(settings, selector=Chosen(tasks.choose(parameters.kernel, settings, seed)))
     learner = _Learner(tasks, settings, seed, rng)
     if settings.optimize and (parameters.n_kernel or parameters.learn_noise):
         return learner.alternate(parameters)
@@ -84,6 +82,7 @@ class _Learner:
     def __init__(self, tasks: TaskBlocks, settings: Settings, seed: int, rng: np.random.Generator):
         self.tasks, self.settings, self.seed, self.rng = tasks, settings, seed, rng
         self.n_rows, self.exact = sum(tasks.sizes), tasks.is_exact(settings)
+        self._chosen: Selection | None = None  # by a selector whose choice depends on no parameter
 
     def alternate(self, parameters: Parameters) -> SharedKernelFit:
         """Rounds of LPJ05 algorithm 2: each climbs the evidence of its own active points.
@@ -122,7 +121,7 @@ class _Learner:
         """
         settings, tasks = self.settings, self._at(parameters)
         if selection is None and not self.exact:
-            selection = tasks.choose(parameters.kernel, settings, self.seed)
+            selection = self._choose(parameters)
         evidence = tasks.evidence(parameters.kernel, selection, settings)
         n_restarts = settings.n_restarts if first else 0
         if not evidence.holds_sites:
@@ -143,7 +142,7 @@ class _Learner:
     ) -> SharedKernelFit:
         """The posteriors at the learnt parameters."""
         tasks, settings = self._at(parameters), self.settings
-        selection = tasks.choose(parameters.kernel, settings, self.seed) if points is None else points
+        selection = self._choose(parameters) if points is None else points
         n_tasks = len(tasks.sizes)
         stage = Stage("posterior", n_tasks, n_tasks, len(selection.order))
         settings.progress(stage, 0, None)
@@ -214,9 +213,17 @@ class _Learner:
     def _sum_log_z(self, parameters: Parameters) -> tuple[NoiseObjective, Selection]:
         """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
         tasks, kernel = self._at(parameters), parameters.kernel
-        selection = tasks.choose(kernel, self.settings, self.seed)
+        selection = self._choose(parameters)
         posteriors = tasks.fit(kernel, selection, self.settings)[0]
         return tasks.noise_objective(kernel, selection, posteriors), selection
+
+    def _choose(self, parameters: Parameters) -> Selection:
+        if self._chosen is not None:
+            return self._chosen
+        chosen = self._at(parameters).choose(parameters.kernel, self.settings, self.seed)
+        if getattr(self.settings.selector, "model_free", False):
+            self._chosen = chosen
+        return chosen
 
     def _at(self, parameters: Parameters) -> TaskBlocks:
         values = {name: parameters.noise.parameters[name] for name in parameters.learn_noise}

@@ -21,7 +21,6 @@ from gleangp.kernels import kernel_columns
 from gleangp.kernels.evaluate import evaluate
 from gleangp.numerics.linalg import (
     cholesky,
-    cholesky_in_place,
     evidence_sensitivity,
     log_determinant,
     mirror_upper,
@@ -98,7 +97,7 @@ class GaussianTerm:
         """UQD07 eq. 4, with the constant."""
         n, n_columns = self.targets.shape
         K = evaluate(kernel, positions[self.rows])
-        chol, _ = cholesky_in_place(K.value.copy().T)  # symmetric, and stored the way LAPACK reads it
+        chol, _ = cholesky(K.value.T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
         dL_dK = mirror_upper(evidence_sensitivity(chol, weights))
