@@ -5,8 +5,8 @@ Both schemes have the form
     mean(x) = k(x)^T weights,    var(x) = k(x, x) - |chol^-1 k(x)|^2 + |inner^-1 chol^-1 k(x)|^2
 
 with k(x) the covariances to the kept points. For `posterior="active"` chol is the factor of
-K_dd + 1 / site_precision and there is no inner factor; for `posterior="projected"` chol is the factor of
-K_dd and inner that of the precision of the whitened coefficients.
+K_dd + 1 / site_precision and there is no inner factor; on a basis (`inference.fitc`) chol is the factor of
+K_dd and inner that of the precision of the basis variables.
 """
 
 from __future__ import annotations
