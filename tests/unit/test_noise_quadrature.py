@@ -53,8 +53,6 @@ PREDICTED = [
     NegativeBinomial(0.4, exposure=5.0),
     Binomial(trials=12.0),
     Gamma(2.0, bias=0.1),
-    Logit(0.3),
-    RobustProbit(0.1, 0.2),
 ]
 
 each_predicted = pytest.mark.parametrize("noise", PREDICTED, ids=repr)
@@ -155,9 +153,7 @@ def test_log_prob_is_that_of_scipy():
 def test_density_of_an_observation_adds_up(noise):
     """exp(log_density) sums or integrates to one, with the mean, the variance and cdf that are predicted."""
     mean, var = 0.4, 0.3
-    if noise.support == "label":
-        y, weight = np.array([-1.0, 1.0]), 1.0
-    elif noise.support == "count":
+    if noise.support == "count":
         y, weight = np.arange(noise.trials + 1 if isinstance(noise, Binomial) else 20_000.0), 1.0
     elif noise.support == "positive":
         t, weight = np.linspace(-30.0, 12.0, 40_001, retstep=True)
@@ -169,10 +165,16 @@ def test_density_of_an_observation_adds_up(noise):
     assert_allclose(p.sum(), 1.0, rtol=1e-8)
     assert_allclose(p @ y, noise.predict_mean(mean, var), rtol=1e-7, atol=1e-12)
     assert_allclose(p @ (y - p @ y) ** 2, noise.predict_var(mean, var), rtol=1e-6)
-    if noise.support != "label":
-        for at in np.searchsorted(p.cumsum(), [0.03, 0.5, 0.9]):
-            below = p[: at + 1].sum() - (0.0 if noise.support == "count" else 0.5 * p[at])
-            assert_allclose(noise.predict_cdf(y[at], mean, var), below, rtol=1e-4)
+    for at in np.searchsorted(p.cumsum(), [0.03, 0.5, 0.9]):
+        below = p[: at + 1].sum() - (0.0 if noise.support == "count" else 0.5 * p[at])
+        assert_allclose(noise.predict_cdf(y[at], mean, var), below, rtol=1e-4)
+
+
+@pytest.mark.parametrize("noise", [Probit(0.3), Logit(0.3), RobustProbit(0.1, 0.2)], ids=repr)
+def test_probabilities_of_both_classes_add_up(noise):
+    """At any latent mean and variance."""
+    mean, var = np.linspace(-9.0, 9.0, 19), np.geomspace(1e-3, 1e3, 19)
+    assert_allclose(np.exp(noise.class_log_prob(mean, var)).sum(axis=0), 1.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +208,6 @@ def test_quantiles(noise, var):
     mean = np.linspace(-1.0, 1.5, 4)
     for q in (0.001, 0.025, 0.5, 0.9, 0.999):
         y = noise.predict_quantile(mean, np.full(4, var), q)
-        if noise.support == "label":
-            p = np.exp(noise.class_log_prob(mean, var)[0])
-            assert np.array_equal(y, np.where(p >= q, -1.0, 1.0))
-            continue
         at = noise.predict_cdf(y, mean, var)
         if noise.support == "count":
             assert np.array_equal(y, np.round(y))
@@ -269,8 +267,6 @@ def test_default_predictions_by_quadrature():
     mean, var = np.array([-2.0, 0.3, 4.0]), np.array([0.1, 2.0, 500.0])
     for noise in (
         Binomial(0.2, trials=9.0),
-        Logit(0.2),
-        RobustProbit(0.1),
         ContaminatedNormal(0.4, 0.1, 5.0),
     ):
         assert_allclose(Noise.predict_mean(noise, mean, var), noise.predict_mean(mean, var), rtol=1e-8)
@@ -328,8 +324,6 @@ def test_margin_is_the_normal_quantile():
         (Binomial(trials=0.0), [0.0, 0.0], r"trials is 0 in row 0"),
         (Gamma(), [1.0, 0.0], r"y is 0 in row 1\. Gamma noise needs positive"),
         (Gamma(), [-3.0, 1.0], r"y is -3 in row 0"),
-        (Logit(), [1.0, 0.0], r"y is 0 in row 1\. .*-1 and \+1"),
-        (RobustProbit(), [2.0, 1.0], r"y is 2 in row 0"),
         (ContaminatedNormal(), [2.0, np.nan], r"y is nan in row 1"),
         (Gaussian(), [np.inf, 1.0], r"y is inf in row 0"),
     ],

@@ -38,7 +38,7 @@ from gleangp.models.local.use_unlabelled import Asked, UnlabelledRows
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.noise.base import ClassNoise
+from gleangp.noise.two_classes import TwoClasses
 
 
 @documented()
@@ -137,7 +137,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     _most_active = START_KERNEL.most_points_of_classes
     _one_per_class = True
     _fitted_parts = ("_models", "_n_inputs", "classes_")
-    _kind_of_noise = ClassNoise
+    _kind_of_noise = TwoClasses
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class.

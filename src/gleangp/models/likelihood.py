@@ -52,7 +52,7 @@ class Settled:
 class Likelihood(ABC):
     """The noise of all tasks: of variance v exp(tau z_t), z_t ~ N(0, 1), under a learnt tau.
 
-    v is the variance, or what stands for it in the noise model (`NoiseFields.of_tasks`), such as the squared
+    v is the variance, or what stands for it in the noise model (`NoiseModel.of_tasks`), such as the squared
     coefficient of variation. Tasks with more noise can also differ more from the others: large shops sell and
     vary more. The variance of what is a task's own (offset, slopes, function) has the factor
     exp(rho tau z_t), rho in [0, 1] learnt.
@@ -291,11 +291,11 @@ class PropagatedNoise(Likelihood):
     @property
     def learning(self) -> Learning:
         """Short for labels and categories: these carry less information than counts and numbers."""
-        return LABELS_LEARNING if getattr(self.model, "support", "label") == "label" else LEARNING
+        return LABELS_LEARNING if self.model.support == "label" else LEARNING
 
     @property
     def _is_real(self) -> bool:
-        return getattr(self.model, "support", None) == "real"
+        return self.model.support == "real"
 
     def draws_rows(self, learning: Learning) -> int:
         """Those of real numbers; other targets do not average."""

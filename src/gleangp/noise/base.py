@@ -2,7 +2,7 @@
 
 A noise model is a frozen dataclass. A field is a float, or an array with one entry per row.
 Inference only ever meets the members of `NoiseModel`; a new noise model is a new file and nothing
-else. `Noise` gives all of them by quadrature to a model that defines `derivatives`.
+else.
 
 Notation, as in Lawrence, Platt & Jordan 2005, section 2.2: f ~ N(mean, var) is the latent value of
 a row before its target is seen, Z = E[p(y | f)], and
@@ -20,7 +20,7 @@ The density of f solves the heat equation in (mean, var). From this
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -33,62 +33,46 @@ Partition = tuple[FloatArray, FloatArray, FloatArray]  # log_z, g and nu
 Rows = Any  # whatever indexes the first axis of an array: integers, a mask, a slice
 
 
-class NoiseModel(Protocol):
-    """p(y | f), elementwise over arrays that broadcast."""
+class NoiseModel:
+    """p(y | f), elementwise over arrays that broadcast: a frozen dataclass of parameters.
 
-    log_concave: ClassVar[bool]
-    """Whether p(y | f) is log-concave in f, so that nu is never negative."""
+    A subclass defines `log_prob`, `log_partition` and `log_partition_grad`. `Noise` has them by quadrature.
 
-    precision_depends_on_mean: ClassVar[bool]
-    """False for Gaussian noise: nu then depends on the variance alone, and gains can only fall."""
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp.noise import Gaussian
+    >>> noise, y, mean, var = Gaussian(0.5, bias=np.ones(2)), np.array([0.3, 2.0]), np.zeros(2), np.ones(2)
+    >>> noise.log_prob(y, f=0.0).round(3).tolist()
+    [-1.062, -1.572]
+    >>> log_z, g, nu = noise.log_partition(y, mean, var)
+    >>> np.allclose(nu, noise.precision(y, mean, var))
+    True
+    >>> slopes = noise.log_partition_grad(y, mean, var)
+    >>> list(slopes), noise.at([0]).bias.tolist()
+    (['variance', 'bias'], [1.0])
 
-    transforms: ClassVar[Mapping[str, str]]
-    """Parameter name -> "identity", "log" or "logit": the scale on which it is unbounded."""
+    Rows of tasks with a variance of their own, and derivatives in the shared variance and in theirs:
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Parameter name -> value. Which of them to learn is the caller's choice."""
-
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f): the definition of the model."""
-
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
-
-        nu is the true value. Where the model is not log-concave it may be negative; what to do
-        then is the policy of the caller.
-        """
-
-    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu alone: what selection scores with."""
-
-    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """Parameter name -> d log_z / d parameter for every row, in natural units.
-
-        A parameter that is a vector (not one entry per row) gets one column per entry.
-        """
-
-    def at(self, rows: Rows) -> Self:
-        """The model of those rows: per-row fields are indexed, the others kept."""
-
-
-@runtime_checkable
-class ClassNoise(Protocol):
-    """What a classifier asks of its noise model beside the members of `NoiseModel`."""
-
-    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
-
-    def margin(self, mean: Floats, var: Floats) -> FloatArray:
-        """Distance from the boundary in predictive deviations; positive for +1."""
-
-
-class NoiseFields:
-    """A frozen dataclass of parameters: what all noise models share, whatever their `log_partition` is."""
+    >>> rows = noise.with_variance(np.array([0.25, 1.0]))
+    >>> rows.variance.tolist()
+    [0.25, 1.0]
+    >>> by_name, by_log_variance = rows.grad_of_shared(rows.log_partition_grad(y, mean, var), noise)
+    >>> np.allclose(by_name["variance"], by_log_variance / 0.5)
+    True
+    """
 
     log_concave: ClassVar[bool] = True
+    """Whether p(y | f) is log-concave in f, so that nu is never negative."""
+
     precision_depends_on_mean: ClassVar[bool] = True
+    """False for Gaussian noise: nu then depends on the variance alone, and gains can only fall."""
+
     transforms: ClassVar[Mapping[str, str]] = {"bias": "identity"}
+    """Parameter name -> "identity", "log" or "logit": the scale on which it is unbounded."""
+
+    support: ClassVar[str] = "label"
+    """Values of an observation: "real", "positive", "count", or "label" (classes, categories)."""
 
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior."""
@@ -110,7 +94,7 @@ class NoiseFields:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Parameter name -> value."""
+        """Parameter name -> value. Which of them to learn is the caller's choice."""
         return {name: getattr(self, name) for name in self.transforms}
 
     @property
@@ -142,20 +126,35 @@ class NoiseFields:
         return {name: getattr(self, name) for name in names if name not in self.of_all_rows}
 
     def at(self, rows: Rows) -> Self:
-        """The model of those rows."""
+        """The model of those rows: fields with one entry per row are indexed, the others kept."""
         indexed: dict[str, Any] = {k: v[rows] for k, v in self.row_fields.items() if np.ndim(v) > 0}
         return replace(self, **indexed) if indexed else self  # type: ignore[type-var]
 
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
+        """log p(y | f): the definition of the model."""
+        raise NotImplementedError
+
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and nu."""
+        """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
+
+        nu is the true value. Where the model is not log-concave it may be negative; what to do then is the
+        policy of the caller.
+        """
+        raise NotImplementedError
+
+    def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
+        """Parameter name -> d log_z / d parameter for every row, in natural units.
+
+        A parameter that is a vector (not one entry per row) gets one column per entry.
+        """
         raise NotImplementedError
 
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu of `log_partition`."""
+        """nu of `log_partition` alone: what selection scores with."""
         return self.log_partition(y, mean, var)[2]
 
 
-class Noise(NoiseFields):
+class Noise(NoiseModel):
     """A noise model from `log p(y | f)` and its derivatives; what has a closed form is overridden.
 
     A subclass is a frozen dataclass with a field `bias`. For inference it defines `derivatives`,
@@ -197,20 +196,14 @@ class Noise(NoiseFields):
 
     What inference uses:
 
-    >>> log_z, g, nu = noise.log_partition(y, mean, var)
-    >>> np.allclose(nu, noise.precision(y, mean, var))
-    True
     >>> list(noise.log_partition_grad(y, mean, var)), noise.log_prob_grad(y, f)
     (['bias'], {})
     >>> value, slope, curvature = noise.derivatives(y, f)
     >>> np.allclose(noise.log_prob(y, f), value + noise.log_constant(y))
     True
-    >>> noise.at([1]).exposure.tolist()
-    [10.0]
     """
 
     support: ClassVar[str] = "real"
-    """Values of an observation: "real", "positive", "count" or "label" (-1 and +1)."""
 
     @property
     def regular(self) -> Any:

@@ -1,11 +1,12 @@
 """Logit noise, for two classes."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Partition
+from gleangp.noise.base import Floats, Noise, Partition
 from gleangp.noise.probit import Probit
 from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import log_expit_derivatives
@@ -16,7 +17,7 @@ _WIDE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class Logit(TwoClasses):
+class Logit(TwoClasses, Noise):
     """p(y | f) = 1 / (1 + exp(-y (f + bias))) for y in {-1, +1}.
 
     Parameters
@@ -32,6 +33,8 @@ class Logit(TwoClasses):
     """
 
     bias: Floats = 0.0
+
+    support: ClassVar[str] = "label"
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
         """log p(y | f), its first derivative in f and minus its second."""

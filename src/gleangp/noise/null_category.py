@@ -19,14 +19,15 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, NoiseFields, Partition
+from gleangp.noise.base import Floats, Partition
+from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import log_ndtr_derivatives, log_weighted_sum_ndtr
 
 _STEP_VARIANCE = 2.0**-52
 
 
 @dataclass(frozen=True, eq=False)
-class NullCategory(NoiseFields):
+class NullCategory(TwoClasses):
     """Two classes, -1 and +1, and 0 for a missing label, with a region between that excludes data.
 
     With c = 1 / sqrt(variance), Phi_minus = Phi(-(f + bias + width / 2) c) and
@@ -63,20 +64,12 @@ class NullCategory(NoiseFields):
     >>> float(g.round(4)), float(nu.round(4))
     (0.0, -0.5705)
 
-    The log probabilities of both classes, the latent mean in deviations, and what inference uses:
+    The log probabilities of both classes, and the latent mean in deviations:
 
     >>> noise = NullCategory()
     >>> log_no, log_yes = noise.class_log_prob(mean=1.0, var=3.0)
     >>> float(np.exp(log_yes).round(2)), float(noise.margin(mean=1.0, var=3.0).round(2))
     (0.76, 0.58)
-    >>> float(np.exp(noise.log_prob(y=1.0, f=2.0)).round(2))
-    0.5
-    >>> float(noise.precision(0.0, 0.0, 1.0).round(4))
-    -0.5705
-    >>> list(noise.log_partition_grad(0.0, 0.0, 1.0))
-    ['bias', 'gamma_minus', 'gamma_plus', 'width', 'variance']
-    >>> NullCategory(np.ones(2)).at([0]).bias.tolist()
-    [1.0]
     """
 
     bias: Floats = 0.0

@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, NoiseFields, Partition
+from gleangp.noise.base import Floats, NoiseModel, Partition
 from gleangp.numerics.special import log_diff_ndtr, log_diff_ndtr_derivatives
 
 
 @dataclass(frozen=True, eq=False)
-class Ordered(NoiseFields):
+class Ordered(NoiseModel):
     """p(y | f) = Phi((f + bias - b_y) c) - Phi((f + bias - b_{y+1}) c) for y in 0, ..., C - 1.
 
     Here c = 1 / sqrt(variance), and the edges are b_0 = -inf, b_1 = 0, then the running sum of
@@ -37,16 +37,6 @@ class Ordered(NoiseFields):
     >>> noise = Ordered(bias=0.5, widths=[1.0])
     >>> np.exp(noise.log_prob(np.array([0, 1, 2]), 0.0)).round(4)
     array([0.3085, 0.3829, 0.3085])
-
-    What inference uses:
-
-    >>> log_z, g, nu = noise.log_partition(1, mean=0.0, var=1.0)
-    >>> bool(nu == noise.precision(1, 0.0, 1.0))
-    True
-    >>> list(noise.log_partition_grad(1, 0.0, 1.0))
-    ['bias', 'widths', 'variance']
-    >>> Ordered(bias=np.ones(2)).at([0]).bias.tolist()
-    [1.0]
     """
 
     bias: Floats = 0.0

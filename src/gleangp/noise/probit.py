@@ -8,12 +8,13 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, NoiseFields, Partition
+from gleangp.noise.base import Floats, Partition
+from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
 
 
 @dataclass(frozen=True, eq=False)
-class Probit(NoiseFields):
+class Probit(TwoClasses):
     """p(y | f) = Phi(y slope (f + bias)) for y in {-1, +1}.
 
     Parameters
@@ -31,19 +32,11 @@ class Probit(NoiseFields):
     >>> float(np.exp(log_z)), float(g.round(4)), float(nu.round(4))
     (0.5, 0.3989, 0.1592)
 
-    The log probabilities of both classes, the latent mean in deviations, and what inference uses:
+    The log probabilities of both classes, and the latent mean in deviations:
 
     >>> log_no, log_yes = Probit().class_log_prob(mean=1.0, var=3.0)
     >>> float(np.exp(log_yes).round(4)), float(Probit().margin(mean=1.0, var=3.0))
     (0.6915, 0.5)
-    >>> float(np.exp(Probit().log_prob(y=1.0, f=0.0)))
-    0.5
-    >>> float(Probit().precision(1.0, 0.0, 3.0).round(4))
-    0.1592
-    >>> list(Probit().log_partition_grad(1.0, 0.0, 3.0))
-    ['bias', 'slope']
-    >>> Probit(bias=np.ones(2)).at([0]).bias.tolist()
-    [1.0]
     """
 
     bias: Floats = 0.0
@@ -75,10 +68,6 @@ class Probit(NoiseFields):
         u = (mean + self.bias) * c
         h = hazard(u)
         return {"bias": h * c, "slope": h * u / total * self.slope**-3.0}
-
-    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
-        return self.log_partition(-1.0, mean, var)[0], self.log_partition(1.0, mean, var)[0]
 
     def margin(self, mean: Floats, var: Floats) -> FloatArray:
         """Distance from the boundary in predictive deviations; positive for +1."""

@@ -30,7 +30,7 @@ class Draw:
 
     posterior: LocalPosterior
     warp: FloatArray  # parameters of the input map
-    # (M + 1,) noise variance of the tasks (`NoiseFields.of_tasks`); last, of a new task; empty: tasks share
+    # (M + 1,) noise variance of the tasks (`NoiseModel.of_tasks`); last, of a new task; empty: tasks share
     # all parameters of the noise.
     noise: FloatArray
 

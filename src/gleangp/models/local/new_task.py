@@ -239,7 +239,7 @@ def propagate_dense(
 ) -> tuple[RowSites, FloatArray]:
     """Sites (V, n) of a few rows under V latent priors N(mean, cov), and the log evidences (V,).
 
-    `variances` (V,) are those of the noise (`NoiseFields.of_tasks`); None: that of `noise`.
+    `variances` (V,) are those of the noise (`NoiseModel.of_tasks`); None: that of `noise`.
     """
     rows = np.tile(np.arange(len(y)), len(means))  # one problem of V n rows
     noise = noise.at(rows)
