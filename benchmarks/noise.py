@@ -2,7 +2,7 @@
 
     python -m benchmarks.noise [--quick] [part ...]
 
-Parts: outliers, flips, counts, cost. Real counts (epil, grouseticks) are in `benchmarks.tournament`.
+Parts: outliers, unequal, flips, counts, cost. Real counts (epil, grouseticks) are in `benchmarks.tournament`.
 """
 
 from __future__ import annotations
@@ -67,6 +67,55 @@ def outliers(quick: bool) -> Iterator[Row]:
                 goal,
                 None if holds is None else bool(holds),
             )
+
+
+def unequal(quick: bool) -> Iterator[Row]:
+    """Noise of tasks 1, 10 and 100 times apart: coverage of all, of the quietest and the noisiest fifth."""
+    for noise in ("outliers", "negative_binomial"):
+        for apart in (10, 100) if quick else (1, 10, 100):
+            found = []
+            for seed in range(1 if quick else 10):
+                rng, n_tasks = np.random.default_rng(seed), 30
+                data = several_tasks(rng, n_tasks, noise=0.0)
+                factor = np.sqrt(apart) ** np.linspace(-1, 1, n_tasks)
+                if noise == "outliers":  # deviations apart, and 5 % outliers in the rows of the fit
+                    draw = added_noise(0.1 * factor)
+                    y, y_test = draw(data.y, data.t, rng), draw(data.f_test, data.t_test, rng)
+                    bad = rng.permutation(len(y))[: round(0.05 * len(y))]
+                    y[bad] += rng.choice([-1, 1], len(bad)) * rng.uniform(4, 10, len(bad))
+                else:  # dispersions apart
+                    draw = overdispersed(0.2 * factor)
+                    y, y_test = draw(data.y, data.t, rng), draw(data.f_test, data.t_test, rng)
+                model = SparseGPRegressor(noise=noise, random_state=0).fit(data.X, y, tasks=data.t)
+                low, high = model.predict_interval(data.X_test, tasks=data.t_test).T
+                inside = (low <= y_test) & (y_test <= high)
+                parts = [inside, inside[data.t_test < 6], inside[data.t_test >= n_tasks - 6]]
+                found.append([part.mean() for part in parts])
+            every, quiet, noisy = np.mean(found, axis=0)
+            # Ends of intervals of counts are whole numbers: few counts are covered too often.
+            goal, ends = ("0.93 to 0.97", (quiet, noisy)) if noise == "outliers" else ("≥ 0.93", (noisy,))
+            most = 0.97 if noise == "outliers" else 1.0
+            yield Row(
+                f"{noise}, noise of 30 tasks {apart} times apart: coverage; quietest, noisiest six",
+                f"{every:.3f}; {quiet:.3f}, {noisy:.3f}",
+                goal,
+                bool(all(0.93 <= end <= most for end in ends)),
+            )
+
+
+def added_noise(deviation: np.ndarray):
+    """Draws of measurements whose tasks have these deviations."""
+    return lambda f, t, rng: f + deviation[t] * rng.normal(size=len(f))
+
+
+def overdispersed(dispersion: np.ndarray):
+    """Draws of counts with a mean rate of about 7 whose tasks have these dispersions."""
+    return lambda f, t, rng: counts_of("poisson", np.exp(2.0 + f) * gamma_of(dispersion[t], rng), rng)
+
+
+def gamma_of(dispersion: np.ndarray, rng) -> np.ndarray:
+    """Draws with mean one and this variance."""
+    return rng.gamma(1.0 / dispersion, dispersion)
 
 
 def flips(quick: bool) -> Iterator[Row]:
@@ -148,7 +197,7 @@ def cost(quick: bool) -> Iterator[Row]:
             )
 
 
-PARTS = {part.__name__: part for part in (outliers, flips, counts, cost)}
+PARTS = {part.__name__: part for part in (outliers, unequal, flips, counts, cost)}
 
 
 if __name__ == "__main__":
