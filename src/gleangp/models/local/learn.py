@@ -175,13 +175,18 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
         stage = later.pop(0)
         at_stage = [_moved(search, f, data, stage, np.random.default_rng(seed + 2)) for f in found]
         found = [_go_on(search, f, m, stage, rng) for f, m in zip(found, at_stage, strict=True)]
-        # All forms on one sample of the rows of the last stage; if it is the next, the best goes on there.
-        moved = {
-            f.form.kernel: _moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found
-        }
-        values = {
-            f.form.kernel: m.value(f.z) / len(m.rows.y) for f, m in zip(found, moved.values(), strict=True)
-        }
+        values = {f.form.kernel: f.value / f.n_rows for f in found}
+        if min(f.n_rows for f in found) == len(data) and data.sizes.max() <= 2 * stage.block:
+            later = []  # all tasks as whole blocks: later stages have the same rows in the same blocks
+        else:
+            # All forms on one sample of the rows of the last stage; if that is next, the best goes on there.
+            moved = {
+                f.form.kernel: _moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found
+            }
+            values = {
+                f.form.kernel: m.value(f.z) / len(m.rows.y)
+                for f, m in zip(found, moved.values(), strict=True)
+            }
     best = min(found, key=lambda f: values[f.form.kernel])
     kernel = best.form.kernel
     objective = moved.get(kernel) if len(later) == 1 else None
