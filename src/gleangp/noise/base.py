@@ -42,7 +42,8 @@ class NoiseModel:
     --------
     >>> import numpy as np
     >>> from gleangp.noise import Gaussian
-    >>> noise, y, mean, var = Gaussian(0.5, bias=np.ones(2)), np.array([0.3, 2.0]), np.zeros(2), np.ones(2)
+    >>> noise, y = Gaussian(0.5, bias=np.ones(2)), np.array([0.3, 2.0])
+    >>> mean, var = np.zeros(2), np.ones(2)
     >>> noise.log_prob(y, f=0.0).round(3).tolist()
     [-1.062, -1.572]
     >>> log_z, g, nu = noise.log_partition(y, mean, var)
@@ -57,8 +58,9 @@ class NoiseModel:
     >>> rows = noise.with_variance(np.array([0.25, 1.0]))
     >>> rows.variance.tolist()
     [0.25, 1.0]
-    >>> by_name, by_log_variance = rows.grad_of_shared(rows.log_partition_grad(y, mean, var), noise)
-    >>> np.allclose(by_name["variance"], by_log_variance / 0.5)
+    >>> slopes = rows.log_partition_grad(y, mean, var)
+    >>> by_name, by_log = rows.grad_of_shared(slopes, noise)
+    >>> np.allclose(by_name["variance"], by_log / 0.5)
     True
     """
 
