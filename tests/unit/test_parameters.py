@@ -12,15 +12,18 @@ from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.exceptions import KernelError
 from gleangp.models.active.tasks import ActiveEvidence
 from gleangp.models.default_kernel import (
+    class_priors,
     default_kernel,
     default_n_active,
     default_priors,
     noise_prior,
     null_category_kernel,
+    task_priors,
 )
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import Gamma, LogNormal, Normal
-from gleangp.models.units import natural_units, task_units
+from gleangp.models.units import natural_units
+from gleangp.models.units import standard_units as units_of_parts
 from gleangp.noise import Gaussian, NullCategory, Probit
 from tests.unit.gp_twins import make_block
 
@@ -170,8 +173,11 @@ def test_evidence_over_tasks(sizes):
         assert np.isfinite(total)
 
 
-def units_of(y, blocks):
-    return task_units([y[rows] for rows in blocks])
+LENGTH = "k1__k1__k2__kernel__length_scale"
+
+
+def standard_units(y, blocks):
+    return units_of_parts([y[rows] for rows in blocks])
 
 
 def blocks_of(sizes):
@@ -182,28 +188,28 @@ def blocks_of(sizes):
 def test_units_of_one_task():
     """Mean and standard deviation, over rows that have a target."""
     y = np.array([1.0, np.nan, 3.0, 5.0])
-    units = units_of(y, [np.array([0, 2, 3])])
+    units = standard_units(y, [np.array([0, 2, 3])])
     assert_allclose([units.mean[0], units.scale[0]], [3.0, np.std([1.0, 3.0, 5.0])])
     codes = np.zeros(4, dtype=int)
     assert_allclose(units.from_standard(units.to_standard(y, codes), codes), y)
 
 
 def test_units_of_like_tasks_are_shared():
-    """One centre and one scale, those of all targets: offsets are left to the kernel."""
+    """One centre; the scale is the spread within tasks, so offsets are left to the kernel."""
     y = np.array([0.0, 2.0, 10.0, 12.0])
-    units = units_of(y, blocks_of([2, 2]))
+    units = standard_units(y, blocks_of([2, 2]))
     assert units.shared
     assert_allclose(units.mean, 6.0)
-    assert_allclose(units.scale, np.std(y))
+    assert_allclose(units.scale, 1.0)
     more = units.with_task(np.array([100.0]))
-    assert_allclose([more.mean[-1], more.scale[-1]], [6.0, np.std(y)])
+    assert_allclose([more.mean[-1], more.scale[-1]], [6.0, 1.0])
 
 
 def test_units_of_unlike_tasks_are_their_own():
     """Tasks in other units each get their own, and so does a task that is added."""
     rng = np.random.default_rng(0)
     y = np.concatenate([rng.normal(size=20), 1e6 * rng.normal(size=20)])
-    units = units_of(y, blocks_of([20, 20, 0]))
+    units = standard_units(y, blocks_of([20, 20, 0]))
     assert not units.shared
     assert_allclose(units.scale[:2], [np.std(y[:20]), np.std(y[20:])])
     standard = units.to_standard(y, np.repeat([0, 1], 20))
@@ -219,8 +225,8 @@ def test_units_of_tasks_with_few_targets_are_shared():
     y = np.random.default_rng(0).normal(size=300)
     scales = np.std(y.reshape(100, 3), axis=1)
     assert scales.max() > 10 * scales.min()
-    assert units_of(y, blocks_of([3] * 100)).shared
-    assert not units_of(y * np.repeat(10.0 ** (np.arange(100) % 4), 3), blocks_of([3] * 100)).shared
+    assert standard_units(y, blocks_of([3] * 100)).shared
+    assert not standard_units(y * np.repeat(10.0 ** (np.arange(100) % 4), 3), blocks_of([3] * 100)).shared
 
 
 def test_units_do_not_hang_on_the_draw_of_the_labels():
@@ -228,45 +234,46 @@ def test_units_do_not_hang_on_the_draw_of_the_labels():
     torques = np.array([20.0, 14.0, 10.0, 12.5, 0.95, 1.6, 2.5])
     for seed in range(200):
         y = np.random.default_rng(seed).normal(size=(7, 20)) * torques[:, None]
-        assert not units_of(y.ravel(), blocks_of([20] * 7)).shared
-        assert units_of((y / torques[:, None]).ravel(), blocks_of([20] * 7)).shared
+        assert not standard_units(y.ravel(), blocks_of([20] * 7)).shared
+        assert standard_units((y / torques[:, None]).ravel(), blocks_of([20] * 7)).shared
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e300, -1e-300])
 def test_units_of_constant_targets(value):
     """Nothing is divided by zero."""
-    units = units_of(np.full(5, value), blocks_of([5]))
+    units = standard_units(np.full(5, value), blocks_of([5]))
     assert_allclose([units.mean[0], units.scale[0]], [value, 1.0])
     assert_array_equal(natural_units(3).scale, 1.0)
 
 
 def test_default_kernel():
-    """One length scale per feature, at the spread of the feature, and priors around the start."""
+    """One length scale per feature where rows allow it, at the spread of the feature; else one for all."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3)) * [1.0, 50.0, 0.0]
-    kernel = default_kernel(X, offset=True)
-    assert_allclose(kernel.k1.k2.length_scale, np.sqrt(3) * np.append(np.std(X[:, :2], axis=0), 1.0))
-    priors = default_priors(kernel)
-    assert set(priors) == {h.name for h in kernel.hyperparameters if not h.fixed}
-    for prior in priors.values():
-        assert_allclose(prior.log_prob(prior.median)[1], 0.0, atol=1e-12)
+    kernel = default_kernel(X, offset=False)
+    assert_allclose(kernel.k2.length_scale, np.sqrt(3) * np.append(np.std(X[:, :2], axis=0), 1.0))
+    few = default_kernel(X[:10], offset=True)
+    assert few.n_dims == 3  # variance, one length scale, offset
+    priors = default_priors(few)
+    assert set(priors) == {h.name for h in few.hyperparameters if not h.fixed}
+    for h in kernel.hyperparameters:
+        median = default_priors(kernel)[h.name].median
+        assert_allclose(default_priors(kernel)[h.name].log_prob(median)[1], 0.0, atol=1e-12)
     assert set(noise_prior()) == {"noise__variance"}
 
 
 def test_default_kernel_of_several_tasks():
-    """A linear part around the centre of the data."""
+    """A linear part around the centre of the data; the more features, the closer one length scale is held."""
     X = np.random.default_rng(0).normal(size=(60, 25)) * 3.0 + 100.0
     kernel = default_kernel(X, offset=True, linear=True)
+    assert kernel.n_dims == 4  # variance, one length scale, offset, slopes
     centred = default_kernel(X - X.mean(axis=0), offset=True, linear=True)
     assert_allclose(kernel(X), centred(X - X.mean(axis=0)), rtol=1e-8)
     slopes = kernel(X) - default_kernel(X, offset=True)(X)
     assert np.linalg.matrix_rank(slopes) == 25
     assert_allclose(np.trace(slopes) / 60, kernel.k2.k1.constant_value)  # of rows as they come
-
-
-def spreads(X):
-    """Of every feature, where its length scale starts."""
-    return default_kernel(X, offset=False).k2.length_scale / np.sqrt(X.shape[1])
+    spreads = [task_priors(kernel, p)[LENGTH].spread for p in (1, 4, 25, 100)]
+    assert_allclose(spreads, [1.0, 0.5, 0.25, 0.25])
 
 
 def test_features_in_one_unit_have_one_spread():
@@ -278,12 +285,15 @@ def test_features_in_one_unit_have_one_spread():
     pixels[:, 7] *= 0.95  # smoothed: near the limit, not at it
     varying = np.delete(pixels, 3, axis=1)
     common = np.sqrt(np.mean(varying.var(axis=0)))
+    shape = default_kernel(pixels, offset=False).k2
+    assert_allclose(shape.scales, 1.0 / common)
     assert_allclose(null_category_kernel(pixels).k2.scales, 1.0 / common)
-    assert_allclose(spreads(pixels), common)
+    lengths = default_kernel(np.tile(pixels, (2, 1)), offset=False).k2.length_scale
+    assert_allclose(lengths, 3.0 * common)
     others = np.column_stack([varying, varying * 10.0, varying * 0.5])  # a third at most reaches both ends
-    assert_allclose(spreads(others), others.std(axis=0))
+    assert_allclose(default_kernel(others, offset=False).k2.scales, 1.0 / others.std(axis=0))
     pair = np.column_stack([np.linspace(0.0, 10.0, 12), np.linspace(2.0, 3.0, 12)])
-    assert_allclose(spreads(pair), pair.std(axis=0))
+    assert_allclose(default_kernel(pair, offset=False).k2.scales, 1.0 / pair.std(axis=0))
 
 
 def test_indicators_keep_their_unit():
@@ -291,16 +301,27 @@ def test_indicators_keep_their_unit():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.random((80, 3)) < (0.5, 0.1, 0.03), 7.0 * rng.normal(size=80), np.ones(80)])
     X[0, :3], X[1, :3] = 1.0, 0.0
-    scales = 1.0 / spreads(X[:40])
+    scales = default_kernel(X[:40], offset=False).k2.scales
     assert_allclose(scales[:3], scales[0])
     assert_allclose(scales[0] / scales[3], 2.0 * X[:40, 3].std())
     assert_allclose(np.sum((scales * X[:40].std(axis=0)) ** 2), 4.0)
     moved = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
-    again = 1.0 / spreads(moved[:40])
+    again = default_kernel(moved[:40], offset=False).k2.scales
     assert_allclose(again[:4] * moved[:40, :4].std(axis=0), scales[:4] * X[:40, :4].std(axis=0))
     bits = 1.0 * (rng.random((40, 8)) < np.linspace(0.05, 0.3, 8))
     bits[0], bits[1] = 1.0, 0.0
-    assert_allclose(spreads(bits), np.sqrt(bits.var(axis=0).mean()))
+    assert_allclose(default_kernel(bits, offset=False).k2.scales, 1.0 / np.sqrt(bits.var(axis=0).mean()))
+
+
+def test_priors_of_classes_leave_the_variance_free_with_one_length_scale():
+    """The variance may move twice as far where it has one length scale beside it, not where it has many."""
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    for rows, spread in ((10, 2.0), (100, 1.0)):
+        kernel = default_kernel(X[:rows], offset=True)
+        found = {name: prior.spread for name, prior in class_priors(kernel).items()}
+        assert found == {
+            name: spread if name.endswith("constant_value") else 1.0 for name in default_priors(kernel)
+        }
 
 
 def test_default_number_of_active_points():

@@ -41,7 +41,7 @@ from gleangp.models.hierarchical.checks import alone_if_better, decisions_on
 from gleangp.models.hierarchical.learn import most_stages
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.models.hierarchical.rows import GraphSettings, RowsOfTasks
-from gleangp.models.units import natural_units, task_units
+from gleangp.models.units import natural_units, units_of_hierarchy
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
 
@@ -217,7 +217,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
                 self._center, spread = np.mean(X, axis=0), np.std(X, axis=0)
                 self._spread = np.where(spread > 1e-12 * np.max(np.abs(X), axis=0), spread, 1.0)
             parts = [y[r[labeled[r]]] for r in rows]
-            self._units = task_units(parts) if self.normalize_y else natural_units(self._n_tasks)
+            self._units = units_of_hierarchy(parts) if self.normalize_y else natural_units(self._n_tasks)
             self.common_ = self._learn_common(X, y, codes)
             kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=self._n_tasks > 1)
             tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state

@@ -186,10 +186,10 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         return order, np.where(codes < 0, -1, rank_of_found[codes])
 
     def _parameters(self, data: Data) -> Parameters:
-        kernel = self._given_kernel() or default_kernel(some_inputs(data), offset=False)
+        kernel = self._given_kernel() or default_kernel(some_inputs(data), offset=False, n_rows=len(data))
         priors = self.priors
         if priors is None:
-            priors = default_priors(kernel, labels=True) if self.kernel is None else {}
+            priors = default_priors(kernel) if self.kernel is None else {}
         # First cut-points where the prior would give every category its share of the rows.
         counts = np.bincount(data.y.astype(np.intp), minlength=len(self.classes_)) + 0.5
         variance = UNITS.noise  # beside a latent function of variance one

@@ -30,7 +30,7 @@ from gleangp.models.active.virtual_vectors import add_virtual_vectors, virtual_s
 from gleangp.models.choice import Choice
 from gleangp.models.couplings import CoregionCoupling
 from gleangp.models.decisions import Decision
-from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior
+from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, MIXTURES, PRIORS, START_KERNEL, UNITS, PriorWidths
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import GaussianNoise, Likelihood, PropagatedNoise
@@ -41,7 +41,7 @@ from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.local.plan import plan_search
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
-from gleangp.models.units import TargetUnits, natural_units, own_units, task_units, total_units
+from gleangp.models.units import TargetUnits, natural_units, own_units, standard_units, total_units
 from gleangp.noise import Gaussian, noise_from_name
 from gleangp.progress import Progress, silent
 from gleangp.selection.selectors import ResidualSelector
@@ -116,13 +116,15 @@ def active_regression(
             f"posterior={estimator.posterior!r}."
         )
     n_tasks, data = rows.n_tasks, rows.at(at)
-    units = task_units(_parts(data)) if estimator.normalize_y else natural_units(n_tasks)
+    units = standard_units(_parts(data)) if estimator.normalize_y else natural_units(n_tasks)
+    several = n_tasks > 1
     kernel = estimator._given_kernel() or default_kernel(
-        some_inputs(data), offset=n_tasks > 1, linear=n_tasks > 1
+        some_inputs(data), offset=several, linear=several, n_rows=len(data)
     )
     priors = estimator.priors
     if priors is None:
-        priors = {**noise_prior(), **(default_priors(kernel) if estimator.kernel is None else {})}
+        own = task_priors(kernel, data.X.shape[1]) if several else default_priors(kernel)
+        priors = {**noise_prior(), **(own if estimator.kernel is None else {})}
     variance = estimator._known_variance(len(rows))
     if estimator.noise_variance is not None:
         start = float(estimator.noise_variance) if variance is None else variance

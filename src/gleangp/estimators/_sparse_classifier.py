@@ -25,8 +25,8 @@ from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel
 from gleangp.exceptions import LabelError
 from gleangp.models.default_kernel import (
+    class_priors,
     default_kernel,
-    default_priors,
     null_category_kernel,
     variance_priors,
 )
@@ -241,8 +241,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             noise = NullCategory(bias, missing, missing, variance=UNLABELLED.soft)
             usual: tuple[str, ...] = ("bias",)
         else:
-            kernel = given or default_kernel(some_inputs(data), offset=True)
-            own_priors = {} if given else default_priors(kernel, labels=True)
+            kernel = given or default_kernel(some_inputs(data), offset=True, n_rows=len(data))
+            own_priors = {} if given else class_priors(kernel)
             noise = Probit(bias)
             # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
             usual = ("bias", "slope")

@@ -9,25 +9,34 @@ from sklearn.neighbors import NearestNeighbors
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import START_KERNEL, UNITS
-from gleangp.models.priors import Gamma, LogNormal, Prior, Tied
+from gleangp.models.priors import Gamma, LogNormal, Prior
 
 
-def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False) -> Kernel:
-    """`C * RBF` with a length scale for each feature, started at its spread.
+def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False, n_rows: int | None = None) -> Kernel:
+    """`C * RBF`, with the length scales started at the spread of the features.
 
-    `offset` adds a constant: the offset of a class or of each task. `linear` adds slopes around the centre of
-    the data, per spread of a feature.
+    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function. X may
+    be a part of `n_rows` rows.
     """
-    scales = _spread(X) * np.sqrt(X.shape[1])
-    bounds = np.column_stack([1e-2 * scales, 1e3 * scales])
-    shape = RBF(scales, bounds) if len(scales) > 1 else RBF(float(scales[0]), tuple(bounds[0]))
+    n, p = len(X) if n_rows is None else n_rows, X.shape[1]
+    spread, start = _spread(X), np.sqrt(p)
+    if p <= START_KERNEL.most_length_scales and n >= START_KERNEL.rows_per_length_scale * p:
+        scales = spread * start
+        bounds = np.column_stack([1e-2 * scales, 1e3 * scales])
+        shape: Kernel = RBF(scales, bounds) if p > 1 else RBF(float(scales[0]), tuple(bounds[0]))
+    else:
+        shape = _one_length_scale(spread, start)
     kernel = ConstantKernel(1.0, (1e-4, 1e4)) * shape
     if offset:
         kernel = kernel + ConstantKernel(1.0, (1e-5, 1e4))
-    if not linear:
-        return kernel
-    slopes = ScaledInputs(DotProduct(0.0, "fixed"), 1.0 / scales, "fixed", center=np.mean(X, axis=0))
-    return kernel + ConstantKernel(0.2, (1e-6, 1e4)) * slopes
+    return kernel + _linear(X, spread) if linear else kernel
+
+
+def _linear(X: FloatArray, spread: FloatArray) -> Kernel:
+    """Slopes around the centre of the data, per spread of a feature; ridge regression is this alone."""
+    inner = DotProduct(0.0, "fixed")
+    scaled = ScaledInputs(inner, 1.0 / (spread * np.sqrt(len(spread))), "fixed", center=np.mean(X, axis=0))
+    return ConstantKernel(0.2, (1e-6, 1e4)) * scaled
 
 
 def _spread(X: FloatArray) -> FloatArray:
@@ -75,6 +84,10 @@ def _in_one_unit(X: FloatArray) -> bool:
     return bool(np.mean((least <= low + near) & (greatest >= high - near)) > 0.5)
 
 
+def _one_length_scale(spread: FloatArray, start: float) -> Kernel:
+    return ScaledInputs(RBF(start, (1e-2 * start, 1e3 * start)), 1.0 / spread, scales_bounds="fixed")
+
+
 def null_category_kernel(X: FloatArray) -> Kernel:
     """`C * RBF` on standardised features, with the length scale at which neighbours are alike.
 
@@ -82,9 +95,7 @@ def null_category_kernel(X: FloatArray) -> Kernel:
     the two classes: the median distance of a row to its fifteenth neighbour.
     """
     spread = _spread(X)
-    start = _neighbour_distance(X / spread)
-    shape = ScaledInputs(RBF(start, (1e-2 * start, 1e3 * start)), 1.0 / spread, scales_bounds="fixed")
-    return ConstantKernel(1.0, (1e-4, 1e4)) * shape
+    return ConstantKernel(1.0, (1e-4, 1e4)) * _one_length_scale(spread, _neighbour_distance(X / spread))
 
 
 def _neighbour_distance(X: FloatArray) -> float:
@@ -109,19 +120,46 @@ def variance_priors(kernel: Kernel) -> dict[str, Prior]:
     }
 
 
-def default_priors(kernel: Kernel, *, labels: bool = False) -> dict[str, Prior]:
+def default_priors(
+    kernel: Kernel, *, variance_spread: float = 1.0, length_spread: float = 1.0
+) -> dict[str, Prior]:
     """Log-normal priors around the start: a factor of e costs half a nat, of e^2 two nats.
 
-    They only matter where data are few: five rows would otherwise be explained without noise. Labels carry
-    little information on single length scales, so these are tied.
+    They only speak where data are few: five rows would otherwise be explained without noise, and a
+    hundred noisy labels leave length scales of features that tell little free to fit them.
     """
     priors: dict[str, Prior] = {}
     for h in kernel.hyperparameters:
         if not h.fixed:
-            start = np.asarray(kernel.get_params()[h.name], dtype=float)
-            tied = labels and h.n_elements > 1
-            priors[h.name] = Tied(start) if tied else LogNormal(start, 1.0)
+            value = np.asarray(kernel.get_params()[h.name], dtype=float)
+            is_variance = h.name.endswith("constant_value")
+            priors[h.name] = LogNormal(value, variance_spread if is_variance else length_spread)
     return priors
+
+
+def task_priors(kernel: Kernel, n_features: int) -> dict[str, Prior]:
+    """The same for a kernel with a linear part, beside which one length scale for all features stays put.
+
+    What is left of a few labels after the linear part looks like noise, and a short length scale explains it.
+    Distances between rows vary by a share of 1 / sqrt(2 p): the more features, the narrower the range in
+    which rows are neither all alike nor all apart.
+    """
+    one = _n_length_scales(kernel) == 1
+    return default_priors(kernel, length_spread=max(0.25, 1.0 / np.sqrt(n_features)) if one else 1.0)
+
+
+def class_priors(kernel: Kernel) -> dict[str, Prior]:
+    """The same for classes, where labels do not settle the variance as standardised targets do.
+
+    Classes that are well apart want a large one, and with one length scale for all features there is
+    little it could overfit. With a length scale per feature both are learnt from the same labels, and the
+    variance stays near 1.
+    """
+    return default_priors(kernel, variance_spread=2.0 if _n_length_scales(kernel) == 1 else 1.0)
+
+
+def _n_length_scales(kernel: Kernel) -> int:
+    return sum(h.n_elements for h in kernel.hyperparameters if h.name.endswith("length_scale"))
 
 
 def noise_prior() -> dict[str, Prior]:

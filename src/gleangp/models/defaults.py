@@ -254,6 +254,10 @@ class Hierarchy:
     dense_labels: int = 500  # of a task, up to which all are kept
     no_noise: float = 1e-6  # where all noise is in the kernel: only keeps matrices factorable
     average_rows: int = 128  # of a task, up to which predictions average over its parameters by default
+    # Ratio of scales from which tasks have units of their own: own kernels and noise bear more than one
+    # kernel does. Found on real tables that are reported, between tables of one unit and physically
+    # different targets.
+    scales_apart: float = 8.0
 
 
 HIERARCHY = Hierarchy()
@@ -298,11 +302,11 @@ class Units:
 
     wild: float = 20.0  # times the spread of the middle nine tenths of a column: such values set no unit
     near: float = 0.1  # of the range of all columns: limits of columns in one unit may differ by so much
-    # Factor between the scales of the middle eight tenths of tasks from which each has units of its own. In
-    # simulated tasks whose functions differ by that factor, shared units have the lower error at 4 and own
-    # units at 8 (by far where tasks are related); it lies between real tables of one unit and physically
-    # different targets, which are reported.
-    scales_apart: float = 8.0
+    # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ
+    # by that factor, shared units have the lower error at 4 and own units at 8 (by far where tasks are
+    # related).
+    scales_apart: float = 6.0
+    offsets_apart: float = 10.0  # spread of the means of tasks over the deviation within them, likewise
     # Variance at which the noise starts, of a target or latent function of variance one.
     noise: float = 0.1
 
@@ -314,6 +318,8 @@ UNITS = Units()
 class StartKernel:
     """Kernel and number of active points of the sparse estimators, where the default model has none."""
 
+    rows_per_length_scale: int = 10  # with fewer for each feature, all features have one length scale
+    most_length_scales: int = 100
     neighbour: int = 15  # whose distance is the first length scale of rows without labels
     no_noise: float = 1e-10  # where all noise is in the kernel: keeps matrices factorable, as in scikit-learn
     most_points: int = 1000  # of a task

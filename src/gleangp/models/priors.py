@@ -166,7 +166,7 @@ class Exponential:
 class Tied:
     """Logarithms near a common one, which is normal: most length scales alike, a few far longer.
 
-    With c the mean of log(x / median), c ~ N(0, spread^2), and the deviations from c have the
+    With c the mean of the logarithms, c ~ N(log median, spread^2), and their deviations from c have the
     density sech(d / scale): every factor of e away from the others costs about 1 / scale nats.
 
     Examples
@@ -176,15 +176,16 @@ class Tied:
     array([-0.1733, -0.1733])
     """
 
-    median: float | FloatArray = 1.0
+    median: float = 1.0
     spread: float = 1.0
     scale: float = 0.5
 
     def log_prob(self, x):
         """Log density of the logarithms of x (k,), as one number, and its derivative in x."""
-        log_x = np.log(x / self.median)
+        log_x = np.log(x)
         centre = log_x.mean()
-        away, off = (log_x - centre) / self.scale, centre / self.spread
+        away = (log_x - centre) / self.scale
+        off = (centre - np.log(self.median)) / self.spread
         value = -0.5 * off**2 - np.sum(np.logaddexp(away, -away) - np.log(2.0))
         pull = -np.tanh(away) / self.scale
         slope = pull - pull.mean() - off / self.spread / len(x)

@@ -1,7 +1,8 @@
 """Regression targets in units in which one kernel serves all tasks.
 
-One centre and one scale for all tasks, as scikit-learn's `normalize_y`: offsets between tasks are the model's
-to explain, with their uncertainty. Where most tasks are not in the same units, each gets its own.
+One task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre and
+one scale for all, so that offsets between tasks are the model's to explain, with their uncertainty. Where
+most tasks are not in the same units, each gets its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from scipy.special import polygamma
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.io.classes import register
-from gleangp.models.defaults import UNITS
+from gleangp.models.defaults import HIERARCHY, UNITS
 from gleangp.numerics.linalg import deviation
 
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
@@ -61,8 +62,7 @@ def natural_units(n_tasks: int) -> TargetUnits:
 def total_units(parts: list[FloatArray]) -> TargetUnits:
     """One mean and one standard deviation over the targets of all tasks."""
     y = np.concatenate(parts)
-    n_tasks = len(parts)
-    return TargetUnits(np.full(n_tasks, np.mean(y)), np.full(n_tasks, _spread(y)), shared=True)
+    return _shared_units(len(parts), float(np.mean(y)), _spread(y))
 
 
 def own_units(parts: list[FloatArray], otherwise: float = 1.0) -> TargetUnits:
@@ -73,17 +73,34 @@ def own_units(parts: list[FloatArray], otherwise: float = 1.0) -> TargetUnits:
     return TargetUnits(mean, np.array([_spread(y, otherwise=otherwise) for y in parts]), shared=False)
 
 
-def task_units(parts: list[FloatArray]) -> TargetUnits:
-    """One unit for all tasks, unless their scales are far apart.
+def standard_units(parts: list[FloatArray]) -> TargetUnits:
+    """One centre for all tasks, and the deviation within them, unless scales or offsets are far apart."""
+    filled = [y for y in parts if len(y)]
+    if len(parts) == 1 or all(len(y) == 1 for y in filled):
+        return total_units(parts)
+    y, means = np.concatenate(filled), np.array([np.mean(y) for y in filled])
+    within = _spread(y - np.repeat(means, list(map(len, filled))), size=float(np.max(np.abs(y))))
+    apart = _scales_apart(filled, UNITS.scales_apart) or np.std(means) > UNITS.offsets_apart * within
+    return own_units(parts, within) if apart else _shared_units(len(parts), float(np.mean(y)), within)
+
+
+def units_of_hierarchy(parts: list[FloatArray]) -> TargetUnits:
+    """One unit for tasks whose kernels and noise are their own, unless their scales are far apart.
 
     Scale and centre of a task are not known from a few of its labels; the kernel has both, with their
     uncertainty.
     """
     total = total_units(parts)
-    return own_units(parts, float(total.scale[0])) if _scales_apart(parts) else total
+    if not _scales_apart(parts, HIERARCHY.scales_apart):
+        return total
+    return own_units(parts, float(total.scale[0]))
 
 
-def _scales_apart(parts: list[FloatArray]) -> bool:
+def _shared_units(n_tasks: int, centre: float, scale: float) -> TargetUnits:
+    return TargetUnits(np.full(n_tasks, centre), np.full(n_tasks, scale), shared=True)
+
+
+def _scales_apart(parts: list[FloatArray], factor: float) -> bool:
     """Whether scales differ by more than a factor, beyond what chance explains.
 
     The logarithm of a deviation estimated with d degrees of freedom varies by trigamma(d / 2) / 4. The
@@ -98,12 +115,15 @@ def _scales_apart(parts: list[FloatArray]) -> bool:
     seen = (np.diff(np.quantile(logs, [0.1, 0.9]))[0] / _MIDDLE) ** 2
     chance = np.mean(polygamma(1, freedom / 2.0)) / 4.0
     variance = seen - chance * (1.0 + np.sqrt(2.0 / (len(logs) - 1)))
-    return bool(variance > (np.log(UNITS.scales_apart) / _MIDDLE) ** 2)
+    return bool(variance > (np.log(factor) / _MIDDLE) ** 2)
 
 
-def _spread(y: FloatArray, *, otherwise: float = 1.0) -> float:
-    """Standard deviation; `otherwise` for no targets, and for targets that are constant up to rounding."""
+def _spread(y: FloatArray, *, otherwise: float = 1.0, size: float | None = None) -> float:
+    """Standard deviation; `otherwise` for no targets, and for targets that are constant up to rounding.
+
+    `size` is the largest target, where y is what is left of the targets.
+    """
     if len(y) == 0:
         return otherwise
-    spread, largest = float(deviation(y)), float(np.max(np.abs(y)))
+    spread, largest = float(deviation(y)), float(np.max(np.abs(y))) if size is None else size
     return spread if spread > 10.0 * np.finfo(float).eps * largest else otherwise
