@@ -58,7 +58,6 @@ OTHERS = {
 OF_TASKS = {
     "outliers of tasks": (ContaminatedNormal(0.3, 0.1, 8.0), ONE_WILD, ("scale", "share", "reach")),
     "gamma of tasks": (Gamma(3.0), COUNTS + 0.3, ("shape", "bias")),
-    "counts of tasks": (NegativeBinomial(0.4), COUNTS, ("dispersion", "bias")),
 }
 OTHERS |= OF_TASKS
 
@@ -204,8 +203,6 @@ def test_other_noise(name):
         factor, correction = factor[CODES], correction_of_tasks(slots, z)
         if isinstance(at, Gamma):
             at = replace(at, shape=at.shape / factor)
-        elif isinstance(at, NegativeBinomial):
-            at = replace(at, dispersion=at.dispersion * factor)
         else:  # what outliers are off more than other rows is the same in all tasks
             more = at.scale**2 * (at.reach**2 - 1.0)
             scales = at.scale * np.sqrt(factor)

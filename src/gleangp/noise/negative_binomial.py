@@ -50,7 +50,6 @@ class NegativeBinomial(Counts):
 
     transforms: ClassVar[Mapping[str, str]] = {"dispersion": "log", "bias": "identity"}
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {"dispersion": (0.3, 1.5)}
-    of_tasks: ClassVar[tuple[str, float]] = ("dispersion", 1.0)
     name: ClassVar[str] = "Negative-binomial"
 
     @property
