@@ -103,7 +103,9 @@ def test_transfer_report_finds_the_task_that_is_unlike_the_others():
     assert min(line.gain for line in report[:7]) > 0.0
     assert report[7].gain < min(line.gain for line in report[:7])
     assert all(7 not in line.leans_on for line in report[:7])
-    assert not any(line.better_without for line in report)  # the model has learnt not to rely on it
+    # The model has learnt not to rely on it. By chance, about one of the 24 pairs is two standard errors off.
+    assert sum(len(line.better_without) for line in report) <= 3
+    assert all(7 not in line.better_without for line in report)
     assert_allclose([line.with_others - line.alone for line in report], [line.gain for line in report])
 
 

@@ -59,7 +59,7 @@ def frame():
     ids=lambda value: value if isinstance(value, str) else str(value).replace("\n", " "),
 )
 def test_same_as_in_memory(client, frame, parts, estimator, target):
-    """The same active points, kernel, sites and evidence, bit for bit; tasks lie across partitions."""
+    """The same active points, kernel, sites and predictions, bit for bit; tasks lie across partitions."""
     estimator = clone(estimator).set_params(random_state=0)
     here = clone(estimator).fit(frame[FEATURES], frame[target], tasks=frame["school"])
     ddf = dd.from_pandas(frame[[*FEATURES, "school", target]], npartitions=5, sort=False)

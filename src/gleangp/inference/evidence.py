@@ -341,14 +341,6 @@ def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, 
     return built.last[1]
 
 
-def kept_factor(prior: BlockPrior, precision: FloatArray) -> FloatArray | None:
-    """L^-1 (n, n) of a prior of one block, if it was conditioned on sites of this precision last."""
-    for built in prior.stacks(0) if prior.keeps and prior.layout.groups else ():
-        if built.last and np.array_equal(built.last[0][0], np.sqrt(precision)):
-            return built.last[1][0][0]
-    return None
-
-
 def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
     """L^-1 of the lower factor of every I + M of a stack, in place of M; the sum of log |I + M|; the jitter.
 

@@ -405,23 +405,14 @@ class LocalPosterior:
         half, _, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
         half = half * root[:, None, :]
         back = None if base is None else half @ seen.transpose(0, 2, 1)
-        return self._with_weights(Solved(near, F, half, base, back), task, key if cache else None)
-
-    def _with_weights(self, solved: Solved, task: int, key: int | None) -> Solved:
-        """With the weights of its rows; kept under the key, if there is one."""
+        solved = Solved(near, F, half, base, back)
         residual = self.site_mean[solved.all_rows]
-        if solved.F.shape[2]:
-            residual = residual - solved.F @ self.knowledge(task)[0]
+        if F.shape[2]:
+            residual = residual - F @ self.knowledge(task)[0]
         solved = replace(solved, weights=solved.whitened(residual[:, :, None]))
-        if key is not None:
+        if cache:
             self._solved[key] = solved
         return solved
-
-    def keep_factor(self, half: FloatArray) -> None:
-        """Keep L^-1 (n, n) of the one block of all rows, which the fit has computed, for predictions."""
-        rows = np.arange(self.n_learnt)[None]
-        half = (half * np.sqrt(self.precision))[None]
-        self._with_weights(Solved(rows, np.zeros((*rows.shape, 0)), half), 0, _LEARNT)
 
     def _seen(
         self, solved: Solved, X: FloatArray, task: int, *, with_g: bool = True

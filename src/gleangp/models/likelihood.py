@@ -32,6 +32,7 @@ from gleangp.noise import Gaussian
 from gleangp.numerics.transforms import unconstrain
 
 _NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
+_LEAST = np.exp(_NOISE_BOUNDS[0])  # of the variance of a task: with less, covariances have no digits left
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
 _FINE_TOLERANCE = 1e-9  # nats per row, of propagation where gradients must be exact
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
@@ -118,7 +119,11 @@ class Likelihood(ABC):
     def variance(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M,) of the noise of each task."""
         shared = np.full(len(self.sizes), self.noise_model(slots, z).variance_of_task)
-        return shared * np.exp(self._log_factors(slots, z)) if self.varies else shared
+        return np.maximum(shared * np.exp(self._log_factors(slots, z)), _LEAST) if self.varies else shared
+
+    def _moves(self, slots: Slots, z: FloatArray) -> Any:
+        """(M,) whether the variance of a task depends on its parameters: not where it is the least."""
+        return self.variance(slots, z) > _LEAST if self.varies else True
 
     def own_scale(self, slots: Slots, z: FloatArray) -> FloatArray | None:
         """(M,) exp(rho tau z_t), the factor of the variance of what is a task's own; None: all alike."""
@@ -157,7 +162,7 @@ class Likelihood(ABC):
             + squares[:, None] * np.exp(-tau * (_LEVELS - mode[:, None]))
         )
         mean = softmax(log_density, axis=1) @ np.exp(tau * _LEVELS)
-        return shared * np.append(mean, np.exp(0.5 * tau**2))
+        return np.maximum(shared * np.append(mean, np.exp(0.5 * tau**2)), _LEAST)
 
     def _log_factors(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M,) tau z_t."""
@@ -266,7 +271,7 @@ class GaussianNoise(Likelihood):
     def _by_log(self, rows: Any, slots: Slots, z: FloatArray, by_row: FloatArray) -> FloatArray:
         """(M,) derivatives in the log variances of tasks, from those in the variance of each row."""
         of_task = np.bincount(rows.layout.codes, by_row * rows.noise, len(self.sizes))
-        return self.variance(slots, z) * of_task
+        return self.variance(slots, z) * of_task * self._moves(slots, z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,7 +364,7 @@ class PropagatedNoise(Likelihood):
         by_log: FloatArray = np.zeros(len(self.sizes))
         if self.varies:
             by_name, by_row = noise.grad_of_shared(by_name, shared)
-            by_log = np.bincount(codes, by_row, len(self.sizes)).astype(np.float64)
+            by_log = np.bincount(codes, by_row, len(self.sizes)) * self._moves(slots, z)
 
         def slot_gradients(found: Any) -> dict[str, FloatArray]:
             parts = self._gradients_of_tasks(slots, z, by_log)

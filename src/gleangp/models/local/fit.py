@@ -11,7 +11,6 @@ from scipy.stats import chi2
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.inference.evidence import kept_factor
 from gleangp.inference.local import LocalPosterior, length_scales
 from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
 from gleangp.models.decisions import Decision
@@ -290,8 +289,6 @@ def local_posterior(
         data.n_tasks,
     )
     posterior._groups.update({task: known for task, _, known in groups})
-    if posterior.together and (half := kept_factor(prior, settled.precision)) is not None:
-        posterior.keep_factor(half)
     return posterior
 
 
