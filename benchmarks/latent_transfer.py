@@ -1,14 +1,15 @@
 """Does a latent space learnt from source tasks help a new task with few labels?
 
-    python benchmarks/latent_transfer.py [--sets digits manifold sensor usps] [--targets 0 1 2 ...]
+    python -m benchmarks.latent_transfer [--sets digits manifold sensor usps] [--targets 0 1 2 ...]
                                          [--seeds 0 1] [--deals 1] [--without "before (latent)"]
                                          [--components 2] [--json FILE] [--plot FILE]
 
-Prints the error of the target task by number of labels, for `SharedLatentGPClassifier` and its rivals, and
-how far it is from the best rival on average. A cell is one target, one set of sources and one number of
-labels. The best of three rivals in hindsight has luck. So the rival of a cell is chosen on half of
-the seeds and compared with on the other half. Many labels of the target are drawn for one fit by
-`--deals`, since a fit costs most of the time. Times are seconds of processor time of `fit`, one thread.
+Prints the tables of docs/methods/shared_latent.md: the error of the target task by number of labels, for
+`SharedLatentGPClassifier` and its rivals, and how far it is from the best rival on average. A cell is one
+target, one set of sources and one number of labels. The best of three rivals in hindsight has luck. So the
+rival of a cell is chosen on half of the seeds and compared with on the other half. Many labels of the
+target are drawn for one fit by `--deals`, since a fit costs most of the time. Times are seconds of processor
+time of `fit`, one thread.
 """
 
 from __future__ import annotations
@@ -180,6 +181,7 @@ def methods(case: Case, q: int, seed: int):
 
 RIVALS = 3
 BEHIND = 2.0  # points of error
+UNSEEN = 5  # settings were chosen with the targets before this one
 
 
 def cases(names, sources, targets, seeds):
@@ -191,7 +193,7 @@ def cases(names, sources, targets, seeds):
                     yield "digits", n_sources, target, seed, digit_case("digits", target, n_sources, seed)
                 if "manifold" in names:
                     draw = 100 * target + seed
-                    yield "manifold", n_sources, 0, seed, manifold_case(n_sources, draw)
+                    yield "manifold", n_sources, target, seed, manifold_case(n_sources, draw)
             if 4 not in sources:
                 continue
             if "sensor" in names and target < 7:
@@ -217,34 +219,70 @@ def measure(case: Case, q: int, seed: int, n_deals: int, left_out: list[str]) ->
 
 def print_table(found: dict) -> None:
     """Errors in percent by set, number of sources and method; then the distance to the best rival."""
-    print("set       sources  runs  method           " + "".join(f"{n:>7d}" for n in LABELS) + "   seconds")
+    head = ["set", "sources", "method", *map(str, LABELS), "seconds"]
+    print(as_row([*head, f"targets from {UNSEEN}: 2", *map(str, LABELS[1:])]))
+    print(as_row(["---"] * (len(head) + len(LABELS))))
     settings = sorted({key[:2] for key in found})
     for setting in settings:
-        runs = [run for key in found if key[:2] == setting for run in found[key]]
-        for name in runs[0]:
-            errors = 100.0 * np.mean([run[name][0] for run in runs], axis=0)
+        runs, unseen = runs_of(found, setting), runs_of(found, setting, UNSEEN)
+        later = mean_errors(unseen)
+        for name, errors in mean_errors(runs).items():
             seconds = np.mean([run[name][1] for run in runs])
-            print(
-                f"{setting[0]:<10}{setting[1]:>7d}{len(runs):>6d}  {name:<17}"
-                + "".join(f"{e:7.1f}" for e in errors) + f"{seconds:10.2f}"
-            )  # fmt: skip
-    print(
-        "\npoints of error above the rival that is best on average, by labels; then all labels, mean of cells"
-    )
+            numbers = [*errors, seconds, *later.get(name, [])]
+            print(as_row([*setting, name, *(f"{x:.1f}" for x in numbers)]))
+    print("\nmean error of all numbers of labels, and points above the best rival, by labels\n")
+    print(as_row(["set", "sources", "before", "after", "best rival", *map(str, LABELS), "time, of before"]))
+    print(as_row(["---"] * (6 + len(LABELS))))
     for setting in settings:
-        targets = [key for key in found if key[:2] == setting]
-        *rivals, ours = list(found[targets[0]][0])
-        errors = 100.0 * np.array(
-            [[[run[m][0] for m in (*rivals, ours)] for run in found[t]] for t in targets]
+        print_summary(setting, runs_of(found, setting))
+        unseen = runs_of(found, setting, UNSEEN)
+        if unseen:
+            print_summary((f"{setting[0]}, targets from {UNSEEN}", setting[1]), unseen)
+    print("\nsingle cells, where the rival was chosen on other seeds\n")
+    for setting in settings:
+        targets = sorted(key for key in found if key[:2] == setting)
+        runs = [found[t] for t in targets]
+        if setting[0] == "manifold":  # a draw of a plane has no target
+            targets, runs = targets[:1], [[run for own in runs for run in own]]
+        *rivals, ours = runs[0][0]
+        names = [*rivals[:RIVALS], ours]
+        errors = 100.0 * np.array([[[run[m][0] for m in names] for run in own] for own in runs])
+        if errors.shape[1] > 1 and len(names) > RIVALS:
+            print(*setting, end=" ")
+            print_cells([t[2] for t in targets], errors, names[:-1])
+
+
+def runs_of(found: dict, setting: tuple, first: int = 0) -> list:
+    """All runs of a set and number of sources, of this target and those after it."""
+    return [run for key in sorted(found) if key[:2] == setting and key[2] >= first for run in found[key]]
+
+
+def mean_errors(runs: list) -> dict:
+    """Method -> mean errors in percent, by number of labels."""
+    return {n: 100.0 * np.mean([run[n][0] for run in runs], axis=0) for n in runs[0]} if runs else {}
+
+
+def as_row(cells: list) -> str:
+    """A row of a table in Markdown."""
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def print_summary(setting: tuple, runs: list) -> None:
+    """Means before and after, the rival that is best on average, and the gap to the best one by labels."""
+    mean = mean_errors(runs)
+    *rivals, ours = mean
+    best = min(rivals[:RIVALS], key=lambda name: mean[name].mean())
+    gaps = mean[ours] - np.min([mean[name] for name in rivals[:RIVALS]], axis=0)
+    before, ratio = "", ""
+    if len(rivals) > RIVALS:
+        seconds = {name: np.sum([run[name][1] for run in runs]) for name in (rivals[-1], ours)}
+        before, ratio = f"{mean[rivals[-1]].mean():.1f}", f"{seconds[ours] / seconds[rivals[-1]]:.2f}"
+    print(
+        as_row(
+            [*setting, before, f"{mean[ours].mean():.1f}", f"{mean[best].mean():.1f} ({best})"]
+            + [f"{gap:+.1f}" for gap in gaps] + [ratio]
         )
-        mean = errors.mean(axis=(0, 1))  # errors: (targets, runs, methods, labels)
-        gaps = mean[-1] - mean[:RIVALS].min(axis=0)
-        print(
-            f"{setting[0]:<10}{setting[1]:>7d}  " + "".join(f"{g:+7.1f}" for g in gaps)
-            + f"{mean[-1].mean() - mean[:RIVALS].mean(axis=1).min():+9.1f}"
-        )  # fmt: skip
-        if errors.shape[1] > 1:
-            print_cells([t[2] for t in targets], errors[:, :, [*range(RIVALS), -1]], rivals[:RIVALS])
+    )  # fmt: skip
 
 
 def print_cells(targets: list[int], errors: np.ndarray, rivals: list[str]) -> None:
@@ -264,7 +302,7 @@ def print_cells(targets: list[int], errors: np.ndarray, rivals: list[str]) -> No
     nearest = deviation[mean.mean(axis=0).argmax(axis=0), np.arange(len(LABELS))]
     clear = behind > BEHIND + 2.0 * nearest
     print(
-        f"{'':<19} {np.sum(behind > BEHIND)} of {behind.size} cells more than {BEHIND:g} points behind, "
+        f"sources: {np.sum(behind > BEHIND)} of {behind.size} cells more than {BEHIND:g} points behind, "
         f"{np.sum(clear)} by more than two standard errors ("
         + ", ".join(f"{e:.1f}" for e in nearest) + " by labels)"
     )  # fmt: skip
@@ -282,9 +320,8 @@ def draw(found: dict, file: str) -> None:
     figure = Figure(figsize=(11, 5.4), layout="constrained")
     axes = figure.subplots(2, -(-len(settings) // 2), sharex=True, sharey=True).ravel()
     for ax, setting in zip(axes, settings, strict=False):
-        runs = [run for key in found if key[:2] == setting for run in found[key]]
-        for k, (name, errors) in enumerate(_mean_errors(runs).items()):
-            ax.plot(LABELS, 100.0 * errors, "o-" if k >= RIVALS else ".--", ms=4, lw=1.2, label=name)
+        for k, (name, errors) in enumerate(mean_errors(runs_of(found, setting)).items()):
+            ax.plot(LABELS, errors, "o-" if k >= RIVALS else ".--", ms=4, lw=1.2, label=name)
         ax.set_title(f"{setting[0]}, {setting[1]} source{'s' if setting[1] > 1 else ''}", fontsize=9)
         ax.set_xscale("log")
         ax.set_xticks(LABELS, [str(n) for n in LABELS])
@@ -293,10 +330,6 @@ def draw(found: dict, file: str) -> None:
     figure.supxlabel("labels of the new task", fontsize=9)
     figure.supylabel("error in percent", fontsize=9)
     figure.savefig(file, dpi=110)
-
-
-def _mean_errors(runs: list) -> dict:
-    return {name: np.mean([run[name][0] for run in runs], axis=0) for name in runs[0]}
 
 
 def main() -> None:

@@ -157,7 +157,7 @@ def report_machine():
 
     from gleangp.inference.block import Block
     from gleangp.inference.evidence import condition, evidence_gradient
-    from gleangp.inference.fitc import fitc_prior
+    from gleangp.inference.posterior import fitc_prior
     from gleangp.models.active.tasks import ActiveEvidence
     from gleangp.noise import Gaussian
     from gleangp.selection.greedy import GreedyRun, entropy_reduction
@@ -208,7 +208,7 @@ def report_two_rounds():
     from gleangp.inference.block import Block
     from gleangp.inference.prior import Basis
     from gleangp.noise import Gaussian
-    from gleangp.selection.two_rounds import select_in_two_rounds
+    from gleangp.selection.base import select_in_two_rounds
 
     def unexplained(kernel, X, Z):
         return np.sum(kernel.diag(X)) - np.sum(Basis(kernel, Z).features(X)[1] ** 2)

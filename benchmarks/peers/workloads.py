@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[1]))
-from core import regression_data, sibling_tasks
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.core import regression_data, sibling_tasks
 
 DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
 

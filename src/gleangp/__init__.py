@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from gleangp.kernels.arcsine import ArcSine as ArcSine
     from gleangp.kernels.scaled_inputs import ScaledInputs as ScaledInputs
     from gleangp.model_selection import TaskKFold as TaskKFold
-    from gleangp.models.couplings import CoregionCoupling as CoregionCoupling
-    from gleangp.models.couplings import FunctionCoupling as FunctionCoupling
+    from gleangp.models.terms import CoregionCoupling as CoregionCoupling
+    from gleangp.models.terms import FunctionCoupling as FunctionCoupling
     from gleangp.selection.descriptors import LabelRelevance as LabelRelevance
     from gleangp.selection.descriptors import PosteriorRelevance as PosteriorRelevance
     from gleangp.selection.graph import GraphSelector as GraphSelector
@@ -64,7 +64,7 @@ _NAMES = {
     "gleangp.kernels.arcsine": "ArcSine",
     "gleangp.kernels.scaled_inputs": "ScaledInputs",
     "gleangp.model_selection": "TaskKFold",
-    "gleangp.models.couplings": "CoregionCoupling FunctionCoupling",
+    "gleangp.models.terms": "CoregionCoupling FunctionCoupling",
     "gleangp.selection.descriptors": "LabelRelevance PosteriorRelevance",
     "gleangp.selection.graph": "GraphSelector",
     "gleangp.selection.relevance": "TaskRelevance",

@@ -81,7 +81,7 @@ class _Context:
             data["fitted_estimator"] = estimator
         return any([bool(stop) for stop in self._call("on_fit_task_end", estimator, data)])
 
-    def propagate_callback_context(self, estimator: Any) -> nullcontext:
+    def propagate_callback_context(self, estimator: Any) -> nullcontext[None]:
         """The callbacks of an outer estimator stay there."""
         return nullcontext()
 

@@ -21,17 +21,9 @@ _LIMITS = {
 def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: str) -> dict[str, int]:
     """Raise `ValueError` unless the arrays of an object are as expected; returns the sizes of their axes.
 
-    Parameters
-    ----------
-    owner : object
-        Whose attributes they are.
-    sizes : dict, default=None
-        Name of an axis -> its size, where it is known.
-    **expected : str
-        Attribute -> its axes, separated by spaces; axes of one name have one size. After them ">0" or
-        ">=0", "derived" (computed from others: may be larger), "square" (a variance in units of the user) or
-        "any" (NaN and infinity too).
-        No axes: a number.
+    `expected` are the axes of each attribute, separated by spaces (none: a number). Axes of one name have one
+    size, which `sizes` has where it is known. After them ">0" or ">=0", "derived" (computed from others: may
+    be larger), "square" (a variance in units of the user) or "any" (NaN and infinity too).
 
     Examples
     --------

@@ -45,9 +45,6 @@ class Order:
     j: Any
     margin: Any = 0.0
 
-    def _terms(self) -> tuple[tuple[str, float], ...]:
-        return (("i", 1.0), ("j", -1.0))
-
 
 @dataclass(frozen=True, eq=False)
 class DifferenceOrder:
@@ -70,10 +67,8 @@ class DifferenceOrder:
     k: Any
     l: Any  # noqa: E741 the four points have the names of consecutive letters
 
-    def _terms(self) -> tuple[tuple[str, float], ...]:
-        return (("i", 1.0), ("j", -1.0), ("k", -1.0), ("l", 1.0))
 
-
+_SIGNS = {"i": 1.0, "j": -1.0, "k": -1.0, "l": 1.0}  # of the terms of a constraint
 _FAR = 10.0  # ranges of the targets by which a constraint may miss: it holds up to a noise, which is learnt
 
 
@@ -141,8 +136,8 @@ def _rows_of(constraint: Any, codes: IntArray) -> tuple[IntArray, FloatArray, Fl
         raise ConstraintError(
             f"a constraint is {constraint!r}. Use Order(i, j, margin) or DifferenceOrder(i, j, k, l)."
         )
-    kind, terms = type(constraint).__name__, constraint._terms()
-    columns = [_row_numbers(constraint, name, len(codes)) for name, _ in terms]
+    kind, names = type(constraint).__name__, [name for name in _SIGNS if hasattr(constraint, name)]
+    columns = [_row_numbers(constraint, name, len(codes)) for name in names]
     margin = np.atleast_1d(np.asarray(getattr(constraint, "margin", 0.0), dtype=np.float64))
     if not np.isfinite(margin).all():
         bad = margin[~np.isfinite(margin)][0]
@@ -155,7 +150,7 @@ def _rows_of(constraint: Any, codes: IntArray) -> tuple[IntArray, FloatArray, Fl
             f"the arrays of one {kind} have the lengths {sizes}; give them one length."
         ) from None
     rows = np.column_stack(columns).astype(np.intp)
-    signs = np.array([sign for _, sign in terms])
+    signs = np.array([_SIGNS[name] for name in names])
     _check_rows(rows, signs, codes)
     return rows, signs, np.array(margin)
 

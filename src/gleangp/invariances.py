@@ -150,7 +150,7 @@ def check_invariances(invariances: Any) -> list[Callable[[FloatArray], FloatArra
 
 
 def apply_invariances(
-    invariances: list[Callable[[FloatArray], FloatArray]], X: FloatArray
+    invariances: Sequence[Callable[[FloatArray], FloatArray]], X: FloatArray
 ) -> list[FloatArray]:
     """The rows under every invariance, checked to be rows of the same kind."""
     moved = []

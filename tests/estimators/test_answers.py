@@ -119,8 +119,8 @@ def test_what_a_task_contributes_is_a_fit_without_it(sizes):
     posterior = SparseGPRegressor(KERNEL, **options).fit(X, y, tasks=tasks)._model.best.posterior
     tasks, gained, moved = without_each_task(LeftOutScores(posterior), np.arange(len(X)))
     assert tasks.tolist() == [0, 1, 2]
-    at = np.ix_(posterior.codes, posterior.codes)
-    C = sum(t.between()[at] * t.kernel(posterior.X) for t in posterior.terms)
+    at = posterior.codes, posterior.codes
+    C = sum(t.between(*at) * t.kernel(posterior.X) for t in posterior.terms)
     C += np.diag(1.0 / posterior.precision)
 
     def left_out(row, known):
@@ -194,8 +194,8 @@ def test_left_out_targets_are_scored_at_their_cavities(kind, tmp_path):
     save(model, tmp_path / "m.glean")
     fitted = load(tmp_path / "m.glean")._fitted_models[0]
     posterior, noise = fitted.best.posterior, replace(fitted.noise, **known)
-    at = np.ix_(posterior.codes, posterior.codes)
-    K = sum(t.between()[at] * t.kernel(posterior.X) for t in posterior.terms)
+    at = posterior.codes, posterior.codes
+    K = sum(t.between(*at) * t.kernel(posterior.X) for t in posterior.terms)
     cov = np.linalg.inv(np.linalg.inv(K + 1e-9 * np.eye(len(K))) + np.diag(posterior.precision))
     mean, var = cov @ (posterior.precision * posterior.site_mean), np.diagonal(cov)
     cavity_var = 1.0 / (1.0 / var - posterior.precision)

@@ -14,6 +14,7 @@ from gleangp.exceptions import LabelError, NotPositiveDefiniteError
 from gleangp.models.defaults import LEARNING
 from gleangp.models.local import learn
 from gleangp.noise import NullCategory, Ordered, Probit, RobustProbit
+from tests.two_fits import assert_same_answers
 
 KERNEL = ConstantKernel(1.5) * RBF([1.0, 2.0])
 NOISES = ["gaussian", "outliers", "poisson", "negative_binomial", "binomial", "gamma"]
@@ -329,7 +330,7 @@ def test_the_projected_posterior_is_the_local_one(estimator):
     y = np.sin(X[:, 0]) if estimator is SparseGPRegressor else X[:, 0] > 1.4
     with pytest.warns(FutureWarning, match="Use posterior='local', or 'active'"):
         old = estimator(posterior="projected", optimizer=None).fit(X, y)
-    assert_array_equal(old.predict(X), estimator(optimizer=None).fit(X, y).predict(X))
+    assert_same_answers(old.predict(X), estimator(optimizer=None).fit(X, y).predict(X))
 
 
 @pytest.mark.slow
@@ -403,19 +404,28 @@ def test_rows_with_a_wrong_label_are_not_silent():
     assert SparseGPClassifier(noise="robust", random_state=0).fit(X, y).n_silent_ == 0
 
 
-def test_a_stage_without_a_value_leaves_what_was_learnt(monkeypatch):
-    """Very many outliers: propagation need not settle on the rows of a later stage, and the fit goes on."""
-    climb = learn.minimize
+@pytest.mark.parametrize(
+    ("n_rows", "failing"), [(60, range(3, 99)), (LEARNING.n_together + 10, [3, *range(6, 99)])]
+)
+def test_searches_without_a_value_leave_what_was_learnt(monkeypatch, n_rows, failing):
+    """Many outliers: propagation need not settle under another kernel or on the rows of a later stage.
 
-    def first_stage_only(objective, *args, max_iter, **how):
-        if max_iter != LEARNING.stages[0].max_iter:
+    With many rows, the third search is that of the other kernel, which then has the two starts too.
+    """
+    climb, calls = learn.minimize, []
+
+    def some_fail(*args, **how):
+        calls.append(how)
+        if len(calls) in failing:
             raise NotPositiveDefiniteError("the objective has no finite value at the start")
-        return climb(objective, *args, max_iter=max_iter, **how)
+        return climb(*args, **how)
 
-    monkeypatch.setattr(learn, "minimize", first_stage_only)
-    X, y = waves(LEARNING.n_together + 10)
+    monkeypatch.setattr(learn, "minimize", some_fail)
+    X, y = waves(n_rows)
     model = SparseGPRegressor(noise="outliers", random_state=0).fit(X, y)
-    assert np.corrcoef(model.predict(X), waves(len(X), noise=0.0)[1])[0, 1] > 0.95
+    assert len(calls) > 3
+    assert np.corrcoef(model.predict(X), waves(n_rows, noise=0.0)[1])[0, 1] > 0.95
+    assert ("smoothness" in [d.what for d in model.decisions_]) == (n_rows > 60)
 
 
 @pytest.mark.slow

@@ -15,9 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
+from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import with_average_task
-from gleangp.models.local.new_task import _like_all, propagate_dense
+from gleangp.models.local.new_task import _like_all
 from gleangp.noise import ContaminatedNormal, NegativeBinomial
 from tests.endurance.every_estimator import CASES, every, make_rows
 

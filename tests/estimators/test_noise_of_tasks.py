@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp import SparseGPRegressor, load, save
-from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.likelihood import Likelihood
 from gleangp.noise import Gamma
 
 RNG = np.random.default_rng(0)
@@ -97,5 +97,5 @@ def test_variance_of_a_task():
     noise = Gamma(4.0)
     assert noise.variance_of_task == 0.25
     assert noise.with_variance(np.array([1.0, 0.25])).shape.tolist() == [1.0, 4.0]
-    assert not PropagatedNoise(noise, ("shape",), sizes=np.array([5])).varies
-    assert PropagatedNoise(noise, ("shape",), sizes=np.array([5, 5])).varies
+    assert not Likelihood(noise, ("shape",), sizes=np.array([5])).varies
+    assert Likelihood(noise, ("shape",), sizes=np.array([5, 5])).varies

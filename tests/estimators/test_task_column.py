@@ -33,7 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp import TaskColumn
 from gleangp.data.labels import check_regression_target, encode_classes
-from gleangp.estimators._labels import TaskClassifierMixin
+from gleangp.estimators._base import TaskClassifierMixin
 from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.exceptions import LabelError, TaskError
 

@@ -11,6 +11,7 @@ from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.filtering import PRECISION_FLOOR, include_moments
 from gleangp.models.local.use_unlabelled import _clearly_better
 from gleangp.noise import NullCategory, Probit
+from tests.two_fits import assert_same_answers
 
 
 def crescents(n, rng):
@@ -68,12 +69,12 @@ def test_probabilities(problem, fitted):
 
 
 def test_a_value_that_never_occurs_is_supervised(problem):
-    """Without unlabelled rows the model is the probit one, to the last digit."""
+    """Without unlabelled rows the model is the probit one."""
     X, y, _ = problem
     X, y = X[y != 0], y[y != 0]
     usual = SparseGPClassifier(random_state=0).fit(X, y)
     same = SparseGPClassifier(unlabeled=0, random_state=0).fit(X, y)
-    assert_array_equal(usual.predict_proba(X), same.predict_proba(X))
+    assert_same_answers(usual.predict_proba(X), same.predict_proba(X))
     assert same.n_silent_ == 0
 
 
@@ -254,7 +255,7 @@ def test_rows_that_do_not_help_are_left_out():
     assert (made.what, made.chosen) == ("unlabelled rows", "labelled rows alone")
     assert made.numbers["labelled rows alone"] > made.numbers["all rows"]
     alone = SparseGPClassifier(random_state=0).fit(X[:40], y[:40])
-    assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
+    assert_same_answers(model.predict_proba(X), alone.predict_proba(X))
     model.partial_fit(X[:50] + 0.1, y[:50])
     alone.partial_fit(X[:40] + 0.1, y[:40])
     assert_allclose(model.predict_proba(X), alone.predict_proba(X))

@@ -11,8 +11,7 @@ import numpy as np
 
 from gleangp.inference.block import Block
 from gleangp.models.active.learn import learn_shared_kernel
-from gleangp.models.active.settings import Settings
-from gleangp.models.active.tasks import TaskBlocks
+from gleangp.models.active.tasks import Settings, TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.selection.selectors import EntropySelector
 

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
+from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import (
     condition,
     evidence_gradient,
@@ -16,7 +17,8 @@ from gleangp.inference.evidence import (
     row_variance,
 )
 from gleangp.inference.local import LocalPosterior
-from gleangp.inference.prior import Basis, BlockPrior, Term, lay_out
+from gleangp.inference.prior import Basis, BlockPrior, Term
+from gleangp.models.local.spread import left_out
 
 N, P, M = 40, 2, 4
 _RNG = np.random.default_rng(0)
@@ -64,7 +66,7 @@ def evidence_of(name, variance=VARIANCE, **parts):
 
 def dense_covariance(name):
     """K within blocks; between blocks what the bases carry."""
-    exact = sum(t.between()[np.ix_(CODES, CODES)] * t.kernel(X) for t in terms())
+    exact = sum(t.between(CODES, CODES) * t.kernel(X) for t in terms())
     blocks, basis, own = LAYOUTS[name]
     block_of = np.empty(N, dtype=int)
     for k, rows in enumerate(blocks):
@@ -183,8 +185,8 @@ def test_predictions_are_exact_with_one_block():
     new, codes = rng.normal(size=(9, P)), rng.integers(0, M, 9)
     posterior = posterior_for("one block", together=True)
     K = dense_covariance("one block") + np.diag(VARIANCE)
-    cross = sum(t.between()[np.ix_(codes, CODES)] * t.kernel(new, X) for t in terms())
-    prior = sum(t.between()[np.ix_(codes, codes)] * t.kernel(new) for t in terms())
+    cross = sum(t.between(codes, CODES) * t.kernel(new, X) for t in terms())
+    prior = sum(t.between(codes, codes) * t.kernel(new) for t in terms())
     mean, cov = cross @ np.linalg.solve(K, Y), prior - cross @ np.linalg.solve(K, cross.T)
     got_mean, got_var, _ = posterior.predict(new, codes)
     assert_allclose(got_mean, mean, rtol=1e-8, atol=1e-10)
@@ -200,7 +202,7 @@ def test_predictions_with_tasks_as_blocks():
     new, codes = rng.normal(size=(7, P)), rng.integers(0, M, 7)
     posterior = posterior_for("tasks", together=False)
     inputs, all_codes = np.vstack([X, new]), np.append(CODES, codes)
-    exact = sum(t.between()[np.ix_(all_codes, all_codes)] * t.kernel(inputs) for t in terms())
+    exact = sum(t.between(all_codes, all_codes) * t.kernel(inputs) for t in terms())
     carried = np.zeros_like(exact)
     for term in terms():
         Phi = Basis(term.kernel, Z).features(inputs)[1]
@@ -239,7 +241,7 @@ def test_left_out_rows_are_those_of_the_exact_process():
     """With every row in the basis, leaving out a row is the closed form (Rasmussen & Williams, eq. 5.12)."""
     inverse = np.linalg.inv(dense_covariance("one block") + np.diag(VARIANCE))
     some, precision = FIRST[::3], np.diag(inverse)
-    residual, var, _ = posterior_of_full_basis().left_out(some, [1.0])
+    residual, var, _ = left_out(posterior_of_full_basis(), some, [1.0])
     assert_allclose(residual, (inverse @ Y / precision)[some], rtol=1e-4, atol=1e-6)
     assert_allclose(var, 1.0 / precision[some], rtol=1e-4)
 

@@ -12,19 +12,20 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
-from gleangp.inference.prior import lay_out
+from gleangp.inference.block import lay_out
+from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import LEARNING, LINKED_PRIORS, PRIORS
-from gleangp.models.likelihood import GaussianNoise, PropagatedNoise
+from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data
 from gleangp.models.local.fit import CONDITIONING, _Finish
 from gleangp.models.local.learn import Form, Learnt
-from gleangp.models.local.new_task import propagate_dense
 from gleangp.models.local.plan import plan_search
 from gleangp.models.objective import Rows
 from gleangp.noise import (
     Binomial,
     ContaminatedNormal,
     Gamma,
+    Gaussian,
     Logit,
     NegativeBinomial,
     Ordered,
@@ -65,7 +66,7 @@ OTHERS |= OF_TASKS
 def propagated(name, tol):
     """The likelihood of one of the others."""
     noise, _, learn = OTHERS[name]
-    return PropagatedNoise(noise, learn, sizes=np.bincount(CODES) if name in OF_TASKS else (), tol=tol)
+    return Likelihood(noise, learn, sizes=np.bincount(CODES) if name in OF_TASKS else (), tol=tol)
 
 
 def problem(likelihood, y, noise, widths=PRIORS):
@@ -123,14 +124,14 @@ def correction_of_tasks(slots, z):
 def covariance_of_targets(slots, z, factors):
     """With the noise of every row; and the scale of what is a task's own."""
     factor, scale = noise_of_tasks(slots, z)
-    variance = np.exp(z[slots.where["noise"]]) * factor
+    variance = np.exp(z[slots.where["noise__variance"]]) * factor
     return covariance(X, CODES, X, CODES, slots, z, scale) + np.diag(variance[CODES] * factors), scale
 
 
 def gaussian():
     y = np.sin(X[:, 0]) + 0.3 * RNG.normal(size=N)
     factors = np.linspace(0.5, 1.5, N)
-    likelihood = GaussianNoise(np.bincount(CODES))
+    likelihood = Likelihood(Gaussian(), ("variance",), sizes=np.bincount(CODES))
     return likelihood, y, factors
 
 
@@ -290,8 +291,8 @@ def test_expected_noise_of_a_task():
         modes.append(grid[np.argmax(density(grid))])
         parts = [quad(lambda u, k=k, p=density: p(u) * np.exp(k * tau * u), -12, 12)[0] for k in (0, 1)]
         expected.append(parts[1] / parts[0])
-    likelihood = GaussianNoise(sizes)
-    slots = problem(GaussianNoise(sizes), np.zeros(N), np.ones(N))[1].slots
+    likelihood = Likelihood(Gaussian(), ("variance",), sizes=sizes)
+    slots = problem(Likelihood(Gaussian(), ("variance",), sizes=sizes), np.zeros(N), np.ones(N))[1].slots
     z = np.zeros(slots.size)
     z[slots.where["tau"]], z[slots.where["rho"]], z[slots.where["z"]] = np.log(tau), rho, modes
     found = likelihood.predictive_variance(slots, z)

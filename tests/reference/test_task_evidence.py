@@ -11,9 +11,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.graph.laplacian import normalized_laplacian
-from gleangp.graph.weights import local_scaling_graph
-from gleangp.inference.task_evidence import TaskStack
-from gleangp.inference.task_rows import OrderRows, TaskRows
+from gleangp.graph.neighbours import local_scaling_graph
+from gleangp.inference.data_dependent import OrderRows, TaskRows
+from gleangp.models.hierarchical.evidence import TaskStack
 from gleangp.numerics.linalg import solve_general
 
 LINEAR_RBF = ConstantKernel(0.5) * DotProduct(0.0, "fixed") + ConstantKernel(1.0) * RBF(1.2)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster
 
-from gleangp.dask import _blocks
-from gleangp.inference import prior
+from gleangp.dask import _cluster
+from gleangp.inference import block, prior
 
 
 @contextmanager
@@ -45,9 +45,9 @@ def school_frame(n_rows: int = 240, n_tasks: int = 8) -> pd.DataFrame:
 def make_large(monkeypatch) -> None:
     """Few rows count as too many to keep their blocks, which lie in many stacks and parts."""
     monkeypatch.setattr(prior, "_KEPT_ENTRIES", 0)
-    monkeypatch.setattr(prior, "_STACK_ENTRIES", 20_000)
-    monkeypatch.setattr(_blocks, "_PART_ROWS", 150)
-    monkeypatch.setattr(_blocks, "_AT_ONCE", 3)
+    monkeypatch.setattr(block, "_STACK_ENTRIES", 20_000)
+    monkeypatch.setattr(_cluster, "_PART_ROWS", 150)
+    monkeypatch.setattr(_cluster, "_AT_ONCE", 3)
 
 
 def same_model(one, other) -> None:

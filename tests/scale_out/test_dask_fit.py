@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 
 import gleangp.dask
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
-from gleangp.dask import _blocks
+from gleangp.dask import _cluster
 from gleangp.exceptions import ClusterError, LabelError, TaskError
 from tests.scale_out.cluster import local_cluster, make_large, same_model, school_frame
 
@@ -34,8 +34,8 @@ def large(monkeypatch):
 @pytest.fixture
 def parts(monkeypatch):
     """Numbers of parts that workers computed, call by call."""
-    calls, bring = [], _blocks.gather
-    monkeypatch.setattr(_blocks, "gather", lambda *given: calls.append(len(given[1])) or bring(*given))
+    calls, bring = [], _cluster.gather
+    monkeypatch.setattr(_cluster, "gather", lambda *given: calls.append(len(given[1])) or bring(*given))
     return calls
 
 

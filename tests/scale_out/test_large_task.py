@@ -10,7 +10,7 @@ from gleangp.inference.block import Block
 from gleangp.inference.prior import Basis
 from gleangp.models.active import tasks
 from gleangp.noise import Gaussian
-from gleangp.selection.two_rounds import select_in_two_rounds
+from gleangp.selection.base import select_in_two_rounds
 
 
 def make_rows(n, p=2, seed=0):

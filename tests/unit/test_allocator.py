@@ -11,7 +11,7 @@ COUNT_FAULTS = """
 import resource
 import threading
 import numpy as np
-from gleangp.numerics.memory import reuse_freed_memory
+from gleangp.numerics.parallel import reuse_freed_memory
 
 
 def faults():
@@ -57,7 +57,7 @@ def test_freed_memory_is_kept():
     pages = """
 import resource
 import numpy as np
-from gleangp.numerics.memory import freed_memory_kept
+from gleangp.numerics.parallel import freed_memory_kept
 
 with freed_memory_kept():
     [np.ones(500_000) for _ in range(40)]

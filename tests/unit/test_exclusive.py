@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose
 from scipy.special import ndtr
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, lay_out
 from gleangp.inference.exclusive import _log_partition, _odds_from_others, settle_exclusive
-from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import labelled_first, marginals_of
 from gleangp.models.local.unlabelled import PriorOfRows
 from gleangp.noise import NullCategory
@@ -63,7 +63,7 @@ def test_evidence_of_one_row_is_exact():
     priors = [prior_of(ConstantKernel(v) * RBF(), x) for v in variances]
     found = settle_exclusive(priors, [Block(x, np.zeros(1), n) for n in NOISES])
     expected = np.log(enumerate_sides(np.zeros(3), variances))
-    assert_allclose(sum(f.evidence for f in found), expected, rtol=1e-6)
+    assert_allclose(sum(evidence for _, evidence in found), expected, rtol=1e-6)
 
 
 def test_without_unlabelled_rows_classes_are_apart():
@@ -75,10 +75,10 @@ def test_without_unlabelled_rows_classes_are_apart():
     found = settle_exclusive(priors, blocks)
     for prior, block, together in zip(priors, blocks, found, strict=True):
         alone = prior.sweep(block, None)
-        assert_allclose(together.swept.marginals.mean, alone.marginals.mean, rtol=1e-4, atol=1e-4)
-        assert_allclose(together.swept.marginals.var, alone.marginals.var, rtol=1e-4, atol=1e-4)
+        assert_allclose(together[0].marginals.mean, alone.marginals.mean, rtol=1e-4, atol=1e-4)
+        assert_allclose(together[0].marginals.var, alone.marginals.var, rtol=1e-4, atol=1e-4)
         once = alone.evidence - np.sum(block.y < 0) * np.log1p(-block.noise.gamma_minus)
-        assert_allclose(together.evidence, once, rtol=1e-5)
+        assert_allclose(together[1], once, rtol=1e-5)
 
 
 def test_rows_that_no_class_wants_find_one():
@@ -93,7 +93,7 @@ def test_rows_that_no_class_wants_find_one():
     prior = prior_of(ConstantKernel(4.0) * RBF(0.4), X)
     noise = NullCategory(-1.0, 0.95, 0.95, variance=0.01)
     blocks = [Block(X, np.where(labelled, np.where(classes == c, 1.0, -1.0), 0.0), noise) for c in range(3)]
-    together = np.array([f.swept.marginals.mean - 1.0 for f in settle_exclusive([prior] * 3, blocks)])
+    together = np.array([swept.marginals.mean - 1.0 for swept, _ in settle_exclusive([prior] * 3, blocks)])
     alone = np.array([prior.sweep(b, prior.labelled_first(b)).marginals.mean - 1.0 for b in blocks])
     assert np.mean((alone > 0).sum(axis=0) == 1) < 0.5
     assert np.mean((together > 0).sum(axis=0) == 1) > 0.97

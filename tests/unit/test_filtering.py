@@ -14,7 +14,7 @@ from gleangp.inference.posterior import (
     without_own_site,
 )
 from gleangp.noise import Gaussian, NullCategory, Probit
-from gleangp.numerics import memory
+from gleangp.numerics import linalg
 from tests.unit.gp_twins import KERNELS, NOISES, DensePosterior, make_block
 
 
@@ -76,7 +76,7 @@ def test_a_row_without_its_own_site(kernel, noise, monkeypatch):
         assert_allclose([mean[row], var[row]], np.ravel(expected), rtol=1e-6, atol=1e-9)
     rest = np.setdiff1d(np.arange(len(block)), active)
     assert_allclose([mean[rest], var[rest]], [whole[0][rest], whole[1][rest]], rtol=1e-12)
-    monkeypatch.setattr(memory, "CHUNK_ENTRIES", 7 * len(active))  # seven rows at a time
+    monkeypatch.setattr(linalg, "CHUNK_ENTRIES", 7 * len(active))  # seven rows at a time
     assert_allclose(without_own_site(kernel, posterior, block.X, active), [mean, var], rtol=1e-10, atol=1e-12)
 
 

@@ -7,8 +7,12 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from gleangp.exceptions import GraphError
-from gleangp.graph.neighbours import mean_nearest_distance, nearest_neighbours
-from gleangp.graph.weights import connectivity, exponential_graph
+from gleangp.graph.neighbours import (
+    connectivity,
+    exponential_graph,
+    mean_nearest_distance,
+    nearest_neighbours,
+)
 
 
 def dense_weights(X, n_neighbors, scale):

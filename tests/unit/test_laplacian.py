@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
-from gleangp.graph.weights import local_scaling_graph
+from gleangp.graph.neighbours import local_scaling_graph
 
 
 def slow_weights(X, K):

@@ -20,8 +20,7 @@ from gleangp.models.latent.space import (
     fit_shared_kernel,
     start_positions,
 )
-from gleangp.models.latent.sparse import CollapsedTerm, SignsTerm
-from gleangp.models.latent.terms import GaussianTerm
+from gleangp.models.latent.terms import CollapsedTerm, GaussianTerm, SignsTerm
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit

@@ -12,8 +12,7 @@ from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
 from gleangp.models.active.learn import learn_shared_kernel
-from gleangp.models.active.settings import Settings
-from gleangp.models.active.tasks import ActiveEvidence, TaskBlocks
+from gleangp.models.active.tasks import ActiveEvidence, Settings, TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector

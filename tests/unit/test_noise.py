@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp, softmax
 
+from gleangp.models.parameters import constrain, unconstrain
 from gleangp.noise import (
     Binomial,
     ContaminatedNormal,
@@ -21,7 +22,6 @@ from gleangp.noise import (
     Probit,
     RobustProbit,
 )
-from gleangp.numerics.transforms import constrain, unconstrain
 
 SOFT_NULL = NullCategory(bias=0.2, gamma_minus=0.7, gamma_plus=0.4, width=1.2, variance=0.3)
 # Model -> targets to try it with.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
-from scipy.special import expit, logsumexp, ndtr, softmax
+from scipy.special import expit, log_ndtr, logsumexp, ndtr, softmax
 
 from gleangp import io
 from gleangp.exceptions import LabelError
@@ -19,6 +19,8 @@ from gleangp.noise import (
     Logit,
     NegativeBinomial,
     Noise,
+    NullCategory,
+    Ordered,
     Poisson,
     Probit,
     RobustProbit,
@@ -141,6 +143,14 @@ def test_log_prob_is_that_of_scipy():
             np.log(
                 0.9 * stats.norm(f + 0.3, 0.6).pdf(positive) + 0.1 * stats.norm(f + 0.3, 3.0).pdf(positive)
             ),
+        ),
+        (Gaussian(0.4, 0.3), positive, stats.norm(f + 0.3, np.sqrt(0.4)).logpdf(positive)),
+        (Probit(0.3, 2.0), np.sign(f), log_ndtr(2.0 * np.sign(f) * (f + 0.3))),
+        (Ordered(0.3, [2.0], 0.25), np.ones(15), np.log(ndtr(2.0 * (f + 0.3)) - ndtr(2.0 * (f - 1.7)))),
+        (
+            NullCategory(0.3, 0.2, 0.6, 1.0, 0.25),
+            np.zeros(15),
+            np.log(0.2 * ndtr(-2.0 * (f + 0.8)) + 0.6 * ndtr(2.0 * (f - 0.2))),
         ),
         (Logit(0.3), np.sign(f), np.log(expit(np.sign(f) * (f + 0.3)))),
         (RobustProbit(0.1, 0.3), np.sign(f), np.log(0.1 + 0.8 * ndtr(np.sign(f) * (f + 0.3)))),

@@ -1,6 +1,7 @@
 """The comparison with other libraries: scores, and one worker from end to end."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,13 @@ def test_worker_writes_times_and_predictions(peer, tmp_path):
     with np.load(paths[2]) as found:
         assert np.sqrt(np.mean((found["mean"] - y[120:]) ** 2)) < 0.1 * y[120:].std()
         assert (found["var"] > 0.0).all()
+
+
+@pytest.mark.slow
+def test_the_command_of_the_documentation_starts(tmp_path):
+    """From any folder, without the repository on the path."""
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1] / "src")}
+    command = [sys.executable, str(FOLDER / "run.py"), "--help"]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert found.returncode == 0, found.stderr
+    assert "--workloads" in found.stdout

@@ -13,7 +13,7 @@ from gleangp.inference.posterior import (
     prior_only,
 )
 from gleangp.noise import Gaussian, Probit
-from gleangp.numerics import memory
+from gleangp.numerics import linalg
 from tests.unit.gp_twins import KERNELS, gaussian_log_evidence, make_block, site_log_evidence
 from tests.unit.sequential_ep import propagate
 
@@ -44,7 +44,7 @@ def test_prediction(kernel, monkeypatch):
     assert_allclose(posterior.predict_cov(kernel, X_NEW)[0], mean, rtol=1e-9, atol=1e-12)
     assert_allclose(posterior.predict_cov(kernel, X_NEW)[1], cov, rtol=1e-9, atol=1e-12)
     for chunk in (4_000_000, 18):
-        monkeypatch.setattr(memory, "CHUNK_ENTRIES", chunk)
+        monkeypatch.setattr(linalg, "CHUNK_ENTRIES", chunk)
         ours = posterior.predict(kernel, X_NEW)
         assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
         assert_allclose(ours[1], np.diagonal(cov), rtol=1e-9, atol=1e-12)

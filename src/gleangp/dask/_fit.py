@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 from dask.dataframe.dispatch import concat
-from dask.delayed import delayed
 from distributed import Client
 from sklearn.base import is_regressor
 
 from gleangp._compat import validate_parameters
-from gleangp.dask._blocks import BlocksOnCluster
-from gleangp.dask._cluster import connected, current_client, gather, submit
+from gleangp.dask._cluster import BlocksOnCluster, connected, current_client, gather, submit
 from gleangp.data.columns import as_column, missing_entries
 from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tasks import encode_tasks
@@ -131,8 +129,7 @@ def _trouble(frame: Any, features: list[Any], target: Any, task: Any, classes: b
 
 def _bring(client: Client, ddf: Any, columns: list[Any], *given: Any) -> Any:
     """The rows of all partitions, in their order, if nothing is wrong with any; `given` is for `_trouble`."""
-    take = delayed(_take)
-    parts = client.compute([take(part, columns) for part in ddf.to_delayed()])
+    parts = client.compute([part[columns] for part in ddf.to_delayed()])
     troubles = gather(client, [submit(client, _trouble, part, *given) for part in parts])
     bad = [(k, trouble) for k, trouble in enumerate(troubles) if trouble]
     if bad:
@@ -144,10 +141,6 @@ def _bring(client: Client, ddf: Any, columns: list[Any], *given: Any) -> Any:
         )
     frames = gather(client, parts)
     return concat([f for f in frames if len(f)] or frames[:1]).reset_index(drop=True)
-
-
-def _take(frame: Any, columns: list[Any]) -> Any:
-    return frame[columns]
 
 
 def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:

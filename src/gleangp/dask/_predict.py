@@ -65,7 +65,7 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     return ddf.map_partitions(_predict_part, model, features, task, method, columns, options, meta=meta)
 
 
-def _columns(estimator: Any, method: str, options: dict) -> list[str]:
+def _columns(estimator: Any, method: str, options: dict[str, Any]) -> list[str]:
     if method == "predict_proba":
         return [str(c) for c in estimator.classes_]
     if options.get("return_cov"):
@@ -74,7 +74,15 @@ def _columns(estimator: Any, method: str, options: dict) -> list[str]:
 
 
 @in_worker
-def _predict_part(part: Any, estimator: Any, features: list, task: Any, method: str, columns, options) -> Any:
+def _predict_part(
+    part: Any,
+    estimator: Any,
+    features: list[Any],
+    task: Any,
+    method: str,
+    columns: list[str],
+    options: dict[str, Any],
+) -> Any:
     if len(part) == 0:
         return pd.DataFrame({c: np.zeros(0) for c in columns}, index=part.index)
     tasks = {} if task is None or estimator.task == task else {"tasks": part[task]}

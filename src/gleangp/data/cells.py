@@ -75,10 +75,10 @@ def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
     words = {str(value).strip() for value in values[~gone]}
     if {word.lower() for word in words} <= _BOOLEAN_WORDS:
         return "boolean"
-    if all(map(_is_date, words)):
+    if all(_converts(to_date, word) for word in words):
         return "date"
     bounds = {word for word in words if _BOUND.fullmatch(word)}
-    if bounds and any(map(_is_number, words)):
+    if bounds and any(_converts(float, word) for word in words):
         row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in bounds)
         raise InputError(
             f"column {name!r} has {values[row]!r} in row {row}, a bound among numbers. Replace it by a "
@@ -161,17 +161,9 @@ def to_date(cell: Any) -> np.datetime64:
     return np.datetime64(cell, "us")
 
 
-def _is_date(word: str) -> bool:
+def _converts(function: Callable[[str], Any], word: str) -> bool:
     try:
-        to_date(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
+        function(word)
     except ValueError:
         return False
     return True

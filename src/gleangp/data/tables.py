@@ -26,6 +26,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
 from gleangp.data.columns import column_of
+from gleangp.data.tasks import list_names
 from gleangp.exceptions import InputError, InputWarning, warn_user
 from gleangp.io.classes import register
 
@@ -152,14 +153,8 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
     week, a date becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to
     one without. Raises `InputError`, with its name and its first bad cell, if a column cannot be used.
     """
-    columns = []
-    for place, heading in enumerate(frame.columns):
-        cells = column_of(frame, place)  # by position: headings may be repeated
-        column = _learn(str(heading), cells)
-        if target is not None and column.kind == "date":
-            column = replace(column, periods=_periods(column, cells, target))
-        columns.append(column)
-    return tuple(columns)
+    cells = (column_of(frame, place) for place in range(frame.shape[1]))  # headings may be repeated
+    return tuple(_learn(str(name), of, target) for name, of in zip(frame.columns, cells, strict=True))
 
 
 def count_features(columns: Sequence[ColumnEncoding]) -> int:
@@ -194,7 +189,7 @@ def _matching(columns: Sequence[ColumnEncoding], X: Any) -> list[Any]:
     if not hasattr(X, "columns"):
         if len(cells) != len(wanted):
             raise InputError(
-                f"X has {len(cells)} features, and {len(wanted)} are expected: {_listed(wanted)}."
+                f"X has {len(cells)} features, and {len(wanted)} are expected: {list_names(wanted, 20)}."
             )
         return cells
     there = list(map(str, X.columns))
@@ -204,12 +199,12 @@ def _matching(columns: Sequence[ColumnEncoding], X: Any) -> list[Any]:
     if missing:
         raise InputError(
             f"the table has no column {missing[0]!r}, which the model was fitted with. It has: "
-            f"{_listed(there)}."
+            f"{list_names(there, 20)}."
         )
     return [cells[there.index(name)] for name in wanted]
 
 
-def _learn(name: str, cells: Any) -> ColumnEncoding:
+def _learn(name: str, cells: Any, target: Any) -> ColumnEncoding:
     values, gone, kind = read_cells(cells)
     n_missing = int(gone.sum())
     if n_missing == len(values):
@@ -229,10 +224,11 @@ def _learn(name: str, cells: Any) -> ColumnEncoding:
     if kind == "date":
         first = str(np.datetime_as_string(dates(values, gone, name)[~gone].min(), unit="auto"))
     column = ColumnEncoding(name, kind, first=first, n_missing=n_missing)
-    numbers = _numbers(column, values, gone)[0][~gone]
-    low = numbers.min()
-    mean = low + np.sum((numbers - low) / len(numbers))  # divided first: a sum can overflow
-    return replace(column, fill=float(mean))
+    numbers = _numbers(column, values, gone)[0]
+    low = numbers[~gone].min()
+    mean = low + np.sum((numbers[~gone] - low) / np.sum(~gone))  # divided first: a sum can overflow
+    periods = () if target is None or kind != "date" else _periods(numbers, np.asarray(target, np.float64))
+    return replace(column, fill=float(mean), periods=periods)
 
 
 def _waves(days: FloatArray, period: str) -> FloatArray:
@@ -241,11 +237,9 @@ def _waves(days: FloatArray, period: str) -> FloatArray:
     return np.hstack([np.sin(phase), np.cos(phase)])
 
 
-def _periods(column: ColumnEncoding, cells: Any, target: Any) -> tuple[str, ...]:
-    """With which periods the target repeats along a date, beyond a quadratic trend."""
-    values, gone, _ = read_cells(cells)
-    y = np.asarray(target, dtype=np.float64)
-    days, known = _numbers(column, values, gone)[0], ~gone & np.isfinite(y)
+def _periods(days: FloatArray, y: FloatArray) -> tuple[str, ...]:
+    """With which periods a target (n,) repeats along a date, beyond a quadratic trend; NaN: not known."""
+    known = np.isfinite(days) & np.isfinite(y)
     days, y = days[known], y[known]
     span = np.ptp(days) if len(days) else 0.0
     if span == 0.0 or np.ptp(y) == 0.0:
@@ -277,10 +271,10 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
         known = column.categories if column.kind == "category" else ("true", "false")
         text = f"column {column.name!r} has the value {shown(values[unseen.argmax()])}, which "
         if strict:
-            raise InputError(f"{text}the model has not seen. Known: {_listed(known)}.")
+            raise InputError(f"{text}the model has not seen. Known: {list_names(known, 20)}.")
         notes.append(
             f"{text}was not seen in fit ({unseen.sum()} rows have unseen values). It counts as none of the "
-            f"known ones: {_listed(known)}."
+            f"known ones: {list_names(known, 20)}."
         )
     if "" in column.categories:  # a missing category has an indicator of its own
         return block
@@ -321,8 +315,3 @@ def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tu
     places = {category: place for place, category in enumerate(column.categories)}
     place = np.array([places.get(word, -1) for word in words])
     return (place[:, None] == np.arange(len(places))).astype(np.float64), ~gone & (place < 0)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:20]))
-    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")

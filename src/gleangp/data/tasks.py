@@ -17,8 +17,6 @@ from scipy.sparse import issparse
 from gleangp.data.columns import as_column, column_of, missing_entries, with_common_type
 from gleangp.exceptions import TaskError
 
-_SHOWN = 10  # names listed in a message
-
 
 def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     """Split X (n, p) into the inputs (n, p - 1) and the tasks (n,), which are one of its columns.
@@ -73,8 +71,7 @@ def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     There is one task per row: integers, strings or booleans. Raises `TaskError` if the length is wrong,
     entries are missing, or types are mixed.
     """
-    names, codes = np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
-    return names, codes
+    return np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
 
 
 def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np.ndarray:
@@ -195,9 +192,9 @@ def task_array(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     return whole
 
 
-def list_names(names: Any) -> str:
-    """Names for a message, the first ten of them."""
-    shown = names[:_SHOWN]
+def list_names(names: Any, most: int = 10) -> str:
+    """Names for a message, the first ones of them."""
+    shown = names[:most]
     if isinstance(shown, np.ndarray):
         shown = shown.tolist()  # 'ann' rather than np.str_('ann')
     more = len(names) - len(shown)

@@ -34,11 +34,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from gleangp._compat import CallbackSupportMixin
 from gleangp.data.columns import check_columns, check_magnitude
-from gleangp.data.labels import check_regression_target
+from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tables import (
     ColumnEncoding,
     check_headings,
@@ -56,9 +57,10 @@ from gleangp.data.tasks import (
     take_task_column,
     take_task_of_all,
 )
+from gleangp.estimators._docs import describe_methods
 from gleangp.estimators._parameters import TaskParameters
 from gleangp.estimators._progress import FitProgress, Given
-from gleangp.exceptions import InputError, NewTaskWarning, TaskError, warn_user
+from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError, warn_user
 
 _CHANGING = ("fit", "partial_fit", "add_task")
 _READING = (
@@ -131,6 +133,7 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     _n_outputs: int  # columns of the target of `fit`, where it has several
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        describe_methods(cls)
         for name, method in list(vars(cls).items()):
             if name in _CHANGING:
                 setattr(cls, name, changing(method))
@@ -165,13 +168,8 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same of later rows, which must have the features of `fit`; tasks are looked up in `tasks_`.
 
-        Parameters
-        ----------
-        learn : bool, default=False
-            True in `partial_fit`: a new task is an error for any `new_tasks`.
-        joint : bool, default=False
-            Give every new task its own code, for a joint covariance. By default all new tasks have one code,
-            because they have the same prediction if rows are predicted one by one.
+        If `learn` (in `partial_fit`), a new task is an error for any `new_tasks`. If `joint`, every new task
+        has its own code, for a joint covariance; else all have one, because they have the same prediction.
         """
         X, tasks = self._read_inputs(X, tasks, reset=False)
         if q := self._outputs_asked_for(tasks):  # every row once for each of them
@@ -260,6 +258,9 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         classes = getattr(self, "classes_", None)
         if classes is not None and (classes.ndim != 1 or len(np.unique(classes)) != len(classes) > 1):
             raise ValueError("classes that are not different.")
+        units = getattr(self, "_units", None)  # of a regressor
+        if units is not None and len(units.mean) != self._n_tasks:
+            raise ValueError(f"target units of {len(units.mean)} tasks, not {self._n_tasks}.")
         self._check_parts(self._count_inputs())
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
@@ -325,3 +326,42 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         if tasks is not None:
             data["metadata"] = {"tasks": tasks}
         return FitProgress(self, self._init_callback_context(max_subtasks=most_stages), data)
+
+
+class TaskClassifierMixin(TaskEstimator, ClassifierMixin):
+    """A classifier with tasks and a `decision_function`."""
+
+    classes_: np.ndarray
+    unlabeled: Any = None
+
+    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
+        """The most probable class of each row's task.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        margins = self.decision_function(X, tasks=tasks)
+        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
+        return self.classes_[winner]
+
+    def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy over the labeled rows.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Class labels; unlabeled rows are left out.
+
+        Returns
+        -------
+        float
+            Share of rows for which `predict(X, tasks)` equals `y`.
+        """
+        predicted = self.predict(X, tasks=tasks)
+        y = check_class_target(y, len(predicted))
+        labeled = split_unlabeled(y, self.unlabeled)
+        if not labeled.any():
+            raise LabelError("y has no labeled row. At least one is needed for a score.")
+        weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]
+        return float(np.average(y[labeled] == predicted[labeled], weights=weight))

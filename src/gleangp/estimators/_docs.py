@@ -1,13 +1,12 @@
 """Docstrings of estimators, completed from where a parameter or attribute is described once.
 
-`documented` looks for what a docstring leaves out: parameters and attributes of a class in the docstrings of
-its bases, parameters of a method in the texts below. So `help` and the site show them.
+What a docstring leaves out is looked for: parameters and attributes of a class in the docstrings of its
+bases, parameters of a method in the texts below. So `help` and the site show them.
 """
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 _OF_METHODS = """
 X : frame or array-like of shape (n, p)
@@ -45,20 +44,19 @@ sample_weight : array-like of shape (n,), default=None
 }
 _RETURNING_SELF = ("fit", "partial_fit", "add_task")
 _HEADING = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
-_Class = TypeVar("_Class", bound=type)
 
 
-def documented(of_methods: str = "") -> Callable[[_Class], _Class]:
-    """A decorator of a class that completes its docstring and those of its methods.
+def describe_methods(cls: type, of_methods: str = "") -> None:
+    """Complete the docstrings of the methods of a class.
 
     `of_methods` are descriptions of parameters that several of its methods have.
 
     Examples
     --------
-    >>> @documented()
-    ... class Model:
+    >>> class Model:
     ...     def predict(self, X):
     ...         \"\"\"Mean of the targets.\"\"\"
+    >>> describe_methods(Model)
     >>> print(Model.predict.__doc__)
     Mean of the targets.
     <BLANKLINE>
@@ -67,34 +65,34 @@ def documented(of_methods: str = "") -> Callable[[_Class], _Class]:
     X : frame or array-like of shape (n, p)
         Inputs.
     """
+    for name, part in vars(cls).items():
+        method = getattr(part, "fn", part)  # of scikit-learn's available_if
+        if inspect.isfunction(method) and method.__doc__ and not name.startswith("_"):
+            known = _entries(_OF_METHODS) | _entries(of_methods) | _entries(_OF_METHOD.get(name, ""))
+            ending = {"Returns": "self"} if name in _RETURNING_SELF else {}
+            method.__doc__ = _completed(method, known, {}, ending)
 
-    def decorate(cls: _Class) -> _Class:
-        for name, part in vars(cls).items():
-            method = getattr(part, "fn", part)  # of scikit-learn's available_if
-            if inspect.isfunction(method) and method.__doc__ and not name.startswith("_"):
-                known = _entries(_OF_METHODS) | _entries(of_methods) | _entries(_OF_METHOD.get(name, ""))
-                ending = {"Returns": "self"} if name in _RETURNING_SELF else {}
-                method.__doc__ = _completed(method, known, {}, ending)
-        bases = [_sections(base.__doc__ or "") for base in cls.__mro__[:0:-1]]
-        parameters, attributes = (
-            {name: text for base in bases for name, text in _entries(base.get(title, "")).items()}
-            for title in ("Parameters", "Attributes")
-        )
-        cls.__doc__ = _completed(cls, parameters, attributes, {})
-        return cls
 
-    return decorate
+def describe_parameters(cls: type) -> None:
+    """Complete the docstring of a class by parameters and attributes of its bases."""
+    bases = [_sections(base.__doc__ or "") for base in cls.__mro__[:0:-1]]
+    parameters, attributes = (
+        {name: text for base in bases for name, text in _entries(base.get(title, "")).items()}
+        for title in ("Parameters", "Attributes")
+    )
+    cls.__doc__ = _completed(cls, parameters, attributes, {})
 
 
 def _completed(part: Any, known: dict[str, str], attributes: dict[str, str], ending: dict[str, str]) -> str:
     """The docstring with parameters in the order of the signature, own attributes first, and an ending."""
     sections = _sections(part.__doc__ or "")
-    known = known | _entries(sections.pop("Parameters", ""))
+    described = _entries(sections.pop("Parameters", ""))
+    known = known | described
     own = _entries(sections.pop("Attributes", ""))
     names = [str(p).split(":")[0].split("=")[0] for p in inspect.signature(part).parameters.values()]
     in_order = {
         "": sections.pop(""),
-        "Parameters": _joined(known[name] for name in names if name in known),
+        "Parameters": _joined(known[name] for name in (*names, *described) if name in known),
         "Attributes": _joined((own | {k: v for k, v in attributes.items() if k not in own}).values()),
         **ending,
         **sections,

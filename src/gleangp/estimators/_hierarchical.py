@@ -13,7 +13,6 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.constraints import check_possible, encode_constraints
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import Latent, ObservationsMixin
 from gleangp.estimators._parameters import (
     COUNT,
@@ -29,8 +28,7 @@ from gleangp.estimators._problems import rows_to_learn
 from gleangp.estimators._progress import FitProgress, warn_about_fit
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.exceptions import warn_user
-from gleangp.inference.data_dependent import DataDependentPosterior
-from gleangp.inference.task_rows import TaskRows
+from gleangp.inference.data_dependent import DataDependentPosterior, TaskRows
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models.decisions import Decision
@@ -50,7 +48,6 @@ NO_TASK = -1  # the task of the common model that has no rows: the common functi
 register(DataDependentPosterior, FittedTask, HierarchicalModel)
 
 
-@documented()
 @parameters
 class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator):
     """Gaussian-process regression in which every task has its own kernel, under a prior they share.
@@ -337,8 +334,6 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     def _check_parts(self, n_inputs: int) -> None:
         if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != self._n_tasks:
             raise ValueError(f"no fitted model for the {self._n_tasks} tasks.")
-        if len(self._units.mean) != self._n_tasks:
-            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {self._n_tasks}.")
         check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
         common = getattr(self, "common_", None)  # older files have none, and no decisions
         self.decisions_ = list(getattr(self, "decisions_", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -12,7 +13,6 @@ from sklearn.metrics import r2_score
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_regression_target
 from gleangp.estimators._base import TaskEstimator
-from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import generator_from
 from gleangp.exceptions import LabelError
 from gleangp.models.units import TargetUnits
@@ -26,7 +26,6 @@ _FIELDS = {
 }
 
 
-@documented()
 class TaskRegressorMixin(TaskEstimator, RegressorMixin):
     """A regressor with tasks."""
 
@@ -86,7 +85,6 @@ class Latent(NamedTuple):
     factor: FloatArray | None = None  # (n,) of the noise variance, which differs between neighbourhoods
 
 
-@documented()
 class ObservationsMixin(TaskRegressorMixin, ABC):
     """For a regressor that knows its latent function, and the noise of an observation, at every row."""
 
@@ -317,12 +315,9 @@ def check_fields(noise: Any, **given: Any) -> None:
 
 def check_rows(noise: Any, y: FloatArray, rows: np.ndarray) -> None:
     """Raise `LabelError` if a target of some rows does not fit the noise, with its number among all rows."""
+    numbers = np.sort(np.arange(len(y))[rows])
     try:
-        noise.at(rows).check_target(y[rows])
-    except LabelError:
-        for row in np.sort(np.arange(len(y))[rows]):
-            try:
-                noise.at(np.array([row])).check_target(y[[row]])
-            except LabelError as error:
-                raise LabelError(str(error).replace("in row 0", f"in row {row}")) from None
-        raise
+        noise.at(numbers).check_target(y[numbers])
+    except LabelError as error:
+        message = re.sub(r"in row (\d+)", lambda found: f"in row {numbers[int(found[1])]}", str(error))
+        raise LabelError(message) from None

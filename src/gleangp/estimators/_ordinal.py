@@ -10,22 +10,20 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._docs import documented
-from gleangp.estimators._labels import LabelsMixin
 from gleangp.estimators._parameters import generator_from, given, parameters
 from gleangp.estimators._problems import ActiveProblem, LocalProblem, rows_to_learn, some_inputs
 from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel
+from gleangp.estimators._sparse_classifier import LabelsMixin
 from gleangp.exceptions import LabelError, warn_user
 from gleangp.models.default_kernel import default_kernel, default_priors
 from gleangp.models.defaults import ORDERED_PRIORS, UNITS
-from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
 
 
-@documented()
 @parameters
 class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories, for one task or many related ones.
@@ -147,7 +145,7 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         # The default kernel has a constant, which does the work of the bias.
         learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
         kernel = None if self.kernel is None else parameters.kernel
-        likelihood = PropagatedNoise(parameters.noise, learn)
+        likelihood = Likelihood(parameters.noise, learn)
         self._fit([LocalProblem(data, at, rng, likelihood, kernel, ORDERED_PRIORS)], given)
 
     def _targets(self, y_codes: IntArray) -> list[FloatArray]:
@@ -199,8 +197,9 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         names = tuple(n for n in names if np.size(noise.parameters[n]))
         return self._check_priors(Parameters(kernel, noise, names, priors))
 
-    def _check_own_state(self, models: list[FittedModel]) -> None:
-        if models[0].noise.n_categories != len(self.classes_):
+    def _check_parts(self, n_inputs: int) -> None:
+        super()._check_parts(n_inputs)
+        if self.noise_.n_categories != len(self.classes_):
             raise ValueError(f"noise of other classes than the {len(self.classes_)} it says.")
 
     def _store(self, models: list[FittedModel]) -> None:

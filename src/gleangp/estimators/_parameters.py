@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
 from gleangp._typing import FloatArray
+from gleangp.estimators._docs import describe_parameters
 from gleangp.exceptions import KernelError
 from gleangp.selection.selectors import SELECTORS
 
@@ -38,6 +39,7 @@ def parameters(cls: type[_T]) -> type[_T]:
     """A constructor from the declared parameters of a class and of those bases that have this decorator."""
     made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
     made._parameter_constraints = {f.name: f.metadata["allowed"] for f in fields(made)}
+    describe_parameters(made)
     return made
 
 

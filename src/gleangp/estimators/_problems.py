@@ -24,21 +24,17 @@ from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models import priors
 from gleangp.models.active.model import SparseModel, fit_sparse_model
-from gleangp.models.active.settings import Settings
-from gleangp.models.active.tasks import TaskBlocks
-from gleangp.models.active.virtual_vectors import add_virtual_vectors, virtual_scores
-from gleangp.models.choice import Choice
-from gleangp.models.couplings import CoregionCoupling
-from gleangp.models.decisions import Decision
+from gleangp.models.active.tasks import Settings, TaskBlocks
+from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
-from gleangp.models.defaults import LINKED_PRIORS, MIXTURES, PRIORS, START_KERNEL, UNITS, PriorWidths
+from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS, PriorWidths
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import GaussianNoise, Likelihood, PropagatedNoise
+from gleangp.models.likelihood import Likelihood
 from gleangp.models.local import upgrade
 from gleangp.models.local.data import Data, canonical_order
-from gleangp.models.local.fit import Candidate, fit_local
+from gleangp.models.local.fit import fit_local
 from gleangp.models.local.model import Draw, LocalModel
-from gleangp.models.local.plan import plan_search
+from gleangp.models.local.plan import plan_couplings
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.models.units import TargetUnits, natural_units, own_units, standard_units, total_units
@@ -48,24 +44,18 @@ from gleangp.selection.selectors import ResidualSelector
 
 # Rows from which the spread of the features is computed: more make no difference to where a search starts.
 _MOST_SAMPLED = 50_000
-_REASONS = {
-    "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
-    "function": "as asked: a common function and own ones",
-    "kernel": "as asked: tasks share the parameters of the kernel",
-    "coregion": "as asked: tasks are mixtures of shared functions",
-}
 
 
 # What model files contain
 register(Choice, Decision, Parameters)
 register(priors.Exponential, priors.Gamma, priors.HalfCauchy, priors.HalfNormal)
-register(priors.LogNormal, priors.Normal, priors.Pareto, priors.Tied)
+register(priors.LogNormal, priors.Normal, priors.Tied)
 # posterior="local" and "active"
 register(Draw, GroupKnowledge, InputMap, LocalModel, LocalPosterior, RowSites, Term, BasisKnowledge=Knowledge)
 register(SparseModel, Sites, TaskPosterior)
 # Coupled models of version 0.1
 register(upgrade.CoupledModel, upgrade.CoupledParameters, upgrade.CoupledPosterior)
-register(upgrade.Knowledge, upgrade.OwnRows)
+register(upgrade.Knowledge, upgrade.OwnRows, upgrade.Pareto)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +141,8 @@ def local_regression(
         elif estimator.kernel is not None and has_white(estimator.kernel):
             known = START_KERNEL.no_noise
         noise = (np.ones(len(rows)) if variance is None else variance) / fields.get("sample_weight", 1.0)
-        noise, likelihood = noise[at], GaussianNoise(data.sizes, known)
+        learn, start = (("variance",), 1.0) if known is None else ((), known)
+        noise, likelihood = noise[at], Likelihood(Gaussian(start), learn, sizes=data.sizes)
     else:
         check_rows(model, rows.y, at)
         noise = model.at(at)
@@ -160,7 +151,7 @@ def local_regression(
         of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
         # What belongs to the training rows is not kept.
         shared = replace(noise, **dict.fromkeys(fields, 1.0))
-        likelihood = PropagatedNoise(shared, learn, of_noise, data.sizes)
+        likelihood = Likelihood(shared, learn, of_noise, data.sizes)
     if not (estimator.normalize_y and real):
         units = natural_units(rows.n_tasks)
     else:  # outputs are in units of their own
@@ -194,76 +185,43 @@ def _parts(data: Data) -> list[FloatArray]:
     return [np.sort(data.y[rows]) for rows in blocks_of_rows(data.codes, data.n_tasks)]
 
 
-def fit_active_rows(
-    settings: Settings, invariances: list, problem: ActiveProblem, progress: Progress = silent
-) -> SparseModel:
-    """Fit the model, with transformed copies of its active points if there are invariances."""
-    settings, data, rng = replace(settings, progress=progress), problem.data, problem.rng
+def fit_active_rows(settings: Settings, problem: ActiveProblem, progress: Progress = silent) -> SparseModel:
+    """Fit the model of active points to the rows of a problem."""
+    settings, data = replace(settings, progress=progress), problem.data
     parts = blocks_of_rows(data.codes, data.n_tasks)
     blocks = [Block(data.X[r], data.y[r], data.noise_at(r)) for r in parts]
     tasks = TaskBlocks(blocks, [problem.numbers[r] for r in parts])
-    model = fit_sparse_model(problem.parameters, tasks, problem.n_rows, settings, rng)
-    if not invariances:
-        return model
-    seed = int(rng.integers(2**31))
-    wider = add_virtual_vectors(model, tasks, list(range(tasks.n_tasks)), invariances, settings, seed)
-    return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))
+    return fit_sparse_model(problem.parameters, tasks, problem.n_rows, settings, problem.rng)
 
 
 def fit_local_rows(
     estimator: Any, n_basis: int | None, problem: LocalProblem, progress: Progress = silent
 ) -> LocalModel:
-    """Fit the model; if the coupling is open, the one with the most evidence."""
+    """Fit the model of blocks and a basis to the rows of a problem."""
     data, priors = problem.data, estimator.priors or {}
     selector = estimator._chosen_selector()
     if hasattr(selector, "check_tasks"):
         selector.check_tasks(int(np.sum(data.sizes > 0)))
-    coupling = estimator.coupling if data.n_tasks > 1 else "auto"
     of_noise = {n.removeprefix("noise__"): p for n, p in priors.items() if n.startswith("noise__")}
-    likelihood = problem.likelihood.with_priors(of_noise)
-
-    def candidate(coupling: Any, penalty: float = 0.0) -> Candidate:
-        search = plan_search(
-            data.X,
-            data.n_tasks,
-            likelihood,
-            kernel=problem.kernel,
-            coupling=coupling,
-            priors=estimator.priors,
-            optimize=estimator.optimizer is not None,
-            n_restarts=estimator.n_restarts,
-            progress=progress,
-            widths=problem.widths,
-            groups=feature_groups(getattr(estimator, "columns_", None)),
-        )
-        return Candidate(_name(coupling), search, penalty)
-
-    candidates = [candidate(coupling)]
-    search = candidates[0].search
-    estimator._check_prior_names([*search.names, *(f"noise__{name}" for name in likelihood.names)])
-    if coupling == "auto" and search.optimize and isinstance(likelihood, GaussianNoise):
-        sizes = data.sizes[data.sizes > 0]
-        # Outputs of the same rows may be mirror images of each other, two of them also.
-        least = 1 if getattr(estimator, "_n_outputs", 0) else 2
-        if least < len(sizes) <= MIXTURES.most_tasks and sizes.mean() >= MIXTURES.rows_per_task:
-            # Schwarz's penalty of the weights of every task.
-            rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
-            candidates.append(candidate(CoregionCoupling(rank), 0.5 * (rank + 1) * np.log1p(sizes).sum()))
+    likelihood = replace(problem.likelihood, priors={**problem.likelihood.priors, **of_noise})
+    candidates = plan_couplings(
+        data,
+        likelihood,
+        estimator.coupling,
+        outputs=bool(getattr(estimator, "_n_outputs", 0)),
+        kernel=problem.kernel,
+        priors=estimator.priors,
+        optimize=estimator.optimizer is not None,
+        n_restarts=estimator.n_restarts,
+        progress=progress,
+        widths=problem.widths,
+        groups=feature_groups(getattr(estimator, "columns_", None)),
+    )
+    names = [*candidates[0].search.names, *(f"noise__{name}" for name in likelihood.names)]
+    estimator._check_prior_names(names)
     model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose_basis_of(selector))
-    decisions = model.decisions
-    if len(candidates) == 1:
-        if data.n_tasks == 1:
-            chosen, reason = "kernel", "with one task there is nothing to couple"
-        else:
-            chosen, reason = _name(coupling), _REASONS.get(getattr(coupling, "name", coupling), "as asked")
-        decisions = (Decision("coupling", chosen, {}, reason), *decisions)
-    choice, at = Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason), problem.numbers
-    return replace(model, row_numbers=at, active=at[model.active], choice=choice, decisions=decisions)
-
-
-def _name(coupling: Any) -> str:
-    name = getattr(coupling, "name", coupling)
-    return "function" if name == "auto" else name
+    at = problem.numbers
+    return replace(model, row_numbers=at, active=at[model.active])
 
 
 def choose_basis_of(selector: Any) -> Any:

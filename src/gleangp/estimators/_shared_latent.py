@@ -12,10 +12,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 from sklearn.utils.validation import check_array
 
 from gleangp._compat import fit_context
-from gleangp._typing import IntArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
-from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import LatentParameters, generator_from
 from gleangp.estimators._progress import warn_about_fit
 from gleangp.exceptions import LabelError
@@ -52,7 +51,6 @@ def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
     )
 
 
-@documented()
 class SharedLatentMixin(
     TaskEstimator, LatentParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
 ):
@@ -137,7 +135,7 @@ class SharedLatentMixin(
         self.tasks_ = names
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Any:
         """Latent positions of rows of any task.
 
         Parameters
@@ -154,7 +152,7 @@ class SharedLatentMixin(
         with threads_for([len(X)]):
             return locate(self._model, X)
 
-    def inverse_transform(self, Z, return_std=False):
+    def inverse_transform(self, Z: Any, return_std: bool = False) -> Any:
         """Features at latent positions: the mean of the map to the observations.
 
         Parameters
@@ -182,7 +180,7 @@ class SharedLatentMixin(
         mean, var = reconstruct(self._model, Z)
         return (mean, np.sqrt(var)) if return_std else mean
 
-    def transfer_report(self):
+    def transfer_report(self) -> dict[Any, dict[str, Any]]:
         """How much the latent space helps each task.
 
         Labels are predicted from other labels of their task, once with the latent positions and once
@@ -248,7 +246,7 @@ class SharedLatentMixin(
         self._store(self._model)
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return self._model.positions.shape[1]
 
     def _store(self, model: LatentModel) -> None:
@@ -279,7 +277,7 @@ class SharedLatentMixin(
             signs=self._targets_are_signs,
         )
 
-    def _check_dimensions(self, X) -> None:
+    def _check_dimensions(self, X: FloatArray) -> None:
         n_features = X.shape[1]
         if self.n_components > n_features:
             raise ValueError(
@@ -306,7 +304,7 @@ class SharedLatentMixin(
                     found.append((t, rows, *self._model.label_maps[t].predict(inputs[rows])))
         return found
 
-    def _check_rows(self, n_labeled: int, task) -> None:
+    def _check_rows(self, n_labeled: int, task: Any) -> None:
         if n_labeled < 2:
             of_task = "y" if task is None else f"task {task!r}"
             raise LabelError(
@@ -314,7 +312,7 @@ class SharedLatentMixin(
                 "learnt from at least two. Give more rows of it, or leave it out."
             )
 
-    def _task_name(self, code: int):
+    def _task_name(self, code: int) -> Any:
         return None if self.tasks_ is None else self.tasks_[code].item()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, softmax
+from scipy.special import log_ndtr
 from sklearn.base import BaseEstimator
 
 from gleangp._compat import StrOptions
@@ -13,15 +13,14 @@ from gleangp._state import check_codes
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import encode_classes, lookup_classes
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._docs import documented
-from gleangp.estimators._labels import TaskClassifierMixin
+from gleangp.estimators._base import TaskClassifierMixin
 from gleangp.estimators._parameters import given, parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
 from gleangp.exceptions import LabelError
 from gleangp.models.latent.model import Labels
+from gleangp.models.local.unlabelled import class_log_probabilities
 
 
-@documented()
 @parameters
 class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstimator):
     """Classification in a latent space of few dimensions that all tasks share.
@@ -121,19 +120,13 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         X, codes = self._encode_inputs(X, tasks)
         out = np.zeros((len(X), len(self.classes_)))
         for rows, present, margins in self._margins(X, codes):
-            log_p, log_q = log_ndtr(margins), log_ndtr(-margins)
-            if margins.shape[1] == 1:
-                probabilities = np.exp(np.column_stack([log_q, log_p]))
-            else:
-                probabilities = softmax(log_p - log_q, axis=1)
-            out[np.ix_(rows, present)] = probabilities
+            found = [(log_ndtr(-margin), log_ndtr(margin)) for margin in margins.T]
+            out[np.ix_(rows, present)] = np.exp(class_log_probabilities(found))
         return out
 
     def _margins(self, X: FloatArray, codes: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
         """Rows, class codes and margins (rows, columns) of every task that occurs."""
-        unit = (
-            1.0 if self.label_noise == "probit" else 0.0
-        )  # variance of the probit noise; Gaussian noise is in var
+        unit = float(self.label_noise == "probit")  # variance of the probit noise; Gaussian noise is in var
         return [
             (rows, self._task_classes[t], mean / np.sqrt(var + unit))
             for t, rows, mean, var in self._label_predictions(X, codes)

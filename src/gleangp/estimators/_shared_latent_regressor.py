@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
-from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.estimators._parameters import parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin
@@ -18,7 +17,6 @@ from gleangp.models.latent.model import Labels
 from gleangp.models.units import own_units
 
 
-@documented()
 @parameters
 class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimator):
     """Regression in a latent space of few dimensions that all tasks share.

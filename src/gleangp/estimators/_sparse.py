@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
 from sklearn.gaussian_process.kernels import CompoundKernel
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
-from gleangp.estimators._docs import documented
 from gleangp.estimators._parameters import SparseParameters, generator_from
 from gleangp.estimators._problems import fit_active_rows, fit_local_rows
 from gleangp.estimators._progress import Given, warn_about_fit
@@ -23,11 +21,8 @@ from gleangp.exceptions import KernelError, TaskError, warn_user
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.models.active.model import SparseModel
-from gleangp.models.active.settings import Settings, most_stages
-from gleangp.models.active.tasks import TaskBlocks
-from gleangp.models.active.virtual_vectors import add_virtual_vectors
-from gleangp.models.choice import Choice
-from gleangp.models.decisions import Decision
+from gleangp.models.active.tasks import Settings, most_stages
+from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_n_active
 from gleangp.models.defaults import LEARNING, START_KERNEL
 from gleangp.models.local.answers import TaskTransfer, choose_informative, noise_of_labels, transfer_report
@@ -50,15 +45,12 @@ _ATTRIBUTES = {
 }
 
 
-@documented()
 class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
-    """Models from constructor parameters; bookkeeping of tasks; warnings.
-
-    An estimator declares the three attributes below.
-    """
+    """Models from parameters; bookkeeping of tasks; warnings. An estimator declares four attributes."""
 
     _most_active = START_KERNEL.most_points  # of a task, by default
     _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
+    _of_classes = False  # whether targets are labels
     _kind_of_noise: type = Noise
 
     sites = "adf"  # a parameter of classifiers, as is the next
@@ -74,9 +66,12 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     @property
     def _is_active(self) -> bool:
         """Whether predictions use the active points only: `posterior="active"`, or there are invariances."""
-        return self.posterior == "active" or bool(check_invariances(self.invariances))
+        given = self.invariances is not None and check_invariances(self.invariances)
+        return self.posterior == "active" or bool(given)
 
-    def _fit(self, problems: Sequence[Any], given: Given, then: Callable[[list], list[Any]] = list) -> None:
+    def _fit(
+        self, problems: Sequence[Any], given: Given, then: Callable[[list[Any]], list[Any]] = list
+    ) -> None:
         """Fit a model to every problem; `given` are X, y and tasks, for callbacks.
 
         `then` makes the final models from them. Fits in other processes do not tell of their stages.
@@ -86,8 +81,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         if self._is_active:
             n_jobs = self.n_jobs if len(problems) == 1 else None
             settings = self._settings(sizes, uncoupled=self._why_uncoupled(len(sizes)), n_jobs=n_jobs)
-            fit = partial(fit_active_rows, settings, check_invariances(self.invariances))
-            most = most_stages(settings)
+            fit, most = partial(fit_active_rows, settings), most_stages(settings)
         else:
             if self.posterior == "projected":
                 warn_user(
@@ -128,17 +122,9 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         n_rows = len(blocks[0])
         settings = self._settings([n_rows], warn=False, optimize=False)
         seed = int(generator_from(self.random_state).integers(2**31))
-        invariances = check_invariances(self.invariances)
-        models = []
         with threads_for([n_rows]):
-            for before, block in zip(self._fitted_models, blocks, strict=True):
-                model = before.add_task(block, settings, seed)
-                if invariances and isinstance(model, SparseModel):
-                    tasks = TaskBlocks([block], [before.n_rows + np.arange(n_rows)])
-                    last, others = [before.n_tasks], before.log_evidence
-                    model = add_virtual_vectors(model, tasks, last, invariances, settings, seed, others)
-                models.append(model)
-        return models
+            pairs = zip(self._fitted_models, blocks, strict=True)
+            return [model.add_task(block, settings, seed) for model, block in pairs]
 
     def _absorb(
         self,
@@ -165,6 +151,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             n_active = default_n_active(sizes, self._most_active)
         asked: dict[str, Any] = {"optimize": self.optimizer is not None, "n_jobs": self.n_jobs}
         asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts, "propagate": self.sites == "ep"}
+        asked["invariances"] = check_invariances(self.invariances)
         return Settings(self._chosen_selector(), n_active, **(asked | more))
 
     def _chosen_selector(self) -> Any:
@@ -261,12 +248,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
                 raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
             if not isinstance(model.noise, self._kind_of_noise):
                 raise ValueError(f"{type(model.noise).__name__} noise, which does not suit {type(self)}.")
-        self._check_own_state(models)
         self._store(models)
-
-    @abstractmethod
-    def _check_own_state(self, models: list[FittedModel]) -> None:
-        """Raise if what this kind of estimator has beside its models does not fit them."""
 
     def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
         """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
@@ -304,7 +286,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         X, codes = self._encode_inputs(X_pool, tasks, joint=True)
         with threads_for(np.bincount(codes)):
             cov, noise = self._uncertainty(X, codes)
-        chosen = choose_informative(cov, noise, n, of_classes=is_classifier(self))
+        chosen = choose_informative(cov, noise, n, of_classes=self._of_classes)
         if q := self._outputs_asked_for(tasks):
             n_rows = len(X) // q
             return np.column_stack([chosen % n_rows, chosen // n_rows])
@@ -364,7 +346,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         return np.array(covs), np.array(noises)
 
 
-def _decision_on_copies(models: list) -> list[Decision]:
+def _decision_on_copies(models: list[Any]) -> list[Decision]:
     """Whether transformed copies help rows that are not active, where it was measured."""
     found = [s for m in models if (s := getattr(m, "virtual_scores", None)) is not None]
     if not found:

@@ -1,19 +1,23 @@
-"""`SparseGPClassifier`: two classes or more, one task or many, all rows labelled or only some."""
+"""`SparseGPClassifier`: two classes or more, one task or many, all rows labelled or only some.
+
+`LabelsMixin` is what it shares with `SparseGPOrdinal`: from labels to targets of the models.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
-from gleangp._compat import StrOptions
+from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.estimators._docs import documented
-from gleangp.estimators._labels import LabelsMixin
-from gleangp.estimators._parameters import generator_from, given, parameters
+from gleangp.data.labels import encode_classes, lookup_classes
+from gleangp.estimators._base import TaskClassifierMixin
+from gleangp.estimators._parameters import ClassParameters, generator_from, given, parameters
 from gleangp.estimators._problems import (
     ActiveProblem,
     LocalProblem,
@@ -22,8 +26,9 @@ from gleangp.estimators._problems import (
     some_inputs,
 )
 from gleangp.estimators._progress import Given
-from gleangp.estimators._sparse import FittedModel
+from gleangp.estimators._sparse import FittedModel, SparseGPMixin
 from gleangp.exceptions import LabelError
+from gleangp.inference.block import Block
 from gleangp.models.default_kernel import (
     class_priors,
     default_kernel,
@@ -31,17 +36,115 @@ from gleangp.models.default_kernel import (
     variance_priors,
 )
 from gleangp.models.defaults import LINKED_PRIORS, START_KERNEL, UNLABELLED
-from gleangp.models.likelihood import PropagatedNoise
+from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data
-from gleangp.models.local.unlabelled import class_log_probabilities, signs_of
+from gleangp.models.local.model import LocalModel
+from gleangp.models.local.unlabelled import add_unlabelled_task, class_log_probabilities, signs_of
 from gleangp.models.local.use_unlabelled import Asked, UnlabelledRows
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.noise.two_classes import TwoClasses
+from gleangp.noise.base import TwoClasses
+from gleangp.numerics.parallel import threads_for
 
 
-@documented()
+class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
+    """For an estimator of classes, or of ordered categories."""
+
+    _of_classes = True
+
+    @abstractmethod
+    def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
+        """Fit rows of which `y_codes` are the numbers of the classes; -1 without a label."""
+
+    @abstractmethod
+    def _targets(self, y_codes: IntArray) -> list[FloatArray]:
+        """Targets of every model, in the coding of its noise."""
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Labels; the value of `unlabeled` for rows without one.
+        """
+        given = X, y, tasks
+        X, codes = self._learn_inputs(X, tasks)
+        self.classes_, y_codes = self._encode(y, len(X))
+        self._fit_classes(X, y_codes, codes, given)
+        return self
+
+    def add_task(self, X: Any, y: Any, task: Any) -> Self:
+        """Add one more task, from few rows. The kernel and the noise stay as they are.
+
+        Parameters
+        ----------
+        y : array-like of shape (m,)
+            Its labels, of classes seen in `fit`; they may be all the same.
+        """
+        X, names = self._rows_of_new_task(X, task)
+        y_codes = self._known_classes(y, len(X))
+        kept = self._kept(y_codes)
+        X, y_codes = X[kept], y_codes[kept]
+        before: list[Any] = self._fitted_models
+        targets = self._targets(y_codes)
+        blocks = [Block(X, y, m.noise) for m, y in zip(before, targets, strict=True)]
+        models: list[Any] = self._add_blocks(blocks)
+        if len(models) > 1 and isinstance(models[0], LocalModel) and np.any(y_codes < 0):
+            with threads_for([len(X)]):
+                models = add_unlabelled_task(before, models, y_codes)
+        self.tasks_ = names
+        self._store(models)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, tasks: Any = None, classes: Any = None) -> Self:
+        """Update the model with new rows of known tasks; on a new estimator, `fit`.
+
+        The kernel and the noise stay as they are.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Their labels, of classes seen in `fit`.
+        classes : array-like, default=None
+            All classes. The first call must contain rows of each of them.
+        """
+        if not hasattr(self, "classes_"):
+            missing = np.setdiff1d([] if classes is None else np.asarray(classes), np.asarray(y))
+            if len(missing):
+                raise LabelError(
+                    f"the first call of partial_fit has no row of the classes {missing.tolist()}. "
+                    "The kernel is learnt from it, so give it rows of every class."
+                )
+            return self.fit(X, y, tasks)
+        X, codes = self._encode_inputs(X, tasks, learn=True)
+        y_codes = self._known_classes(y, len(X))
+        noises = [model.noise for model in self._fitted_models]
+        self._absorb(X, codes, self._kept(y_codes), self._targets(y_codes), noises)
+        return self
+
+    def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
+        """Every model, with mean and variance (n,) of its function."""
+        X, codes = self._encode_inputs(X, tasks)
+        with threads_for(np.bincount(codes)):
+            return [(model, *model.predict(X, codes)[:2]) for model in self._fitted_models]
+
+    def _encode(self, y: Any, n_rows: int) -> tuple[np.ndarray, IntArray]:
+        """The classes, and the number of the class of each row (-1 without a label)."""
+        return encode_classes(y, n_rows, self.unlabeled)
+
+    def _known_classes(self, y: Any, n_rows: int) -> IntArray:
+        """The same of new rows."""
+        return lookup_classes(self.classes_, y, n_rows, self.unlabeled)
+
+    def _kept(self, y_codes: IntArray) -> np.ndarray:
+        """Mask of the new rows to learn from."""
+        return y_codes >= 0
+
+
 @parameters
 class SparseGPClassifier(LabelsMixin, BaseEstimator):
     """Gaussian-process classification for one task or many related ones.
@@ -188,7 +291,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
                 usual = ("bias", *usual)  # the default kernel has a constant
             learn = self._names_to_learn(noise, usual, NullCategory() if n_unlabeled else noise)
             of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
-            likelihood = PropagatedNoise(noise, learn, of_noise)
+            likelihood = Likelihood(noise, learn, of_noise)
             kernel = self._given_kernel(k, len(of_classes))
             of_class = replace(data, y=signs, noise=noise)
             problems.append(LocalProblem(of_class, at, rng, likelihood, kernel, LINKED_PRIORS))
@@ -265,9 +368,10 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             )
         return codes
 
-    def _check_own_state(self, models: list[FittedModel]) -> None:
-        if len(models) != len(self._positives):
-            raise ValueError(f"{len(models)} models for {len(self.classes_)} classes.")
+    def _check_parts(self, n_inputs: int) -> None:
+        if len(self._models) != len(self._positives):
+            raise ValueError(f"{len(self._models)} models for {len(self.classes_)} classes.")
+        super()._check_parts(n_inputs)
 
     def _store(self, models: list[FittedModel]) -> None:
         super()._store(models)

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from gleangp._compat import HasMethods, StrOptions, fit_context
 from gleangp._typing import FloatArray
 from gleangp.data.outputs import stack_outputs
-from gleangp.estimators._docs import documented
 from gleangp.estimators._observations import Latent, ObservationsMixin, check_fields, check_rows
 from gleangp.estimators._parameters import POSITIVE, generator_from, given, parameters
 from gleangp.estimators._problems import active_regression, local_regression, rows_to_learn
-from gleangp.estimators._sparse import FittedModel, SparseGPMixin
+from gleangp.estimators._sparse import SparseGPMixin
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.inference.block import Block
+from gleangp.inference.prior import white_variance
 from gleangp.kernels import has_white
 from gleangp.models.local.answers import left_out_predictions
 from gleangp.models.local.data import Data
@@ -29,7 +29,6 @@ from gleangp.numerics.parallel import threads_for
 _NOISES = {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
 
 
-@documented()
 @parameters
 class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     """Gaussian-process regression for one task or many related ones.
@@ -184,7 +183,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
             X, _, names = stack_outputs(X, y)
             self.tasks_, codes = names[::n_rows], np.repeat(np.arange(self._n_outputs), n_rows)
         y, labeled = self._check_targets(y, len(X), None)
-        fields = self._row_fields(len(X), sample_weight, exposure, trials)
+        fields = self._row_fields(len(X), sample_weight=sample_weight, exposure=exposure, trials=trials)
         if "sample_weight" in fields:
             heard = fields["sample_weight"] > 0.0
             labeled, fields["sample_weight"] = labeled & heard, np.where(heard, fields["sample_weight"], 1.0)
@@ -242,7 +241,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
             return self.fit(X, y, tasks, sample_weight, exposure, trials)
         X, codes = self._encode_inputs(X, tasks, learn=True)
         y, labeled = self._check_targets(y, len(X), tasks)
-        weight = self._row_fields(len(X), sample_weight, None, None).get("sample_weight")
+        weight = self._row_fields(len(X), sample_weight=sample_weight).get("sample_weight")
         if weight is not None:
             if not (isinstance(self._model, LocalModel) and self._model.gaussian):
                 raise ValueError("sample_weight= needs posterior='local' and noise='gaussian'.")
@@ -290,20 +289,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_own_state(self, models: list[FittedModel]) -> None:
-        if len(self._units.mean) != self._n_tasks:
-            raise ValueError(f"target units of {len(self._units.mean)} tasks, not {self._n_tasks}.")
-
-    def _row_fields(self, n_rows: int, *given: Any) -> dict[str, FloatArray]:
-        """What was given for every row, by name."""
-        fields = {}
-        for name, values in zip(("sample_weight", "exposure", "trials"), given, strict=True):
-            if values is None:
-                continue
-            array = self._of_rows(name, values, n_rows)
-            if name != "sample_weight" or (array != 1.0).any():
-                fields[name] = array
-        return fields
+    def _row_fields(self, n_rows: int, **given: Any) -> dict[str, FloatArray]:
+        """What was given for every row, by name; not weights that are all one."""
+        fields = {k: self._of_rows(k, values, n_rows) for k, values in given.items() if values is not None}
+        return {k: values for k, values in fields.items() if k != "sample_weight" or (values != 1.0).any()}
 
     def _of_rows(self, name: str, given: Any, n_rows: int) -> FloatArray:
         """Positive numbers that were given for every row, or every cell of Y: one per encoded row."""
@@ -340,7 +329,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     def _white(self, X: FloatArray, codes: np.ndarray) -> FloatArray | float:
         """The part of the latent variance that is noise; of a kernel of the user it is left there."""
         own = self.kernel is None and self._has_normal_noise and has_white(self.kernel_)
-        return self._model.white_var(X, codes) if own and isinstance(self._model, LocalModel) else 0.0
+        model: Any = self._model
+        return white_variance(model.terms, X, codes) if own and isinstance(model, LocalModel) else 0.0
 
     @property
     def _fitted_noise(self) -> Any:
@@ -359,7 +349,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         check_fields(self.noise_, exposure=exposure, trials=trials)
         if not self._has_normal_noise:
             known = {name: 1.0 for name in ("exposure", "trials") if hasattr(self.noise_, name)}
-            return replace(self.noise_, **{**known, **self._row_fields(n_rows, None, exposure, trials)})
+            return replace(self.noise_, **known | self._row_fields(n_rows, exposure=exposure, trials=trials))
         if np.ndim(self.noise_variance):
             raise ValueError(
                 "noise_variance was given per training row, so the noise of new rows is not known. Fit "

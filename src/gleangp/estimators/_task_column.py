@@ -20,7 +20,7 @@ from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
 from gleangp.data.tables import check_headings
 from gleangp.data.tasks import take_task_column, take_task_of_all
 from gleangp.estimators._base import changing, check_task_column, reading
-from gleangp.estimators._docs import documented
+from gleangp.estimators._docs import describe_methods
 from gleangp.exceptions import ModelFileError, TaskError
 
 _OF_METHODS = """
@@ -49,7 +49,6 @@ def _has(method: str, of: Callable[[Any], Any] = lambda estimator: estimator) ->
     return check
 
 
-@documented(_OF_METHODS)
 class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Give a pipeline the tasks of its last step from a column of X.
 
@@ -265,3 +264,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
                     "search, a calibration or a stack, put TaskColumn inside it."
                 )
             return getattr(self.estimator_, method)(X, *args, tasks=tasks, **params)
+
+
+describe_methods(TaskColumn, _OF_METHODS)

@@ -27,25 +27,23 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray
-from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.prior import BlockPrior, BuiltStack
 from gleangp.numerics.linalg import (
     cholesky,
+    inverse_factors,
     inverse_from_cholesky,
+    inverse_of,
     log_determinant,
     solve_cholesky,
     solve_lower,
+    triangular_times,
 )
 
 LOG_TWO_PI = np.log(2.0 * np.pi)
 _FAINT = 1e-9  # precision times variance below which a site's effect is lost in rounding
-_NEARLY_SINGULAR = 1e10  # prior variance over noise from which rounding can leave no factor
-_HALVED_ROWS = 100  # from which a triangular matrix is inverted by halves
-_FEW_ROWS = 12  # of a block, below which one product of a whole stack beats triangular ones in turn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,8 +167,7 @@ def condition(
         for _, at, found in prior.map(_row_moments, by_row, shared, groups):
             for values, some in zip(of_rows, found, strict=True):
                 values[at] = some
-    common = Knowledge(mean, inner)
-    alpha, of_mean, more = of_rows[:, :n]
+    common, (alpha, of_mean, more) = Knowledge(mean, inner), of_rows[:, :n]
     return Conditioned(common, P_inv, groups, log_det, misfit, alpha, of_mean, more, root, jitter)
 
 
@@ -203,7 +200,7 @@ def gaussian_evidence(q: Conditioned, precision: FloatArray) -> float:
 def row_variance(built: BuiltStack, r, real, cov) -> FloatArray:
     """Posterior variance of f at the rows of a stack."""
     half, V = _factors(built, r)[:2]
-    J = _triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
+    J = triangular_times(half, V.copy(), transposed=True)  # 1/R times F - F D^-1 H, row by row
     left = 1.0 - np.einsum("bij,bij->bj", half, half) + _quadratic(J, cov)
     faint, diagonal = left < _FAINT, np.einsum("bii->bi", built.H)
     var = np.divide(left, r * r, out=np.zeros_like(left), where=~faint)
@@ -221,7 +218,7 @@ def row_inverse(built: BuiltStack, r, real, cov) -> FloatArray:
     (alpha^2 - C^-1) / 2 is the derivative of the log evidence in the noise variance of a row.
     """
     half, V = _factors(built, r)[:2]
-    A = r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
+    A = r[:, :, None] * triangular_times(half, V.copy(), transposed=True)
     return np.einsum("bij,bij->bj", half, half) * r * r - _quadratic(A, cov)
 
 
@@ -258,7 +255,7 @@ def evidence_gradient(
             stack = built.stack
             r = q.root[stack.rows]
             half, V = _factors(built, r)[:2]
-            a, A = alpha[stack.rows], r[:, :, None] * _triangular_times(half, V.copy(), transposed=True)
+            a, A = alpha[stack.rows], r[:, :, None] * triangular_times(half, V.copy(), transposed=True)
             shared = A @ cov
             G = a[:, :, None] * a[:, None, :] - inverse_of(half, r)
             if A.shape[2]:
@@ -323,12 +320,6 @@ def _feature_gradients(built, dF, theta, weights, inside) -> FloatArray:
     return np.zeros((B, m, 1)) if np.ndim(d_rows) == 0 else d_rows.reshape(B, m, -1)
 
 
-def inverse_of(half: FloatArray, r: FloatArray) -> FloatArray:
-    """D_b^-1 = R L^-T L^-1 R of every block of a stack."""
-    scaled = half * r[:, None, :]
-    return scaled.transpose(0, 2, 1) @ scaled
-
-
 def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
     """L^-1 (B, m, m) and V (B, m, D) of every block, the sum of log |I + R H R|, and the jitter.
 
@@ -336,85 +327,9 @@ def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, 
     """
     if not built.last or not np.array_equal(built.last[0], r):
         half, log_det, jitter = inverse_factors(built.H * (r[:, :, None] * r[:, None, :]))
-        V = _triangular_times(half, r[:, :, None] * built.F)
+        V = triangular_times(half, r[:, :, None] * built.F)
         built.last[:] = r, (half, V, log_det, jitter)
     return built.last[1]
-
-
-def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
-    """L^-1 of the lower factor of every I + M of a stack, in place of M; the sum of log |I + M|; the jitter.
-
-    Where rows have next to no noise, rounding can leave a matrix without a factor. It then gets the least
-    jitter that gives it one, as a share of its mean diagonal; the largest is returned.
-    """
-    log_det, jitter = 0.0, 0.0
-    if M.shape[1] == 0:  # LAPACK complains of matrices without rows
-        return M, log_det, jitter
-    np.einsum("bii->bi", M)[...] += 1.0
-    if M.shape[1] < min(_FEW_ROWS, len(M)):
-        try:
-            return *_many_inverse_factors(M), jitter
-        except np.linalg.LinAlgError:
-            pass  # one by one, so that each gets the jitter it needs
-    for matrix in M:
-        kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None
-        # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
-        chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
-        if info:
-            if kept is None:
-                raise NotPositiveDefiniteError(
-                    f"the covariance of a block of {M.shape[1]} rows is not positive definite. Use a kernel "
-                    "that is a covariance function, or a larger noise variance."
-                )
-            lower, added = cholesky(kept)
-            jitter = max(jitter, added / float(np.mean(np.diagonal(kept))))
-            matrix[...] = lower
-            chol = matrix.T
-        log_det += 2.0 * float(np.log(chol.diagonal()).sum())
-        _invert_upper(chol)
-    return M, log_det, jitter
-
-
-def _invert_upper(U: FloatArray) -> None:
-    """U^-1 in place of the upper triangular U, by halves: OpenBLAS takes twice as long from 200 rows."""
-    n = len(U)
-    if n < _HALVED_ROWS:
-        if U.flags.f_contiguous:
-            lapack.dtrtri(U, lower=0, overwrite_c=1)
-        else:
-            U[...] = lapack.dtrtri(U, lower=0)[0]
-        return
-    left, right, corner = U[: n // 2, : n // 2], U[n // 2 :, n // 2 :], U[: n // 2, n // 2 :]
-    _invert_upper(left)
-    _invert_upper(right)
-    corner[...] = blas.dtrmm(1.0, right, blas.dtrmm(-1.0, left, corner), side=1)
-
-
-def _many_inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
-    """L^-1 of the lower factor of every matrix of a large stack of small ones, in place of M; sum of log |M|.
-
-    Row i of L X = I gives row i of X from those above, of all matrices at once.
-    """
-    L = np.linalg.cholesky(M)
-    diagonal = np.einsum("bii->bi", L)
-    for i in range(M.shape[1]):
-        M[:, i, :i] = -(L[:, i, None, :i] @ M[:, :i, :i])[:, 0] / diagonal[:, i, None]
-        M[:, i, i] = 1.0 / diagonal[:, i]
-        M[:, i, i + 1 :] = 0.0
-    return M, 2.0 * float(np.log(diagonal).sum())
-
-
-def _triangular_times(half: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:
-    """L^-1 B, or L^-T B, of every block, in place of B (B, m, D)."""
-    if B.size == 0:
-        return B
-    B = np.ascontiguousarray(B)  # BLAS writes into a view of it
-    if half.shape[1] < _FEW_ROWS:
-        return (half.transpose(0, 2, 1) if transposed else half) @ B
-    for lower, right in zip(half, B, strict=True):
-        # LAPACK sees both transposed: B^T L^-T, or B^T L^-1.
-        blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
-    return B
 
 
 def _quadratic(J: FloatArray, cov: FloatArray) -> FloatArray:

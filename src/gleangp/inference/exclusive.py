@@ -24,15 +24,15 @@ each moves its sites under what the others say of the rows at the moment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.propagate import RowSites, Swept
+from gleangp.inference.propagate import PriorOfRows, RowSites, Swept
 
 _MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn
@@ -41,42 +41,16 @@ _SETTLED = 3e-3  # mean change of the probability of a row's class in a round at
 _LAST_SWEEPS = 4  # of a class when the messages stand still: more change less than the messages still would
 
 
-class ClassPrior(Protocol):
-    """The prior of one class over all rows."""
-
-    def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
-        """Expectation propagation over the rows, whose targets and noise `block` has."""
-
-    def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
-        """Sites to start from: those of the labelled rows without the others, which are silent."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExclusiveClass:
-    """One of the classes, settled with the others."""
-
-    swept: Swept
-    evidence: float  # its part: the parts of all classes sum to the joint log evidence
-
-
 def settle_exclusive(
-    priors: Sequence[ClassPrior], blocks: Sequence[Block], starts: Sequence[RowSites] | None = None
-) -> list[ExclusiveClass]:
-    """Sites of all classes over the same rows, of which the unlabelled ones have exactly one class.
+    priors: Sequence[PriorOfRows], blocks: Sequence[Block], starts: Sequence[RowSites] | None = None
+) -> list[tuple[Swept, float]]:
+    """Sites of all C classes over the same rows, of which the unlabelled ones have exactly one class.
 
-    Parameters
-    ----------
-    priors : sequence of C ClassPrior
-        Of the classes.
-    blocks : sequence of C Block
-        The same rows; targets +1 (the class), -1 (another) and 0 (no label) and `NullCategory` noise, whose
-        `gamma_plus` is the probability that a row of the class has no label.
-    starts : sequence of C RowSites, default=None
-        Sites to start from. None: those of the labelled rows alone, which the others join.
+    `blocks` have the targets +1 (the class), -1 (another) and 0 (no label) and `NullCategory` noise, whose
+    `gamma_plus` is the probability that a row of the class has no label. `starts` are sites to start from;
+    None: those of the labelled rows alone, which the others join.
 
-    Returns
-    -------
-    list of C ExclusiveClass
+    Gives the sites of every class, and its part of the joint log evidence.
     """
     n_classes, n = len(blocks), len(blocks[0])
     free = ~blocks[0].noise.is_labeled(blocks[0].y)
@@ -105,9 +79,7 @@ def settle_exclusive(
         log_minus[c], log_plus[c] = _sides(block, swept)
         settled.append((heard, swept))
     shared = np.sum(_log_partition(blocks, log_minus, log_plus)[free]) / n_classes
-    return [
-        ExclusiveClass(swept, swept.evidence - _counted(heard, swept) + shared) for heard, swept in settled
-    ]
+    return [(swept, swept.evidence - _counted(heard, swept) + shared) for heard, swept in settled]
 
 
 def _hearing(block: Block, odds: FloatArray, free: np.ndarray) -> Block:

@@ -10,40 +10,30 @@ nearest rows of the task, so that there is no step between blocks. With H the re
 Rows of a task that was added later have not informed u. They enter with the covariance H + F S F^T in place
 of H, and g = 0.
 
-One kernel and one noise variance do not fit every part of a large table. With `spread`, the variances of a
-neighbourhood (of the function and of the noise) have a factor that its k rows show,
-
-    spread (nu + r^T (H_N + 1 / precision)^-1 r) / (nu + k),    r = m_N - F_N E u,
-
-as in a Student process (Shah, Wilson & Ghahramani 2014), whose scale is drawn anew in every neighbourhood. nu
-is the number of rows that what is usual counts for: `usual_rows`.
+With `spread`, the variances in a neighbourhood have a factor of their own (`models.local.spread`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
-from sklearn.neighbors import NearestNeighbors
 
 from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.neighbourhoods import neighbourhoods
-from gleangp.inference.evidence import GroupKnowledge, Knowledge, condition, inverse_factors
-from gleangp.inference.prior import Basis, BlockPrior, Term, lay_out
-from gleangp.kernels import has_white, white_diag
-from gleangp.kernels.evaluate import evaluate
-from gleangp.numerics.linalg import inverse_from_cholesky
+from gleangp.data.neighbourhoods import finder, neighbourhoods
+from gleangp.data.tasks import blocks_of_rows, filled_blocks
+from gleangp.inference.block import lay_out
+from gleangp.inference.evidence import GroupKnowledge, Knowledge, condition
+from gleangp.inference.prior import Basis, BlockPrior, Term, covariance, white_variance
+from gleangp.kernels.parameters import length_scales
+from gleangp.numerics.linalg import CHUNK_ENTRIES, inverse_factors, inverse_from_cholesky
 
 _LEARNT = -1  # key of the rows learnt from, where these are one block
 N_NEAREST = 60  # training rows near a new row of a large task
-_LEAST_LEFT = 1e-6  # of its variance, that a row leaves when it is taken out: rounding can leave less
-_TREE_COLUMNS = 15  # with more columns a tree has to look at most rows
-_CHUNK_ENTRIES = 4_000_000  # of the largest array at a time: 32 MB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,88 +140,72 @@ class LocalPosterior:
     def extended(self, **changes: Any) -> LocalPosterior:
         """With more tasks, and perhaps rows of theirs, or a spread; what was computed for others is kept."""
         after = replace(self, **changes)
-        kept = ("_common_bases", "_own_bases", "_common_knowledge", "_groups")
+        kept = ("_bases", "_common_knowledge")
         after.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
-        after._trees.update({} if "X" in changes else self._trees)
+        same = ("group",) if "X" in changes else ("group", "tree")
+        after.computed.update({key: value for key, value in self.computed.items() if key[0] in same})
         if self.together and self.n_learnt:
-            after._solved[_LEARNT] = self._solve(np.arange(self.n_learnt)[None], 0, cache=True)
+            after.computed["solved", _LEARNT] = self._solve(np.arange(self.n_learnt)[None], 0, cache=True)
         return after
+
+    @cached_property
+    def computed(self) -> dict[tuple, Any]:
+        """What was computed at need: by its name ("group", "known", "tree", "solved") and task."""
+        return {}
 
     @cached_property
     def rows_of_task(self) -> list[IntArray]:
         """Row numbers of every task."""
-        n_tasks = len(self.terms[0].own)
-        order = np.argsort(self.codes, kind="stable")
-        ends = np.cumsum(np.bincount(self.codes, minlength=n_tasks)).tolist()
-        return [order[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return blocks_of_rows(self.codes, len(self.terms[0].own))
 
     @cached_property
-    def _common_bases(self) -> list[Basis | None]:
+    def _bases(self) -> dict[int | None, list[Basis | None]]:
+        """Of every term: the common basis, and that of tasks which have their own; None without features."""
         shared = [t.loadings.shape[1] > 0 and len(self.Z) > 0 for t in self.terms]
-        return [Basis(t.kernel, self.Z) if s else None for t, s in zip(self.terms, shared, strict=True)]
-
-    @cached_property
-    def _own_bases(self) -> dict[int, list[Basis | None]]:
-        return {
-            task: [Basis(t.kernel, Z) if t.own[task] > 0.0 else None for t in self.terms]
-            for task, (Z, _) in self.own.items()
-        }
+        common = [Basis(t.kernel, self.Z) if s else None for t, s in zip(self.terms, shared, strict=True)]
+        bases: dict[int | None, list[Basis | None]] = {None: common}
+        for task, (Z, _) in self.own.items():
+            bases[task] = [Basis(t.kernel, Z) if t.own[task] > 0.0 else None for t in self.terms]
+        return bases
 
     @cached_property
     def _common_knowledge(self) -> tuple[FloatArray, FloatArray]:
         cov = inverse_from_cholesky(self.common.inner) if len(self.common.inner) else self.common.inner
         return self.common.mean, cov
 
-    @cached_property
-    def _groups(self) -> dict[int, GroupKnowledge]:
-        return {}
-
-    @cached_property
-    def _last_known(self) -> dict[int, tuple[FloatArray, FloatArray]]:
-        return {}
-
-    @cached_property
-    def _trees(self) -> dict[int, Callable[[FloatArray], IntArray]]:
-        return {}
-
-    @cached_property
-    def _solved(self) -> dict[int, Solved]:
-        return {}
-
     def knowledge(self, task: int) -> tuple[FloatArray, FloatArray]:
         """Mean and covariance of the basis variables that rows of a task depend on."""
         mean, cov = self._common_knowledge
         if task not in self.own:
             return mean, cov
-        known = self._last_known.get(task)
-        if known is None:
+        last, known = self.computed.get(("known",), (None, None))  # of one task: a covariance is large
+        if last != task:
             own = self.group(task)
             known = own.mean(mean), own.cov(cov)
-            self._last_known.clear()  # of one task at a time: a covariance is large
-            self._last_known[task] = known
+            self.computed["known",] = task, known
         return known
 
     def group(self, task: int) -> GroupKnowledge:
         """What is known of the own basis variables of a task with several blocks, given the common ones."""
         Z, known = self.own[task]
-        if known is None and task not in self._groups:
+        if known is None and ("group", task) not in self.computed:
             rows = self.rows_of_task[task]
             X, precision = self.X[rows], self.precision[rows]
             blocks = neighbourhoods(X / length_scales(self.terms[0].kernel, X.shape[1]), self.block_size // 2)
             layout = lay_out(self.codes[rows], blocks, {task: Z})
             prior = BlockPrior(self.terms, X, layout, self.Z, gradients=False)
             found = condition(prior, precision, precision * self.site_mean[rows], rows=False)
-            [self._groups[task]] = found.groups
-        return known or self._groups[task]
+            [self.computed["group", task]] = found.groups
+        return known or self.computed["group", task]
 
     def features(self, X: FloatArray, task: int) -> FloatArray:
         """F (n, D) of rows of one task."""
         parts = [np.zeros((len(X), 0))]
-        for term, basis in zip(self.terms, self._common_bases, strict=True):
+        for term, basis in zip(self.terms, self._bases[None], strict=True):
             if basis is not None:
                 Phi = basis.features(X)[1]
                 parts += [weight * Phi for weight in term.loadings[task]]
-        for term, basis in zip(self.terms, self._own_bases.get(task, []), strict=False):
+        for term, basis in zip(self.terms, self._bases.get(task, []), strict=False):
             if basis is not None:
                 parts.append(np.sqrt(term.own[task]) * basis.features(X)[1])
         return np.concatenate(parts, axis=1)
@@ -245,14 +219,14 @@ class LocalPosterior:
         rows = self.rows_of_task[task]
         if self.together:
             return np.concatenate([np.arange(self.n_learnt), rows[rows >= self.n_learnt]])
-        return self._nearest(X, task)[:, :N_NEAREST] if self.has_neighbourhoods(task) else rows
+        return self.nearest(X, task)[:, :N_NEAREST] if self.has_neighbourhoods(task) else rows
 
-    def _nearest(self, X: FloatArray, task: int) -> IntArray:
+    def nearest(self, X: FloatArray, task: int) -> IntArray:
         """(n, k) the nearest rows of a task, one more than a prediction uses."""
         rows, lengths = self.rows_of_task[task], length_scales(self.terms[0].kernel, X.shape[1])
-        if task not in self._trees:
-            self._trees[task] = _finder(self.X[rows] / lengths, min(N_NEAREST + 1, len(rows)))
-        return rows[self._trees[task](X / lengths)]
+        if ("tree", task) not in self.computed:
+            self.computed["tree", task] = finder(self.X[rows] / lengths, min(N_NEAREST + 1, len(rows)))
+        return rows[self.computed["tree", task](X / lengths)]
 
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
@@ -262,7 +236,7 @@ class LocalPosterior:
         The variance is empty without `with_var`.
         """
         mean, var, factor = np.empty(len(X)), np.empty(len(X) if with_var else 0), np.ones(len(X))
-        for rows, found in self._conditionals(X, codes, self.neighbours, with_var):
+        for rows, found in self.conditionals(X, codes, self.neighbours, with_var):
             mean[rows] = found.mean.ravel()
             if self.spread is not None and self.has_neighbourhoods(int(codes[rows[0]])):
                 factor[rows] = self.spread * found.scale(self.usual_rows)
@@ -270,47 +244,12 @@ class LocalPosterior:
                 var[rows] = np.maximum((found.of_rows + found.of_basis).ravel(), 0.0) * factor[rows]
         return mean, var, factor
 
-    def left_out(self, rows: IntArray, levels: Sequence[float]) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Residuals and variances (n,) of sites in neighbourhoods, each predicted from the others.
-
-        Also the scales of their neighbourhoods (len(levels), n), at levels of `usual_rows`. The variance is
-        that of `predict` and the noise, without spread. Let t be the variance of the site given its
-        neighbours and u, and s = g^T S g. The site has informed u. Taking it out again divides the residual
-        by 1 - s / t, and the variance t + s becomes t / (1 - s / t).
-        """
-
-        def others(X: FloatArray, task: int) -> IntArray:
-            near = self._nearest(X, task)
-            keep = near != rows[self.codes[rows] == task, None]
-            keep[keep.all(axis=1), -1] = False  # it has as many rows with the same inputs
-            return near[keep].reshape(len(near), -1)
-
-        residual, var = np.empty((2, len(rows)))
-        scales = np.empty((len(levels), len(rows)))
-        for part, found in self._conditionals(self.X[rows], self.codes[rows], others, True):
-            at = rows[part]
-            given = found.of_rows.ravel() + 1.0 / self.precision[at]
-            left = np.maximum(1.0 - found.of_basis.ravel() / given, _LEAST_LEFT)
-            residual[part] = (self.site_mean[at] - found.mean.ravel()) / left
-            var[part] = given / left
-            scales[:, part] = [found.scale(nu) for nu in levels]
-        return residual, var, scales
-
-    @property
-    def in_neighbourhoods(self) -> IntArray:
-        """Rows of the tasks that have several blocks."""
-        large = [t for t in range(len(self.terms[0].own)) if self.has_neighbourhoods(t)]
-        return np.flatnonzero(np.isin(self.codes, large))
-
-    def _conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
+    def conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
         """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""
-        for task in map(int, np.unique(codes)):
-            rows = np.flatnonzero(codes == task)
+        for task, rows in filled_blocks(codes):
             near = neighbours(X[rows], task)
-            width = near.shape[-1] ** near.ndim + len(self.knowledge(task)[0]) * near.shape[-1] ** (
-                near.ndim - 1
-            )
-            step = max(1, _CHUNK_ENTRIES // (width + 1))
+            k, n_sets = near.shape[-1], near.ndim - 1  # none: one set for all rows
+            step = max(1, CHUNK_ENTRIES // (k**near.ndim + len(self.knowledge(task)[0]) * k**n_sets + 1))
             # New rows that lie together have neighbours in common, whose features are computed once.
             lengths = length_scales(self.terms[0].kernel, X.shape[1])
             for part in neighbourhoods(X[rows] / lengths, step):
@@ -327,7 +266,7 @@ class LocalPosterior:
         posterior says.
         """
         mean, cov, known = np.empty(len(X)), np.empty((len(X), len(X))), {}
-        parts = [(int(task), np.flatnonzero(codes == task)) for task in np.unique(codes)]
+        parts = list(filled_blocks(codes))
         for task, rows in parts:
             near = np.unique(self.neighbours(X[rows], task))
             solved = self._solve(near[None], task, cache=self.together)
@@ -337,7 +276,7 @@ class LocalPosterior:
             for other, others in parts[i:]:
                 block = self._joint(X[rows], task, X[others], other, known)
                 cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
-            cov[rows, rows] += self._white(X[rows], np.full(len(rows), task))
+            cov[rows, rows] += white_variance(self.terms, X[rows], np.full(len(rows), task))
         root = np.sqrt(self.factor(X, codes))
         return mean, cov * np.outer(root, root)
 
@@ -349,7 +288,7 @@ class LocalPosterior:
 
     def _joint(self, X, task, X_other, other, known):
         """Posterior covariance between new rows of two tasks, or of one."""
-        prior = self._kernel(X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
+        prior = covariance(self.terms, X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
         if self.together:
             one, two = known[task][0], known[other][0]
             if task != other and one.base is not None and two.base is not None:
@@ -383,8 +322,8 @@ class LocalPosterior:
         key, base, n = task, None, self.n_learnt
         if self.together and near.shape[1] == n:
             key = _LEARNT
-        if cache and key in self._solved:
-            return self._solved[key]
+        if cache and ("solved", key) in self.computed:
+            return self.computed["solved", key]
         if self.together and near.shape[1] > n > 0:
             base, near = self._solve(np.arange(n)[None], task, cache=True), near[:, n:]
         X, codes = self.X[near], self.codes[near]
@@ -393,10 +332,10 @@ class LocalPosterior:
         else:
             some, places = np.unique(near, return_inverse=True)
             F = self.features(self.X[some], task)[places.reshape(near.shape)]
-        H = self._kernel(X, codes, X, codes) - F @ F.transpose(0, 2, 1)
+        H = covariance(self.terms, X, codes, X, codes) - F @ F.transpose(0, 2, 1)
         if not self._informed(task) and not self.together:
             H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
-        white = self._white(X.reshape(-1, X.shape[-1]), codes.ravel())
+        white = white_variance(self.terms, X.reshape(-1, X.shape[-1]), codes.ravel())
         np.einsum("bii->bi", H)[...] += white.reshape(near.shape)
         root = np.sqrt(self.precision[near])
         if base is not None:
@@ -411,7 +350,7 @@ class LocalPosterior:
             residual = residual - F @ self.knowledge(task)[0]
         solved = replace(solved, weights=solved.whitened(residual[:, :, None]))
         if cache:
-            self._solved[key] = solved
+            self.computed["solved", key] = solved
         return solved
 
     def _seen(
@@ -419,13 +358,11 @@ class LocalPosterior:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """L^-1 R H_N* (B, k, j), F_* (B, j, D) and g (B, j, D), if asked for, of new rows X (B, j, p)."""
         B, j, p = X.shape
-        F = (
-            np.zeros((B, j, 0))
-            if self.together
-            else self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
-        )
+        F = np.zeros((B, j, 0))
+        if not self.together:
+            F = self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
         rows = solved.all_rows
-        H = self._kernel(self.X[rows], self.codes[rows], X, np.full((B, 1), task))
+        H = covariance(self.terms, self.X[rows], self.codes[rows], X, np.full((B, 1), task))
         if F.shape[2]:
             H -= solved.F @ F.transpose(0, 2, 1)
             if not self._informed(task):
@@ -444,8 +381,8 @@ class LocalPosterior:
         of_neighbours = np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1]
         if not with_var:
             return Conditional(mean, *of_neighbours)
-        var = self._prior_var(X.reshape(-1, X.shape[-1]), task).reshape(mean.shape)
-        var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
+        var = sum(t.within[task] * t.kernel.diag(X.reshape(-1, X.shape[-1])) for t in self.terms)
+        var = var.reshape(mean.shape) - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
         cov = self.knowledge(task)[1] if F.shape[2] else np.zeros((0, 0))
         J = g if self._informed(task) else F
         return Conditional(mean, *of_neighbours, var, np.einsum("bjd,bjd->bj", J @ cov, J))
@@ -455,45 +392,3 @@ class LocalPosterior:
         T, F, _ = seen
         mean = (T * solved.weights).sum(axis=1)
         return mean + F @ self.knowledge(task)[0] if F.shape[2] else mean
-
-    def _kernel(self, A, codes_A, B, codes_B) -> FloatArray:
-        """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""
-        total: Any = 0.0
-        for term in self.terms:
-            L_A, L_B = term.loadings[codes_A], term.loadings[codes_B]
-            weight = L_A @ L_B.swapaxes(-1, -2)
-            weight = weight + np.where(
-                codes_A[..., :, None] == codes_B[..., None, :], term.own[codes_A][..., :, None], 0.0
-            )
-            if weight.any():
-                total = total + weight * evaluate(term.kernel, A, B).value
-        shape = (*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), A.shape[-2], B.shape[-2])
-        return np.zeros(shape) if np.ndim(total) == 0 else total
-
-    def _white(self, X: FloatArray, codes: IntArray) -> FloatArray:
-        """(n,) white variance of the kernels, which belongs to each row alone."""
-        parts = [t.within[codes] * white_diag(t.kernel, X) for t in self.terms if has_white(t.kernel)]
-        return np.sum(parts, axis=0) if parts else np.zeros(len(X))
-
-    def _prior_var(self, X: FloatArray, task: int) -> FloatArray:
-        return sum(t.within[task] * t.kernel.diag(X) for t in self.terms)
-
-
-def _finder(rows: FloatArray, count: int) -> Callable[[FloatArray], IntArray]:
-    """A function from points (n, p) to the numbers (n, count) of the nearest rows."""
-    if rows.shape[1] > _TREE_COLUMNS:
-        brute = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(rows)
-        return lambda X: brute.kneighbors(X, return_distance=False)
-    # Splits in the middle of a cell: half the time of medians, and queries are as fast.
-    tree = cKDTree(rows, balanced_tree=False, compact_nodes=False)
-    return lambda X: tree.query(X, k=np.arange(1, count + 1))[1]
-
-
-def length_scales(kernel: Any, n_features: int) -> FloatArray:
-    """(p,) the shortest length scale of every input over the parts of a kernel; 1 where it has none."""
-    found = [
-        np.broadcast_to(value, n_features)
-        for name, value in kernel.get_params().items()
-        if name.split("__")[-1] == "length_scale"
-    ]
-    return np.min(found, axis=0) if found else np.ones(n_features)

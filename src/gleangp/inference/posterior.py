@@ -5,8 +5,12 @@ Both schemes have the form
     mean(x) = k(x)^T weights,    var(x) = k(x, x) - |chol^-1 k(x)|^2 + |inner^-1 chol^-1 k(x)|^2
 
 with k(x) the covariances to the kept points. For `posterior="active"` chol is the factor of
-K_dd + 1 / site_precision and there is no inner factor; on a basis (`inference.fitc`) chol is the factor of
-K_dd and inner that of the precision of the basis variables.
+K_dd + 1 / site_precision and there is no inner factor; on a basis chol is the factor of K_dd and inner that
+of the precision of the basis variables.
+
+On a basis, rows are blocks of one (`inference.prior`): every row contributes through the basis; what it has
+beyond is independent of all others (FITC; Snelson & Ghahramani 2006). O(n d^2), and a posterior of d points.
+With every row in the basis it is exact.
 """
 
 from __future__ import annotations
@@ -19,17 +23,20 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, Group, Layout, Stack
+from gleangp.inference.evidence import Knowledge, condition
 from gleangp.inference.filtering import Filter, Sites, filter_all
+from gleangp.inference.prior import BlockPrior, Term
+from gleangp.inference.propagate import RowSites, Swept, labelled_first, marginals_of, sweep_rows
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.numerics.linalg import (
     cholesky,
     inverse_from_cholesky,
     log_determinant,
+    row_chunks,
     solve_cholesky,
     solve_lower,
 )
-from gleangp.numerics.memory import row_chunks
 
 
 class KernelPosterior(ABC):
@@ -154,10 +161,7 @@ def log_evidence_of_sites(posterior: TaskPosterior, sites: Sites) -> float:
 
 
 def training_marginals(
-    kernel,
-    posterior: TaskPosterior,
-    X: FloatArray,
-    active: IntArray,
+    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
 
@@ -177,10 +181,7 @@ def training_marginals(
 
 
 def without_own_site(
-    kernel,
-    posterior: TaskPosterior,
-    X: FloatArray,
-    active: IntArray,
+    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Marginals (n,) of training rows as the other rows see them: an active one without its own site.
 
@@ -202,3 +203,32 @@ def without_own_site(
     mean[active] -= cavity_var * posterior.weights
     var[active] = cavity_var
     return mean, var
+
+
+def fitc_prior(kernel: Any, X: FloatArray, Z: FloatArray) -> BlockPrior:
+    """The prior of rows X (n, p) on the basis Z (d, p)."""
+    codes = np.zeros(len(X), dtype=np.intp)
+    layout = Layout(codes, [Group([Stack(np.arange(len(X))[:, None], codes[:, None], mixed=False)])])
+    return BlockPrior([Term(kernel, np.ones((1, 1)), np.zeros(1))], X, layout, Z)
+
+
+def on_basis(prior: BlockPrior, known: Knowledge) -> TaskPosterior:
+    """What prediction needs, from what is known of the basis variables."""
+    basis = prior.common[0].basis
+    weights = solve_lower(basis.chol, known.mean, transposed=True)
+    return TaskPosterior(basis.Z, weights, basis.chol, known.inner, basis.jitter)
+
+
+def sweep(prior: BlockPrior, block: Block, start: RowSites | None = None) -> Swept:
+    """Expectation propagation over all rows, from `start` or from the sites of the labelled rows."""
+    marginals = marginals_of(prior)
+    return sweep_rows(block, marginals, start=labelled_first(block, marginals) if start is None else start)
+
+
+def fit_on_basis(kernel: Any, block: Block, Z: FloatArray) -> TaskPosterior:
+    """Posterior of a block on the basis Z (d, p)."""
+    prior, noise = fitc_prior(kernel, block.X, Z), block.noise
+    if noise.precision_depends_on_mean:
+        return on_basis(prior, sweep(prior, block).marginals.state.common)
+    precision = np.broadcast_to(1.0 / noise.variance, len(block))
+    return on_basis(prior, condition(prior, precision, precision * (block.y - noise.bias), rows=False).common)

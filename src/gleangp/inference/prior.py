@@ -20,20 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gleangp._state import check_arrays
-from gleangp._typing import BoolArray, FloatArray, IntArray
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Layout, Stack
+from gleangp.kernels import has_white, white_diag
 from gleangp.kernels.evaluate import Evaluation, evaluate
 from gleangp.numerics.linalg import cholesky, solve_lower
 
 NUGGET = 1e-8  # of the mean prior variance at the basis: float64 kernels are accurate to little more
-_STACK_ENTRIES = 2_000_000  # of one array of matrices or features
-_STACK_COST = 20_000  # entries of padded rows that cost as much as one more stack does
-_LEAST_WIDTH = 100  # that a row counts for, whatever its block: it has features too
 _KEPT_ENTRIES = 20_000_000  # of all matrices and features (160 MB); above that they are computed again
 
 
@@ -54,103 +52,30 @@ class Term:
         """(M,) weight of the kernel inside each task: kappa + |L|^2."""
         return self.own + np.einsum("tr,tr->t", self.loadings, self.loadings)
 
-    def between(self) -> FloatArray:
-        """(M, M) covariance of the tasks: L L^T + diag(kappa)."""
-        return self.loadings @ self.loadings.T + np.diag(self.own)
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Blocks of nearly equal size in one array; a padded row has the number n, one past the last."""
-
-    rows: IntArray  # (B, m)
-    codes: IntArray  # (B, m) task of each row
-    mixed: bool  # whether a block has rows of several tasks
-
-    @cached_property
-    def by_task(self) -> list[Stack]:
-        """The rows of every task of a single block, as numbers of its rows: blocks within the block."""
-        codes = self.codes[0]
-        order = np.argsort(codes, kind="stable")
-        return _stack(codes, np.split(order, np.flatnonzero(np.diff(codes[order])) + 1))
-
-    @cached_property
-    def same(self) -> BoolArray:
-        """(B, m, m) whether two rows of a block belong to one task."""
-        return self.codes[:, :, None] == self.codes[:, None, :]
-
-    @property
-    def tasks(self) -> IntArray:
-        """(B,) the task of each block, where blocks are not mixed."""
-        return self.codes[:, 0]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Stacks that share features. `task` has a basis `rows` of its own; None: only the common basis."""
-
-    stacks: list[Stack]
-    task: int | None = None
-    Z: FloatArray | None = None  # (d, p)
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """How rows lie in blocks."""
-
-    codes: IntArray  # (n,)
-    groups: list[Group]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-
-def lay_out(
-    codes: IntArray, blocks: Sequence[IntArray], own_bases: dict[int, FloatArray] | None = None
-) -> Layout:
-    """Put blocks of rows into stacks; `own_bases` are basis points (d, p) of tasks with several blocks."""
-    own_bases = own_bases or {}
-    parts: dict[int | None, list[IntArray]] = {None: []}
-    for rows in blocks:
-        if len(rows):
-            task = int(codes[rows[0]])
-            parts.setdefault(task if task in own_bases else None, []).append(rows)
-    groups = []
-    for of_task, members in parts.items():
-        if members:
-            Z = None if of_task is None else own_bases[of_task]
-            groups.append(Group(_stack(codes, members), of_task, Z))
-    return Layout(np.asarray(codes, dtype=np.intp), groups)
-
-
-def _stack(codes: IntArray, blocks: list[IntArray]) -> list[Stack]:
-    """Blocks of nearly equal size together: a padded row costs as much as another, a stack some rows."""
-    by_size = sorted(range(len(blocks)), key=lambda b: len(blocks[b]))
-    stacks: list[Stack] = []
-    members: list[int] = []
-    n_real = 0  # rows of the members
-    for b in [*by_size, None]:
-        size = 0 if b is None else len(blocks[b])
-        padded = len(members) * size - n_real
-        full = members and (
-            b is None
-            or (size > 1.15 * len(blocks[members[0]]) and padded * max(size, _LEAST_WIDTH) > _STACK_COST)
-            or (len(members) + 1) * size * max(size, _LEAST_WIDTH) > _STACK_ENTRIES
+    def between(self, codes: IntArray, others: IntArray) -> FloatArray:
+        """Weights (..., n, m) of the kernel between rows of tasks `codes` (..., n) and `others` (..., m)."""
+        weights = self.loadings[codes] @ self.loadings[others].swapaxes(-1, -2)
+        return weights + np.where(
+            codes[..., :, None] == others[..., None, :], self.own[codes][..., :, None], 0.0
         )
-        if full:
-            m = len(blocks[members[-1]])
-            rows = np.full((len(members), m), len(codes))
-            which = np.empty_like(rows)
-            for k, member in enumerate(members):
-                rows[k, : len(blocks[member])] = blocks[member]
-                which[k] = codes[blocks[member][0]]
-                which[k, : len(blocks[member])] = codes[blocks[member]]
-            stacks.append(Stack(rows, which, bool((which != which[:, :1]).any())))
-            members, n_real = [], 0
-        if b is not None:
-            members.append(b)
-            n_real += size
-    return stacks
+
+
+def covariance(
+    terms: Sequence[Term], A: FloatArray, codes: IntArray, B: FloatArray, others: IntArray
+) -> FloatArray:
+    """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""
+    total = np.zeros((*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), A.shape[-2], B.shape[-2]))
+    for term in terms:
+        weights = term.between(codes, others)
+        if weights.any():
+            total += weights * evaluate(term.kernel, A, B).value
+    return total
+
+
+def white_variance(terms: Sequence[Term], X: FloatArray, codes: IntArray) -> FloatArray:
+    """(n,) white variance of the kernels at rows X (n, p), which belongs to each row alone."""
+    parts = [t.within[codes] * white_diag(t.kernel, X) for t in terms if has_white(t.kernel)]
+    return np.sum(parts, axis=0) if parts else np.zeros(len(X))
 
 
 class Basis:
@@ -218,12 +143,8 @@ class WholeBlocks:
         """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
         theta, d_rows, _ = self._K.vjp(self._weight * G if self._weighted else G)
         if weights is not None:
-            (loadings, own), L, codes, tasks = (
-                weights,
-                self._term.loadings,
-                self._stack.codes,
-                self._stack.tasks,
-            )
+            (loadings, own), L = weights, self._term.loadings
+            codes, tasks = self._stack.codes, self._stack.tasks
             if self._stack.mixed:
                 GK = G * self._K.value
                 np.add.at(own, codes, np.sum(GK * self._stack.same, axis=2))
@@ -281,21 +202,9 @@ class BuiltStack:
 class BlockPrior:
     """Covariance of all rows under given terms and bases.
 
-    Parameters
-    ----------
-    terms : sequence of Term
-        The model.
-    X : ndarray of shape (n, p)
-        Inputs, as the kernels see them.
-    layout : Layout
-        Blocks.
-    Z : ndarray of shape (d, p)
-        Common basis points; d = 0 for none.
-    elsewhere : callable, default=None
-        From this prior to its `map`, computed by other processes; used where stacks would take too much
-        memory to be kept here. None: all is computed here.
-    gradients : bool, default=True
-        Whether gradients will be asked for; what they need takes several times the memory of the rest.
+    X (n, p) are inputs as the kernels see them, Z (d, p) common basis points. `elsewhere` makes a `map` of
+    this prior that other processes compute; it is used where stacks would take too much memory to be kept
+    here. Without `gradients` what these need is not kept, which takes several times the memory of the rest.
     """
 
     def __init__(

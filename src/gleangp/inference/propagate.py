@@ -21,8 +21,9 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import Knowledge, condition, row_variance
+from gleangp.inference.evidence import LOG_TWO_PI, condition, row_variance
 from gleangp.inference.prior import BlockPrior
+from gleangp.numerics.linalg import cholesky
 
 MAX_SWEEPS = 60
 TOLERANCE = 1e-10  # nats per row that the evidence may still change by where the sites have settled
@@ -89,7 +90,7 @@ class Swept:
     marginals: Marginals
     evidence: float
     cavity_mean: FloatArray  # (n,)
-    cavity_var: FloatArray  # (n,) with the spread in it
+    cavity_var: FloatArray  # (n,)
     g: FloatArray  # (n,)
     nu: FloatArray  # (n,)
     of_rows: FloatArray  # (n,) parts of the evidence; the rest is -1/2 log_det
@@ -98,17 +99,12 @@ class Swept:
 def sweep_rows(
     block: Block,
     marginals: Callable[[RowSites], Marginals],
-    spread: FloatArray | float = 0.0,
     start: RowSites | None = None,
     *,
     tol: float = TOLERANCE,
     max_sweeps: int = MAX_SWEEPS,
 ) -> Swept:
-    """Move all sites until the evidence settles; `spread` is variance of a row that no other row shares.
-
-    It has where the next move would change it by less than `tol` per row. Marginalising the spread widens the
-    cavity by it.
-    """
+    """Move all sites until the evidence settles: the next move would change it by less than `tol` per row."""
     noise = block.noise
     sites = RowSites(np.zeros(len(block)), np.zeros(len(block))) if start is None else start
     may_be_silent = not noise.log_concave and hasattr(noise, "is_labeled")
@@ -117,7 +113,7 @@ def sweep_rows(
     for _ in range(max_sweeps):
         now = marginals(sites)
         cavities = leave_out(sites, now.mean, now.var)
-        log_z, g, nu = noise.log_partition(block.y, cavities.mean, cavities.var + spread)
+        log_z, g, nu = noise.log_partition(block.y, cavities.mean, cavities.var)
         of_rows = cavities.log_evidence(log_z) + 0.5 * sites.shift * now.mean
         evidence = float(of_rows.sum() - 0.5 * now.log_det)
         move = cavities.wanted_sites(g, nu, least) - sites
@@ -134,14 +130,14 @@ def sweep_rows(
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
     if not (noise.log_concave or change <= _UNSETTLED * (1.0 + abs(evidence))):
         evidence = np.nan
-    return Swept(sites, now, evidence, cavities.mean, cavities.var + spread, g, nu, of_rows)
+    return Swept(sites, now, evidence, cavities.mean, cavities.var, g, nu, of_rows)
 
 
-def marginals_of(prior: BlockPrior, known: Knowledge | None = None) -> Callable[[RowSites], Marginals]:
-    """From the sites of all rows to their marginals; `known` of the basis variables before them."""
+def marginals_of(prior: BlockPrior) -> Callable[[RowSites], Marginals]:
+    """From the sites of all rows to their marginals."""
 
     def marginals(now: RowSites) -> Marginals:
-        q = condition(prior, now.precision, now.shift, known, also=row_variance)
+        q = condition(prior, now.precision, now.shift, also=row_variance)
         site_square = float(np.sum(now.shift * now.mean))
         log_det = q.log_det + q.misfit - site_square + float(now.shift @ q.mean)
         return Marginals(q.mean, q.also, log_det, q)
@@ -153,7 +149,6 @@ def labelled_first(
     block: Block,
     marginals: Callable[[RowSites], Marginals],
     labelled: Any = None,
-    spread: FloatArray | float = 0.0,
     among: Callable[[IntArray], Callable[[RowSites], Marginals]] | None = None,
 ) -> RowSites | None:
     """Sites to start from: those of rows with a label without the others, which are silent.
@@ -178,9 +173,29 @@ def labelled_first(
         now = marginals(all_rows(sites))
         return replace(now, mean=now.mean[labelled], var=now.var[labelled])
 
-    spread = np.broadcast_to(spread, len(block))[labelled]
     own = of_labelled if among is None else among(labelled)
-    return all_rows(sweep_rows(block.at(labelled), own, spread).sites)
+    return all_rows(sweep_rows(block.at(labelled), own).sites)
+
+
+class PriorOfRows:
+    """What expectation propagation needs of a prior: marginals from sites.
+
+    `first` is a prior under which sites settle before they do under this one.
+    """
+
+    first: Any = None
+    _among: Any = None
+
+    def __init__(self, marginals: Callable[[RowSites], Marginals]):
+        self._marginals = marginals
+
+    def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
+        """Expectation propagation over the rows, whose targets and noise `block` has."""
+        return sweep_rows(block, self._marginals, start=start, **how)
+
+    def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
+        """Sites to start from: those of the labelled rows without the others, which are silent."""
+        return labelled_first(block, self._marginals, labelled, among=self._among)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,3 +254,64 @@ class Steps:
         if not self.log_concave:
             self._length *= min(1.0, _FULL_STEPS / self._count)
         return self._length
+
+
+def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
+    """(B,) log N(y | mean, cov) of a stack of means (B, n) and covariances (B, n, n)."""
+    chol = _stacked_cholesky(covs)
+    white = np.linalg.solve(chol, (y - means)[:, :, None])[:, :, 0]
+    log_det = 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)
+    return -0.5 * ((white * white).sum(axis=1) + log_det + len(y) * LOG_TWO_PI)
+
+
+def propagate_dense(
+    means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any, variances: FloatArray | None = None
+) -> tuple[RowSites, FloatArray]:
+    """Sites (V, n) of a few rows under V latent priors N(mean, cov), and the log evidences (V,).
+
+    `variances` (V,) are those of the noise (`NoiseModel.of_tasks`); None: that of `noise`.
+    """
+    rows = np.tile(np.arange(len(y)), len(means))  # one problem of V n rows
+    noise = noise.at(rows)
+    if variances is not None:
+        noise = noise.with_variance(np.repeat(variances, len(y)))
+    block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise), dense_marginals(means, covs)
+    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
+    precision, shift, of_rows = (
+        values.reshape(means.shape) for values in (swept.sites.precision, swept.sites.shift, swept.of_rows)
+    )
+    evidences = of_rows.sum(axis=1) - 0.5 * swept.marginals.state
+    return RowSites(precision, shift, swept.sites.n_silent), evidences
+
+
+def dense_marginals(means: FloatArray, covs: FloatArray) -> Callable[[RowSites], Marginals]:
+    """From sites to marginals of rows with latent priors N(mean, cov), one below the other.
+
+    `means` is (V, n) or (n,), `covs` (V, n, n) or (n, n); the state are the V log determinants.
+    """
+    means, covs = np.atleast_2d(means), np.reshape(covs, (-1, *np.shape(covs)[-2:]))
+
+    def marginals(sites: RowSites) -> Marginals:
+        precision, shift = (values.reshape(means.shape) for values in (sites.precision, sites.shift))
+        root = np.sqrt(precision)
+        chol = _stacked_cholesky(np.eye(means.shape[1]) + root[:, :, None] * covs * root[:, None, :])
+        half = np.linalg.solve(chol, root[:, :, None] * covs)
+        var = np.einsum("vii->vi", covs) - np.einsum("vij,vij->vj", half, half)
+        moved = shift - precision * means
+        after = means + np.einsum("vij,vj->vi", covs, moved)
+        after -= np.einsum("vij,vi->vj", half, np.einsum("vij,vj->vi", half, moved))
+        # shift^T E f - log_det is twice log Z of the sites; with a prior mean it has two more parts.
+        log_z2 = np.sum(moved * (after - means) + 2.0 * shift * means - precision * means**2, axis=1)
+        log_z2 -= 2.0 * np.log(np.einsum("vii->vi", chol)).sum(axis=1)
+        log_det = np.sum(shift * after, axis=1) - log_z2
+        return Marginals(after.ravel(), np.maximum(var, 1e-300).ravel(), float(log_det.sum()), log_det)
+
+    return marginals
+
+
+def _stacked_cholesky(matrices: FloatArray) -> FloatArray:
+    """Lower factors of a stack of matrices."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+    except np.linalg.LinAlgError:  # singular in floating point
+        return np.array([cholesky(matrix)[0] for matrix in matrices])

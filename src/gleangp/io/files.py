@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._version import __version__
 from gleangp.exceptions import ModelFileError, warn_user
@@ -15,7 +19,6 @@ from gleangp.io.atomic import replacing
 from gleangp.io.classes import is_from_sklearn, is_known
 from gleangp.io.container import HASH, most_nodes, read_container, write_container
 from gleangp.io.trees import Decoder, Encoder, check_extent
-from gleangp.io.trial import predict_one_row
 
 FORMAT = "gleangp-model"
 FORMAT_VERSION = 2  # raised when an older library could no longer read the file; 2 has a hash
@@ -132,7 +135,7 @@ def _load(file: BinaryIO, name: str) -> Any:
             raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator.")
         foreign = sorted({o["class"] for o in manifest["objects"] if is_from_sklearn(o["class"])})
         if foreign:
-            predict_one_row(model)
+            _predict_one_row(model)
     except Exception as error:  # whatever a damaged file can provoke is one kind of error to the user
         reason = str(error) or type(error).__name__
         raise ModelFileError(f"cannot read {name} as a model: {reason}") from error
@@ -154,3 +157,58 @@ def _check_version(manifest: Any) -> None:
             f"its format is version {version!r}, written by gleangp {manifest.get('gleangp')!r}; this is "
             f"gleangp {__version__}, which reads versions 1 to {FORMAT_VERSION}. Install a newer gleangp."
         )
+
+
+def _predict_one_row(model: Any) -> None:
+    """Predict a row that a pipeline, or a `TaskColumn` of one, can take; raises if that cannot be.
+
+    So it is seen whether transformers of scikit-learn are whole: they do not check their state themselves.
+    Cells are the first category of a column of categories, what an imputer fills in, else zero.
+    """
+    inner = getattr(model, "estimator_", None) if hasattr(model, "estimator") else model
+    if inner is None or not isinstance(inner, Pipeline) or not hasattr(inner[-1], "tasks_"):
+        return  # not fitted, or no pipeline
+    check_is_fitted(inner)
+    headings = getattr(model, "feature_names_in_", None)
+    names = list(range(model.n_features_in_)) if headings is None else list(headings)
+    tasks = inner[-1].tasks_
+    if inner is not model:
+        names.remove(model.task if isinstance(model.task, str) else names[model.task])
+    row = _row(_cells(inner, len(names)), None if headings is None else names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if inner is not model:  # what TaskColumn asks for before it predicts
+            check_is_fitted(model)
+            inner.get_metadata_routing()
+        given = {} if tasks is None else {"tasks": tasks[:1]}
+        answer = inner[-1].predict(inner[:-1].transform(row) if len(inner) > 1 else row, **given)
+    if np.shape(answer) != (1,) or (np.asarray(answer).dtype.kind == "f" and not np.isfinite(answer).all()):
+        raise ValueError("it does not predict a number for one row.")
+
+
+def _row(cells: list[Any], names: list[Any] | None) -> Any:
+    if names is None:
+        row = np.empty((1, len(cells)), dtype=object)
+        row[0] = cells
+        return row if any(isinstance(cell, str) for cell in cells) else row.astype(np.float64)
+    import pandas as pd
+
+    return pd.DataFrame({name: [cell] for name, cell in zip(names, cells, strict=True)})
+
+
+def _cells(step: Any, n_columns: int) -> list[Any]:
+    """Cells of one row that a transformer can take."""
+    if isinstance(step, Pipeline):
+        return _cells(step.steps[0][1], n_columns)
+    if hasattr(step, "transformers_"):
+        cells: list[Any] = [0.0] * n_columns
+        for name, part, _ in step.transformers_:
+            at = step._transformer_to_input_indices.get(name, [])
+            for i, cell in zip(at, _cells(part, len(at)), strict=True):
+                cells[i] = cell
+        return cells
+    if hasattr(step, "categories_"):
+        return [categories[0] for categories in step.categories_]
+    if hasattr(step, "statistics_"):
+        return list(step.statistics_)
+    return [0.0] * n_columns

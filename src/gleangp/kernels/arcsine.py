@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
 from gleangp._typing import FloatArray
+from gleangp.kernels.evaluate import Evaluation, is_free, of_number, onto, rule_for, side_by_side, turned
 
 
 class ArcSine(Kernel):
@@ -78,24 +79,6 @@ class ArcSine(Kernel):
         return Hyperparameter("bias_variance", "numeric", self.bias_variance_bounds)
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        """Return the kernel matrix and, if asked, its gradient.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            First argument.
-        Y : array-like of shape (m, p), default=None
-            Second argument; None means X.
-        eval_gradient : bool, default=False
-            Whether to return the gradient with respect to theta too; only if Y is None.
-
-        Returns
-        -------
-        K : ndarray of shape (n, m)
-            The kernel matrix.
-        K_gradient : ndarray of shape (n, n, q)
-            Gradient of K with respect to theta, if `eval_gradient`.
-        """
         X = np.atleast_2d(X)
         if Y is not None and eval_gradient:
             raise ValueError("Gradient can only be evaluated when Y is None.")
@@ -118,18 +101,6 @@ class ArcSine(Kernel):
         return parts.value(), stacked
 
     def diag(self, X):
-        """Return the diagonal of the kernel matrix.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            k(x, x) of each row.
-        """
         norm = self.norms(np.atleast_2d(X))
         return (2.0 / np.pi) * np.arcsin(norm / (norm + 1.0))
 
@@ -190,3 +161,34 @@ class _Parts:
         gap += (self.first + 1.0)[..., None]
         gap += self.second[..., None, :]
         return gap
+
+
+@rule_for(ArcSine)
+def _(kernel, A, B):
+    w, b = np.broadcast_arrays(kernel.weight_variance, kernel.bias_variance)
+    parts = kernel.parts(A, B)
+
+    def vjp(G, inputs=True):
+        # dL/d inner, and dL/d first and second norm (the square root's argument, less one)
+        W = (2.0 / np.pi) * G / np.sqrt(parts.gap())
+        WN = W * parts.inner
+        d_first = -0.5 * WN.sum(axis=-1) / (parts.first + 1.0)
+        d_second = -0.5 * WN.sum(axis=-2) / (parts.second + 1.0)
+        # inner and norms are all w (...) + b
+        one = b / b
+        d_bias = of_number(W, b) + of_number(d_first, b) + of_number(d_second, b)
+        d_both = of_number(WN, one)
+        d_both = d_both + of_number(d_first * parts.first, one) + of_number(d_second * parts.second, one)
+        theta = side_by_side(  # alphabetical: bias first
+            d_bias if is_free(kernel.bias_variance_bounds) else np.empty(0),
+            d_both - d_bias if is_free(kernel.weight_variance_bounds) else np.empty(0),
+        )
+        if not inputs:
+            return theta, A, None
+        d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
+        if B is None:
+            return theta, w * ((W + turned(W)) @ A + (d_first + d_second) * A), None
+        dA, dB = w * (W @ B + d_first * A), w * (turned(W) @ A + d_second * B)
+        return theta, onto(dA, A), onto(dB, B)
+
+    return Evaluation(parts.value(), vjp)

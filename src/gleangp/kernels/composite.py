@@ -1,4 +1,4 @@
-"""Rules for kernels made of kernels, and for the two that are a single number.
+"""Rules for kernels made of kernels, for the two that are a single number, and for the inner product.
 
 Sums pass dL/dK on; products pass it on times the other factor. A number stays a number: an amplitude, the
 factor in front of nearly every kernel, costs no matrix of its own.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.gaussian_process.kernels import (
     ConstantKernel,
+    DotProduct,
     Exponentiation,
     Product,
     Sum,
@@ -21,13 +22,12 @@ from gleangp.kernels.evaluate import (
     Gradients,
     is_free,
     of_number,
-    onto_parameter,
-    per_feature,
+    onto,
     rule,
     rule_for,
     side_by_side,
+    turned,
 )
-from gleangp.kernels.scaled_inputs import ScaledInputs
 
 
 @rule_for(Sum)
@@ -92,21 +92,23 @@ def _(kernel, A, B):
     return Evaluation(kernel.noise_level * np.eye(n) if B is None else np.asarray(0.0), vjp)
 
 
-@rule_for(ScaledInputs)
+@rule_for(DotProduct)
 def _(kernel, A, B):
-    scales = np.asarray(kernel.scales)
-    a, b = kernel.scale_inputs(A), None if B is None else kernel.scale_inputs(B)
-    inner = rule(kernel.kernel, a, b)
-    free = is_free(kernel.scales_bounds)
+    C, square = A if B is None else B, kernel.sigma_0**2
+    free = is_free(kernel.sigma_0_bounds)
 
     def vjp(G, inputs=True):
-        theta, da, db = inner.vjp(G, inputs=inputs or free)
-        if free:
-            by_scale = per_feature(a * da, scales) + (0.0 if b is None else per_feature(b * db, scales))
-            theta = side_by_side(theta, onto_parameter(by_scale, scales))
-        return theta, da * scales, None if db is None else db * scales
+        theta = of_number(G, 2.0 * square) if free else np.empty(0)  # of log sigma_0, hence the 2
+        if not inputs:
+            return theta, A, None
+        if B is None:
+            return theta, (G + turned(G)) @ A, None
+        return theta, onto(G @ B, A), onto(turned(G) @ A, B)
 
-    return Evaluation(inner.value, vjp)
+    value = A @ turned(C)
+    if np.any(square):
+        value = value + square
+    return Evaluation(value, vjp)
 
 
 def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray, inputs: bool) -> Gradients:

@@ -8,8 +8,8 @@ itself gives dK/dtheta as q matrices; a contraction costs about one matrix produ
 Every matrix of a stack may have a theta of its own: `MovingKernel.at` then makes the parameters arrays
 (B, 1, 1) or (B, 1, p), which broadcast like the rows, and dL/dtheta is (B, q).
 
-A kernel has one rule, which serves every model: `composite`, `stationary` and `dot_product` hold those we
-know, by family. Any other kernel is evaluated by scikit-learn's conventions, one matrix at a time, with the
+A kernel has one rule, which serves every model: `composite` and `stationary` hold those of scikit-learn, by
+family. Any other kernel is evaluated by scikit-learn's conventions, one matrix at a time, with the
 gradients that its class has registered (`kernel_vjp`, `kernel_input_vjp`) or else its own `eval_gradient`
 and central differences.
 """
@@ -25,8 +25,9 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.differences import cross_input_vjp, diag_input_vjp
 from gleangp.kernels.white import DIAGONAL_ROWS, has_white
+
+_STEP = np.cbrt(np.finfo(float).eps)  # balances truncation (step**2) and rounding (eps / step)
 
 # dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
 # Without `inputs` the last two may be anything.
@@ -41,25 +42,12 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(kernel: Kernel, A: FloatArray, B: FloatArray | None = None) -> Evaluation:
-    """K(A, B), or K(A, A) with white variance on the diagonal where B is None.
+    """K(A, B) of any scikit-learn kernel, or K(A, A) with white variance on the diagonal where B is None.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel.
-    A : ndarray of shape (..., n, p)
-        First argument: one set of rows, or a stack of them.
-    B : ndarray of shape (..., m, p), default=None
-        Second argument.
-
-    Returns
-    -------
-    Evaluation
-        `value` and `vjp`.
+    A (..., n, p) and B (..., m, p) are sets of rows, or stacks of them.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.gaussian_process.kernels import RBF
     >>> K = evaluate(2.0 * RBF(0.5), np.zeros((3, 4, 1)))
     >>> K.value.shape, float(K.vjp(np.ones((3, 4, 4)))[0][0])  # in the logarithm of the variance
@@ -113,29 +101,7 @@ def evaluate_apart(kernel: Kernel, X: FloatArray) -> FunctionAndWhite:
 
 
 def kernel_columns(kernel: Kernel, X: FloatArray, Z: FloatArray) -> FloatArray:
-    """K(X, Z) without white variance.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel.
-    X, Z : ndarray of shape (n, p) and (m, p)
-        The arguments of the kernel.
-
-    Returns
-    -------
-    ndarray of shape (n, m)
-        A new array, free to be overwritten.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-    >>> from gleangp.kernels import kernel_columns
-    >>> kernel_columns(3.0 * RBF() + WhiteKernel(), np.zeros((2, 1)), np.zeros((1, 1)))
-    array([[3.],
-           [3.]])
-    """
+    """K(X, Z) (n, m) without white variance: a new array, free to be overwritten."""
     if len(X) == 0 or len(Z) == 0:  # which not every kernel takes
         return np.zeros((len(X), len(Z)))
     value = rule(kernel, X, Z).value
@@ -144,28 +110,14 @@ def kernel_columns(kernel: Kernel, X: FloatArray, Z: FloatArray) -> FloatArray:
 
 @singledispatch
 def kernel_vjp(kernel: Kernel, X: FloatArray, dL_dK: FloatArray) -> FloatArray:
-    """Gradient with respect to theta of a function of K(X).
+    """dL/dtheta (q,) of a function of K(X), from dL/dK (n, n), white variance included.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel. A rule that a user registers here for a class of their own is
-        used by every model, also when the kernel is a part of sums and products.
-    X : ndarray of shape (n, p)
-        Both arguments of the kernel.
-    dL_dK : ndarray of shape (n, n)
-        Gradient with respect to K(X), white variance included.
-
-    Returns
-    -------
-    ndarray of shape (q,)
-        dL/dtheta.
+    A rule that a user registers here for a class of their own is used by every model, also when the kernel is
+    a part of sums and products.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.gaussian_process.kernels import RBF
-    >>> from gleangp.kernels import kernel_vjp
     >>> X, dL_dK = np.array([[0.0], [1.0]]), np.array([[1.0, 2.0], [2.0, 3.0]])
     >>> slow = np.einsum("ij,ijq->q", dL_dK, RBF()(X, eval_gradient=True)[1])
     >>> np.allclose(kernel_vjp(RBF(), X, dL_dK), slow)
@@ -176,27 +128,14 @@ def kernel_vjp(kernel: Kernel, X: FloatArray, dL_dK: FloatArray) -> FloatArray:
 
 @singledispatch
 def kernel_input_vjp(kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatArray) -> FloatArray:
-    """Gradient with respect to X of a function of K(X, Z), Z held.
+    """dL/dX (n, p) of a function of K(X, Z), from dL/dK (n, m), Z held.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel. A rule registered here for a user's class is used by every model.
-    X, Z : ndarray of shape (n, p) and (m, p)
-        The arguments of the kernel.
-    dL_dK : ndarray of shape (n, m)
-        Gradient with respect to K(X, Z).
-
-    Returns
-    -------
-    ndarray of shape (n, p)
-        dL/dX. Zero is returned where the kernel has a kink (`Matern` with nu = 1/2 at equal rows).
+    Zero where the kernel has a kink (`Matern` with nu = 1/2 at equal rows). A rule registered here for a
+    user's class is used by every model.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.gaussian_process.kernels import DotProduct
-    >>> from gleangp.kernels import kernel_input_vjp
     >>> Z = np.array([[1.0, 2.0], [3.0, 5.0]])
     >>> kernel_input_vjp(DotProduct(), np.zeros((1, 2)), Z, np.array([[1.0, 10.0]]))
     array([[31., 52.]])
@@ -339,7 +278,7 @@ def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluati
         if not has_white(kernel) and _user_rule(kernel_input_vjp, kernel) is not None:
             return theta_vjp(G), _first_argument_vjp(kernel, A, A, both), None
         np.fill_diagonal(both, 0.0)
-        moved = _first_argument_vjp(kernel, A, A, both) + diag_input_vjp(kernel, A, np.diagonal(G))
+        moved = _first_argument_vjp(kernel, A, A, both) + _by_differences(kernel.diag, A, A, np.diagonal(G))
         return theta_vjp(G), moved, None
 
     value = kernel(A) if B is None else kernel(A, B)
@@ -356,7 +295,7 @@ def _variances(kernel: Kernel, A: FloatArray) -> Evaluation:
         for start in range(0, len(X), DIAGONAL_ROWS):
             rows = slice(start, start + DIAGONAL_ROWS)
             theta += _one_matrix(kernel, X[rows], None).vjp(np.diag(g[rows]), inputs=False)[0]
-        return theta, diag_input_vjp(kernel, X, g).reshape(A.shape) if inputs else A, None
+        return theta, _by_differences(kernel.diag, X, X, g).reshape(A.shape) if inputs else A, None
 
     return Evaluation(kernel.diag(X).reshape(*A.shape[:-1], 1), vjp)
 
@@ -371,10 +310,31 @@ def _square_vjp(kernel, X, dL_dK):
 
 def _first_argument_vjp(kernel, X, Z, dL_dK):
     own = _user_rule(kernel_input_vjp, kernel)
-    return (cross_input_vjp if own is None else own)(kernel, X, Z, dL_dK)
+    if own is not None:
+        return own(kernel, X, Z, dL_dK)
+    return _by_differences(lambda moved: kernel(moved, Z), X, np.vstack((X, Z)), dL_dK)
 
 
 def _user_rule(function, kernel):
     """The rule somebody registered for this kernel's class, or None."""
     found = function.dispatch(type(kernel))
     return None if found is function.dispatch(object) else found
+
+
+def _by_differences(value, X, rows, weights):
+    """Gradient (n, p) of the weighted sum of value(X) (n, ...), of which row i depends on row i of X alone.
+
+    Central differences: moving one feature of all rows at once gives its derivative for every row, with 2 p
+    evaluations. The step is in proportion to how much a feature varies over `rows`, or to its size.
+    """
+    spread, gradient = np.ptp(rows, axis=0), np.empty(X.shape)
+    constant = spread == 0.0
+    spread[constant] = np.maximum(np.abs(rows[0, constant]), 1.0)
+    for k, step in enumerate(_STEP * spread):
+        up, down = X.copy(), X.copy()
+        up[:, k] += step
+        down[:, k] -= step
+        change = (value(up) - value(down)) * weights
+        # the step as rounded, which differs from the one asked for where |x| is large
+        gradient[:, k] = change.reshape(len(X), -1).sum(axis=1) / (up[:, k] - down[:, k])
+    return gradient

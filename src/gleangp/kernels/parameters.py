@@ -74,3 +74,13 @@ class MovingKernel(KernelParameters):
     def copy_at(self, theta: FloatArray) -> Any:
         """A kernel with that theta (q,), to keep."""
         return deepcopy(self.at(theta))
+
+
+def length_scales(kernel: Any, n_features: int) -> FloatArray:
+    """(p,) the shortest length scale of every input over the parts of a kernel; 1 where it has none."""
+    found = [
+        np.broadcast_to(value, n_features)
+        for name, value in kernel.get_params().items()
+        if name.split("__")[-1] == "length_scale"
+    ]
+    return np.min(found, axis=0) if found else np.ones(n_features)

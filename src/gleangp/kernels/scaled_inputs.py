@@ -8,6 +8,17 @@ and within bounds, where the paper squashes alpha into (0, 1).
 import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
+from gleangp.kernels.evaluate import (
+    Evaluation,
+    is_free,
+    onto_parameter,
+    per_feature,
+    rule,
+    rule_for,
+    side_by_side,
+)
+from gleangp.kernels.white import signal_diag
+
 _STEP = np.cbrt(np.finfo(float).eps)
 
 
@@ -68,18 +79,6 @@ class ScaledInputs(Kernel):
         self.center = center
 
     def get_params(self, deep=True):
-        """Get the parameters of this kernel and, as ``kernel__<name>``, of the inner one.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to include the parameters of the inner kernel.
-
-        Returns
-        -------
-        dict
-            Parameter names mapped to values.
-        """
         params = {
             "kernel": self.kernel,
             "scales": self.scales,
@@ -105,34 +104,6 @@ class ScaledInputs(Kernel):
         ]
         return [*inner, self.hyperparameter_scales]
 
-    @property
-    def theta(self):
-        """Logarithms of the free hyperparameters: the inner kernel's, then the scales."""
-        if self.hyperparameter_scales.fixed:
-            return self.kernel.theta
-        return np.append(self.kernel.theta, np.log(self.scales))
-
-    @theta.setter
-    def theta(self, theta):
-        free = self.hyperparameter_scales
-        n_inner = self.kernel.n_dims
-        expected = n_inner + (0 if free.fixed else free.n_elements)
-        if len(theta) != expected:
-            raise ValueError(f"theta has {len(theta)} entries, but {self!r} has {expected}.")
-        self.kernel.theta = theta[:n_inner]
-        if not free.fixed:
-            scales = np.exp(theta[n_inner:])
-            self.scales = scales if np.ndim(self.scales) else scales[0]
-
-    @property
-    def bounds(self):
-        """Logarithms of the bounds on theta, (q, 2)."""
-        inner, scales = self.kernel.bounds, self.hyperparameter_scales
-        if scales.fixed:
-            return inner
-        own = np.log(scales.bounds)
-        return own if inner.size == 0 else np.vstack((inner, own))
-
     def __eq__(self, other):
         return (
             type(self) is type(other)
@@ -143,24 +114,6 @@ class ScaledInputs(Kernel):
         )
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        """Return the kernel matrix and, if asked, its gradient.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            First argument.
-        Y : array-like of shape (m, p), default=None
-            Second argument; None means X.
-        eval_gradient : bool, default=False
-            Whether to return the gradient with respect to theta too; only if Y is None.
-
-        Returns
-        -------
-        K : ndarray of shape (n, m)
-            The kernel matrix.
-        K_gradient : ndarray of shape (n, n, q)
-            Gradient of K with respect to theta, if `eval_gradient`.
-        """
         U = self.scale_inputs(X)
         if not eval_gradient:
             return self.kernel(U, None if Y is None else self.scale_inputs(Y))
@@ -181,18 +134,6 @@ class ScaledInputs(Kernel):
             yield (up - down) / (2.0 * _STEP)
 
     def diag(self, X):
-        """Return the diagonal of the kernel matrix.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-            The rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            k(x, x) of each row.
-        """
         return self.kernel.diag(self.scale_inputs(X))
 
     def is_stationary(self):
@@ -222,3 +163,25 @@ def _short(numbers):
     if np.ndim(numbers) == 0:
         return f"{numbers:.3g}"
     return "[" + ", ".join(f"{number:.3g}" for number in numbers) + "]"
+
+
+@rule_for(ScaledInputs)
+def _(kernel, A, B):
+    scales = np.asarray(kernel.scales)
+    a, b = kernel.scale_inputs(A), None if B is None else kernel.scale_inputs(B)
+    inner = rule(kernel.kernel, a, b)
+    free = is_free(kernel.scales_bounds)
+
+    def vjp(G, inputs=True):
+        theta, da, db = inner.vjp(G, inputs=inputs or free)
+        if free:
+            by_scale = per_feature(a * da, scales) + (0.0 if b is None else per_feature(b * db, scales))
+            theta = side_by_side(theta, onto_parameter(by_scale, scales))
+        return theta, da * scales, None if db is None else db * scales
+
+    return Evaluation(inner.value, vjp)
+
+
+@signal_diag.register
+def _(kernel: ScaledInputs, X):
+    return signal_diag(kernel.kernel, kernel.scale_inputs(X))

@@ -10,6 +10,8 @@ one matrix product gives the derivatives in the inputs and in all length scales.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.special import gamma, kv
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
@@ -48,7 +50,7 @@ def _(kernel, A, B):
 @rule_for(RationalQuadratic)
 def _(kernel, A, B):
     alpha = kernel.alpha
-    base = None
+    base: Any = None
 
     def shape(d2):
         nonlocal base

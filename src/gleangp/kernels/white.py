@@ -9,41 +9,23 @@ K(X, Z) sees s1 s2 and everything else is white. `C * WhiteKernel()` is therefor
 from functools import singledispatch
 
 import numpy as np
-from sklearn.gaussian_process.kernels import (
-    CompoundKernel,
-    Exponentiation,
-    Kernel,
-    KernelOperator,
-    Product,
-    Sum,
-    WhiteKernel,
-)
+from sklearn.gaussian_process.kernels import CompoundKernel, Exponentiation, Kernel, Product, Sum, WhiteKernel
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.scaled_inputs import ScaledInputs
 
 DIAGONAL_ROWS = 64  # at a time where only the diagonal of a square block is wanted
 
 
 @singledispatch
 def has_white(kernel: Kernel) -> bool:
-    """Whether any part of the kernel is white.
+    """Whether any part of the kernel is white: ``kernel.diag(X)`` can differ from that of ``kernel(X, X)``.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel. Kernels of other libraries are searched for a `WhiteKernel` among
-        their parameters; one that is white in another way needs a registered rule.
-
-    Returns
-    -------
-    bool
-        True if ``kernel.diag(X)`` can differ from the diagonal of ``kernel(X, X)``.
+    Kernels of other libraries are searched for a `WhiteKernel` among their parameters; one that is white in
+    another way needs a registered rule.
 
     Examples
     --------
-    >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-    >>> from gleangp.kernels import has_white
+    >>> from sklearn.gaussian_process.kernels import RBF
     >>> has_white(RBF() + WhiteKernel()), has_white(2.0 * RBF())
     (True, False)
     """
@@ -57,42 +39,17 @@ def _(kernel: WhiteKernel) -> bool:
 
 
 @has_white.register
-def _(kernel: KernelOperator) -> bool:
-    return has_white(kernel.k1) or has_white(kernel.k2)
-
-
-@has_white.register(Exponentiation)
-@has_white.register(ScaledInputs)
-def _(kernel) -> bool:
-    return has_white(kernel.kernel)
-
-
-@has_white.register
 def _(kernel: CompoundKernel) -> bool:
     return any(has_white(part) for part in kernel.kernels)
 
 
 @singledispatch
 def signal_diag(kernel: Kernel, X: FloatArray) -> FloatArray:
-    """Variance of the function itself at each row: ``kernel.diag(X)`` without white.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel.
-    X : ndarray of shape (n, p)
-        The rows.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The diagonal of ``kernel(X, X)``.
+    """Variance (n,) of the function itself at each row: the diagonal of ``kernel(X, X)``.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-    >>> from gleangp.kernels import signal_diag
+    >>> from sklearn.gaussian_process.kernels import RBF
     >>> signal_diag(2.0 * RBF() + WhiteKernel(0.5), np.zeros((3, 1)))
     array([2., 2., 2.])
     """
@@ -124,38 +81,12 @@ def _(kernel: Exponentiation, X):
 
 
 @signal_diag.register
-def _(kernel: ScaledInputs, X):
-    return signal_diag(kernel.kernel, kernel.scale_inputs(X))
-
-
-@signal_diag.register
 def _(kernel: CompoundKernel, X):
     return np.column_stack([signal_diag(part, X) for part in kernel.kernels])
 
 
 def white_diag(kernel: Kernel, X: FloatArray) -> FloatArray:
-    """White variance of each row.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any scikit-learn kernel.
-    X : ndarray of shape (n, p)
-        The rows.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        ``kernel.diag(X) - signal_diag(kernel, X)``; exactly zero for kernels without white.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-    >>> from gleangp.kernels import white_diag
-    >>> white_diag(4.0 * (RBF() + WhiteKernel(0.5)), np.zeros((2, 1)))
-    array([2., 2.])
-    """
+    """White variance (n,) of each row; exactly zero for kernels without white."""
     if not has_white(kernel):
         return np.zeros(len(X))
     return kernel.diag(X) - signal_diag(kernel, X)

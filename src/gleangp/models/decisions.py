@@ -43,3 +43,25 @@ def in_standard_errors(differences: FloatArray) -> float:
     """The mean of paired differences over its standard error; 0 if they are all equal."""
     error = np.std(differences, ddof=1) / np.sqrt(len(differences))
     return float(np.mean(differences) / error) if error > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which coupling a model has, and why.
+
+    Attributes
+    ----------
+    name : str
+        "kernel", "function" or "coregion".
+    scores : dict
+        Log evidence of each coupling that was tried, less what its parameters cost (nats).
+    reason : str
+        The choice in words.
+    """
+
+    name: str
+    scores: dict[str, float]
+    reason: str
+
+    def __str__(self) -> str:
+        return self.name

@@ -5,9 +5,8 @@ A likelihood gives the slots of its parameters, and settles the sites of all row
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,23 +14,15 @@ from scipy.special import softmax
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import (
-    Conditioned,
-    EvidenceGradient,
-    Knowledge,
-    condition,
-    gaussian_evidence,
-    row_inverse,
-)
+from gleangp.inference.evidence import Conditioned, condition, gaussian_evidence, row_inverse
 from gleangp.inference.prior import BlockPrior
 from gleangp.inference.propagate import RowSites, labelled_first, marginals_of, sweep_rows
 from gleangp.models.defaults import LABELS_LEARNING, LEARNING, Learning, PriorWidths, Start
+from gleangp.models.parameters import Slot, Slots, unconstrain
 from gleangp.models.priors import Exponential, LogNormal, Normal
-from gleangp.models.slots import Slot, Slots
 from gleangp.noise import Gaussian
-from gleangp.numerics.transforms import unconstrain
 
-_NOISE_BOUNDS = (-20.0, 4.0)  # of a log variance in standard units
+_NOISE_BOUNDS = (-20.0, 4.0)  # of the log variance of Gaussian noise in standard units
 _LEAST = np.exp(_NOISE_BOUNDS[0])  # of the variance of a task: with less, covariances have no digits left
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
 _FINE_TOLERANCE = 1e-9  # nats per row, of propagation where gradients must be exact
@@ -50,8 +41,13 @@ class Settled:
     n_silent: int = 0  # rows without information because their noise would widen the posterior
 
 
-class Likelihood(ABC):
+@dataclass(frozen=True, eq=False)
+class Likelihood:
     """The noise of all tasks: of variance v exp(tau z_t), z_t ~ N(0, 1), under a learnt tau.
+
+    `model` has the values to start from, `learn` names the parameters that are learnt, and `priors` are
+    theirs. Tasks share them but for the one that the model names in `of_tasks`, if it is learnt and `sizes`
+    are given. Gaussian noise of a row may have a known factor (`rows.noise`, for example 1 / weight).
 
     v is the variance, or what stands for it in the noise model (`NoiseModel.of_tasks`), such as the squared
     coefficient of variation. Tasks with more noise can also differ more from the others: large shops sell and
@@ -64,40 +60,73 @@ class Likelihood(ABC):
     Counts carry less: then tau is learnt smaller, and tasks are more alike.
     """
 
-    sizes: IntArray  # (M,) rows of the tasks
+    model: Any
+    learn: tuple[str, ...] = ()
+    priors: Mapping[str, Any] = field(default_factory=dict)
+    sizes: IntArray = ()  # type: ignore[assignment]  # (M,) rows of the tasks
+    tol: float = 1e-6  # nats per row, of propagation: a tenth of that at which the search stops
 
     @property
-    @abstractmethod
+    def gaussian(self) -> bool:
+        """Whether sites are the targets with their noise, in closed form."""
+        return isinstance(self.model, Gaussian)
+
+    @property
     def varies(self) -> bool:
         """Whether tasks have their own noise."""
+        own = self.model.of_tasks
+        return len(self.sizes) > 1 and own is not None and own[0] in self.learn
 
     @property
-    @abstractmethod
     def learning(self) -> Learning:
-        """How parameters are learnt under it."""
+        """Short for labels and categories: these carry less information than counts and numbers."""
+        return LABELS_LEARNING if self.model.support == "label" else LEARNING
 
     @property
-    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Of the parameters that can have a prior."""
+        return ("variance",) if self.gaussian else tuple(self.model.parameters)
 
-    @abstractmethod
-    def with_priors(self, priors: Mapping[str, Any]) -> Likelihood:
-        """With these in place of the default ones."""
-
-    @abstractmethod
     def draws_rows(self, learning: Learning) -> int:
-        """Rows up to which predictions average over draws of the hyperparameters."""
+        """Rows up to which predictions average over draws of the hyperparameters.
 
-    @abstractmethod
+        Most of all with Gaussian noise, where the posterior at a draw has a closed form.
+        """
+        if self.gaussian:
+            return learning.draws_rows
+        return learning.draws_rows_propagated if self.model.support == "real" else 0
+
     def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
-        """What is learnt."""
+        """One for each parameter that is learnt; of tau, z and rho, where tasks have their own noise."""
+        slots = []
+        for name in self.learn:
+            transform, prior = self.model.transforms[name], self.priors.get(name)
+            value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
+            bounds = _BOUNDS[transform]
+            if self.gaussian:
+                # The prior is on the deviation: the log of the variance has twice the spread.
+                value, bounds = np.array([start.noise**2]), _NOISE_BOUNDS
+                prior = prior or LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
+            elif transform == "logit":
+                value = start.wrong * value
+            slots.append(Slot(f"noise__{name}", unconstrain(transform, value), *bounds, prior, transform))
+        if self.varies:
+            of_rho = Normal(0.0, widths.scale_with_noise)
+            slots += [
+                Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)),
+                Slot("z", np.zeros(len(self.sizes)), -6.0, 6.0, Normal(0.0, 1.0), "identity"),
+                Slot("rho", np.array([start.scale_with_noise]), 0.0, 1.0, of_rho, "identity"),
+            ]
+        return slots
 
-    @abstractmethod
     def noise_model(self, slots: Slots, z: FloatArray) -> Any:
         """The noise model at z, with the values that all tasks share."""
+        values = {}
+        for name in self.learn:
+            part = slots.natural(z, f"noise__{name}")
+            values[name] = part if np.ndim(self.model.parameters[name]) else float(part[0])
+        return replace(self.model, **values)
 
-    @abstractmethod
     def settle(
         self, prior: BlockPrior, rows: Any, slots: Slots, z: FloatArray, sites: Any, *, gradient: bool = True
     ) -> Settled:
@@ -105,16 +134,83 @@ class Likelihood(ABC):
 
         Without a gradient the result need not have the quantities of every row.
         """
+        if not self.gaussian:
+            return self._propagated(prior, rows, slots, z, sites)
+        precision: Any = self.precision(slots, z, rows.layout.codes, rows.noise)
+        q = condition(prior, precision, precision * rows.y, rows=gradient)
 
-    @abstractmethod
+        def slot_gradients(found: Any) -> dict[str, FloatArray]:
+            if not self.learn:
+                return {}
+            by_log = self._by_log(rows, slots, z, found.noise_variance)
+            return {"noise__variance": np.array([by_log.sum()]), **self._gradients_of_tasks(slots, z, by_log)}
+
+        evidence = gaussian_evidence(q, precision) + self._correction(slots, z)
+        return Settled(q, evidence, precision, precision * rows.y, slot_gradients)
+
+    def _propagated(self, prior: BlockPrior, rows: Any, slots: Slots, z: FloatArray, sites: Any) -> Settled:
+        """By expectation propagation over all rows."""
+        shared, codes = self.noise_model(slots, z), rows.layout.codes
+        noise = replace(rows.noise, **{name: getattr(shared, name) for name in self.learn})
+        if self.varies:
+            noise = noise.with_variance(self.variance(slots, z)[codes])
+        problem = Block(rows.X, rows.y, noise)
+
+        marginals = marginals_of(prior)
+        if sites is None and not noise.log_concave:
+            sites = labelled_first(problem, marginals)
+        # Draws of the parameters, which real numbers have, need the gradient of the gradient. Where noise is
+        # not log-concave, searches stopped up to eight nats early by gradients of sites that had not settled.
+        fine = self.model.support == "real" or not noise.log_concave
+        tol = min(self.tol, _FINE_TOLERANCE) if fine else self.tol
+        swept = sweep_rows(problem, marginals, start=sites, tol=tol)
+        by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
+
+        by_log: FloatArray = np.zeros(len(self.sizes))
+        if self.varies:
+            by_name, by_row = noise.grad_of_shared(by_name, shared)
+            by_log = np.bincount(codes, by_row, len(self.sizes)) * self._moves(slots, z)
+
+        def slot_gradients(found: Any) -> dict[str, FloatArray]:
+            parts = self._gradients_of_tasks(slots, z, by_log)
+            for name in self.learn:
+                of_all = np.atleast_1d(np.sum(by_name[name], axis=0))
+                parts[f"noise__{name}"] = of_all * slots.slope(z, f"noise__{name}")
+            return parts
+
+        sites = swept.sites
+        return Settled(
+            swept.marginals.state,
+            swept.evidence + self._correction(slots, z),
+            sites.precision,
+            sites.shift,
+            slot_gradients,
+            sites.n_silent,
+        )
+
     def slope_of_tasks(
         self, prior: BlockPrior, rows: Any, slots: Slots, z: FloatArray, sites: Any
     ) -> tuple[FloatArray, Any]:
         """(M,) derivatives of the evidence in the log variances of the tasks, and the sites there."""
+        if self.gaussian:  # from the residuals of all rows, without their covariances
+            precision: Any = self.precision(slots, z, rows.layout.codes, rows.noise)
+            q = condition(prior, precision, precision * rows.y, also=row_inverse)
+            return self._by_log(rows, slots, z, 0.5 * (q.alpha**2 - q.also)), None
+        settled = self.settle(prior, rows, slots, z, sites)
+        slope = settled.slot_gradients(None)["z"] / np.exp(slots.get(z, "tau")[0])
+        return slope, RowSites(settled.precision, settled.shift)
+
+    def _by_log(self, rows: Any, slots: Slots, z: FloatArray, by_row: FloatArray) -> FloatArray:
+        """(M,) derivatives in the log variances of tasks, from those in the variance of each row."""
+        of_task = np.bincount(rows.layout.codes, by_row * rows.noise, len(self.sizes))
+        return self.variance(slots, z) * of_task * self._moves(slots, z)
 
     def precision(self, slots: Slots, z: FloatArray, codes: IntArray, noise: Any) -> FloatArray | None:
-        """(n,) of the sites of rows, where nothing else determines them; None: they must be settled."""
-        return None
+        """(n,) of the sites of rows, where nothing else determines them; None: they must be settled.
+
+        `noise` has the known factors of the variance.
+        """
+        return 1.0 / (self.variance(slots, z)[codes] * noise) if self.gaussian else None
 
     def variance(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M,) of the noise of each task."""
@@ -145,11 +241,15 @@ class Likelihood(ABC):
     def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task.
 
+        Empty if it is not Gaussian and tasks have none of their own.
+
         The residuals of a task have nu = 2 I_t degrees of freedom. With c their sum of squares in units of
         the noise at the mode of z_t, which is where -z - tau nu / 2 + tau c / 2 = 0, the posterior of z_t is
 
             p(u) ~ exp(-u^2 / 2 - tau nu u / 2 - c exp(-tau (u - z)) / 2).
         """
+        if not (self.varies or self.gaussian):
+            return np.zeros(0)
         shared = self.noise_model(slots, z).variance_of_task
         if not self.varies:
             return np.full(len(self.sizes) + 1, shared)
@@ -168,17 +268,6 @@ class Likelihood(ABC):
         """(M,) tau z_t."""
         return np.exp(slots.get(z, "tau")[0]) * slots.get(z, "z")
 
-    def _slots_of_tasks(self, start: Start, widths: PriorWidths) -> list[Slot]:
-        """Of tau, z and rho, where tasks have their own noise."""
-        if not self.varies:
-            return []
-        of_rho = Normal(0.0, widths.scale_with_noise)
-        return [
-            Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)),
-            Slot("z", np.zeros(len(self.sizes)), -6.0, 6.0, Normal(0.0, 1.0), "identity"),
-            Slot("rho", np.array([start.scale_with_noise]), 0.0, 1.0, of_rho, "identity"),
-        ]
-
     def _correction(self, slots: Slots, z: FloatArray) -> float:
         """-1/2 sum log(1 + tau^2 I_t)."""
         if not self.varies:
@@ -194,197 +283,3 @@ class Likelihood(ABC):
         of_rho = -0.5 * tau**2 * rho * np.sum((self.sizes > 0) / (1.0 + square))
         of_tau = tau * (by_log @ slots.get(z, "z")) - np.sum(square / (1.0 + square))
         return {"tau": np.array([of_tau]), "z": tau * by_log, "rho": np.array([of_rho])}
-
-
-@dataclass(frozen=True, eq=False)
-class GaussianNoise(Likelihood):
-    """Gaussian noise, in closed form.
-
-    A row may have a known factor of its variance (`rows.noise`, for example 1 / weight). `known` fixes
-    sigma^2, and then no task has a variance of its own.
-    """
-
-    sizes: IntArray
-    known: float | None = None
-    prior: Any = None  # of sigma^2; None: by the widths
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The variance alone."""
-        return ("variance",)
-
-    @property
-    def learning(self) -> Learning:
-        """To the end: a number carries much information."""
-        return LEARNING
-
-    def with_priors(self, priors: Mapping[str, Any]) -> GaussianNoise:
-        """With another prior of sigma^2, if there is one."""
-        return replace(self, prior=priors.get("variance", self.prior))
-
-    def draws_rows(self, learning: Learning) -> int:
-        """Most of all: the posterior at a draw has a closed form."""
-        return learning.draws_rows
-
-    @property
-    def varies(self) -> bool:
-        """Whether tasks have their own noise."""
-        return len(self.sizes) > 1 and self.known is None
-
-    def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
-        """Of the shared variance, and of tau and z with several tasks."""
-        if self.known is not None:
-            return []
-        # The prior is on the deviation: the log of the variance has twice the spread.
-        prior = self.prior or LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
-        shared = Slot("noise", np.log([start.noise**2]), *_NOISE_BOUNDS, prior)
-        return [shared, *self._slots_of_tasks(start, widths)]
-
-    def noise_model(self, slots: Slots, z: FloatArray) -> Gaussian:
-        """Of the shared variance."""
-        return Gaussian(float(np.exp(slots.get(z, "noise")[0])) if self.known is None else self.known)
-
-    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, noise: FloatArray) -> FloatArray:
-        """(n,) of the noise of rows of these tasks, with known factors of its variance."""
-        return 1.0 / (self.variance(slots, z)[codes] * noise)
-
-    def settle(self, prior, rows, slots, z, sites=None, *, gradient=True) -> Settled:
-        """At once: sites are the targets with their noise."""
-        precision = self.precision(slots, z, rows.layout.codes, rows.noise)
-        q = condition(prior, precision, precision * rows.y, rows=gradient)
-
-        def slot_gradients(found: EvidenceGradient) -> dict[str, FloatArray]:
-            if self.known is not None:
-                return {}
-            by_log = self._by_log(rows, slots, z, found.noise_variance)
-            return {"noise": np.array([by_log.sum()]), **self._gradients_of_tasks(slots, z, by_log)}
-
-        evidence = gaussian_evidence(q, precision) + self._correction(slots, z)
-        return Settled(q, evidence, precision, precision * rows.y, slot_gradients)
-
-    def slope_of_tasks(self, prior, rows, slots, z, sites=None) -> tuple[FloatArray, None]:
-        """From the residuals of all rows, without their covariances."""
-        precision = self.precision(slots, z, rows.layout.codes, rows.noise)
-        q = condition(prior, precision, precision * rows.y, also=row_inverse)
-        return self._by_log(rows, slots, z, 0.5 * (q.alpha**2 - q.also)), None
-
-    def _by_log(self, rows: Any, slots: Slots, z: FloatArray, by_row: FloatArray) -> FloatArray:
-        """(M,) derivatives in the log variances of tasks, from those in the variance of each row."""
-        of_task = np.bincount(rows.layout.codes, by_row * rows.noise, len(self.sizes))
-        return self.variance(slots, z) * of_task * self._moves(slots, z)
-
-
-@dataclass(frozen=True, eq=False)
-class PropagatedNoise(Likelihood):
-    """Any noise model of `gleangp.noise`, by expectation propagation.
-
-    `model` has the values to start from; `learn` names the parameters that are learnt. Tasks share them but
-    for the one that the model names in `of_tasks`, if `sizes` are given.
-    """
-
-    model: Any
-    learn: tuple[str, ...] = ()
-    priors: dict[str, Any] | None = None
-    sizes: IntArray = ()  # type: ignore[assignment]
-    tol: float = 1e-6  # nats per row: a tenth of that at which the search stops
-
-    @property
-    def varies(self) -> bool:
-        """Whether tasks have a parameter of their own."""
-        return len(self.sizes) > 1 and self.model.of_tasks is not None
-
-    @property
-    def learning(self) -> Learning:
-        """Short for labels and categories: these carry less information than counts and numbers."""
-        return LABELS_LEARNING if self.model.support == "label" else LEARNING
-
-    @property
-    def _is_real(self) -> bool:
-        return self.model.support == "real"
-
-    def draws_rows(self, learning: Learning) -> int:
-        """Those of real numbers; other targets do not average."""
-        return learning.draws_rows_propagated if self._is_real else 0
-
-    def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
-        """As with Gaussian noise; empty if tasks have no parameter of their own."""
-        return super().predictive_variance(slots, z) if self.varies else np.zeros(0)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the parameters of the noise model."""
-        return tuple(self.model.parameters)
-
-    def with_priors(self, priors: Mapping[str, Any]) -> PropagatedNoise:
-        """With other priors of what is learnt."""
-        return replace(self, priors={**(self.priors or {}), **priors})
-
-    def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
-        """One for each parameter that is learnt, and those of the tasks."""
-        slots = []
-        for name in self.learn:
-            transform = self.model.transforms[name]
-            value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
-            if transform == "logit":
-                value = start.wrong * value
-            low, high = _BOUNDS[transform]
-            values = unconstrain(transform, value)
-            prior = (self.priors or {}).get(name)
-            slots.append(Slot(f"noise__{name}", values, low, high, prior, transform))
-        return slots + self._slots_of_tasks(start, widths)
-
-    def noise_model(self, slots: Slots, z: FloatArray) -> Any:
-        """The noise model at z, with the values that all tasks share."""
-        values = {}
-        for name in self.learn:
-            part = slots.natural(z, f"noise__{name}")
-            values[name] = part if np.ndim(self.model.parameters[name]) else float(part[0])
-        return replace(self.model, **values)
-
-    def settle(
-        self, prior, rows, slots, z, sites=None, known: Knowledge | None = None, *, gradient=True
-    ) -> Settled:
-        """Expectation propagation over all rows."""
-        shared, codes = self.noise_model(slots, z), rows.layout.codes
-        noise = replace(rows.noise, **{name: getattr(shared, name) for name in self.learn})
-        if self.varies:
-            noise = noise.with_variance(self.variance(slots, z)[codes])
-        problem = Block(rows.X, rows.y, noise)
-
-        marginals = marginals_of(prior, known)
-        if sites is None and not noise.log_concave:
-            sites = labelled_first(problem, marginals)
-        # Draws of the parameters, which real numbers have, need the gradient of the gradient. Where noise is
-        # not log-concave, searches stopped up to eight nats early by gradients of sites that had not settled.
-        fine = self._is_real or not noise.log_concave
-        tol = min(self.tol, _FINE_TOLERANCE) if fine else self.tol
-        swept = sweep_rows(problem, marginals, start=sites, tol=tol)
-        by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
-
-        by_log: FloatArray = np.zeros(len(self.sizes))
-        if self.varies:
-            by_name, by_row = noise.grad_of_shared(by_name, shared)
-            by_log = np.bincount(codes, by_row, len(self.sizes)) * self._moves(slots, z)
-
-        def slot_gradients(found: Any) -> dict[str, FloatArray]:
-            parts = self._gradients_of_tasks(slots, z, by_log)
-            for name in self.learn:
-                of_all = np.atleast_1d(np.sum(by_name[name], axis=0))
-                parts[f"noise__{name}"] = of_all * slots.slope(z, f"noise__{name}")
-            return parts
-
-        sites = swept.sites
-        return Settled(
-            swept.marginals.state,
-            swept.evidence + self._correction(slots, z),
-            sites.precision,
-            sites.shift,
-            slot_gradients,
-            sites.n_silent,
-        )
-
-    def slope_of_tasks(self, prior, rows, slots, z, sites=None) -> tuple[FloatArray, RowSites]:
-        """By propagation from the sites before."""
-        settled = self.settle(prior, rows, slots, z, sites)
-        slope = settled.slot_gradients(None)["z"] / np.exp(slots.get(z, "tau")[0])
-        return slope, RowSites(settled.precision, settled.shift)

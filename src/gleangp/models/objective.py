@@ -7,21 +7,24 @@ Slots of the vector, in order: the kernels of the terms with the weights of task
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
+from gleangp.inference.block import Layout
 from gleangp.inference.evidence import evidence_gradient
-from gleangp.inference.prior import BlockPrior, Layout, Term
+from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import Likelihood, Settled
+from gleangp.models.parameters import Slot, Slots
 from gleangp.models.priors import Normal
-from gleangp.models.slots import Slot, Slots
 from gleangp.models.terms import MovingTerm, TermSpec
 
 
@@ -89,11 +92,12 @@ class LogPosterior:
         precision[self.rows.numbers], shift[self.rows.numbers] = self._sites.precision, self._sites.shift
         return RowSites(precision, shift)
 
-    def use(self, rows: Rows, sites: RowSites | None = None) -> None:
-        """Learn from these rows from now on, starting from `sites` of all rows of the data."""
-        self.rows, self._sites = rows, sites
-        if sites is not None and rows.numbers is not None:
-            self._sites = sites.at(rows.numbers)
+    def on(self, rows: Rows, n_rows: int) -> LogPosterior:
+        """The same on other rows of the data, starting from the sites of rows that both have."""
+        other, sites = copy(self), self.sites(n_rows)
+        other.rows = rows
+        other._sites = sites if sites is None or rows.numbers is None else sites.at(rows.numbers)
+        return other
 
     def warp(self, z: FloatArray) -> FloatArray:
         """Parameters of the input map at z; zeros if inputs are not warped."""
@@ -101,18 +105,15 @@ class LogPosterior:
 
     def terms(self, z: FloatArray) -> list[Term]:
         """The terms at z; use them before they are moved again."""
-        return self._scaled([term.at(z) for term in self._moving], z)
+        terms, scale = [term.at(z) for term in self._moving], self.likelihood.own_scale(self.slots, z)
+        if scale is None:
+            return terms
+        # What is a task's own is in the scale of the task.
+        return [t if t.loadings.shape[1] else replace(t, own=t.own * scale) for t in terms]
 
     def frozen_terms(self, z: FloatArray) -> list[Term]:
         """The terms at z, for good."""
-        return self._scaled([term.frozen_at(z) for term in self._moving], z)
-
-    def _scaled(self, terms: list[Term], z: FloatArray) -> list[Term]:
-        """What is a task's own, in the scale of the task."""
-        scale = self.likelihood.own_scale(self.slots, z)
-        if scale is None:
-            return terms
-        return [t if t.loadings.shape[1] else replace(t, own=t.own * scale) for t in terms]
+        return [replace(term, kernel=clone(term.kernel)) for term in self.terms(z)]
 
     def settle(self, z: FloatArray) -> tuple[BlockPrior, Settled, Any]:
         """The prior at z, the settled sites, and the warped inputs."""

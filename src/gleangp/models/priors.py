@@ -85,27 +85,6 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class Pareto:
-    """Exponential density of the logarithm above the least value: every factor of e costs `index` nats.
-
-    Most values stay at the least one; strong evidence moves one away from it, by as much as it asks.
-
-    Examples
-    --------
-    >>> value, slope = Pareto(least=1.0, index=3.0).log_prob(2.0)
-    >>> float(slope)
-    -1.5
-    """
-
-    least: float = 1.0
-    index: float = 1.0
-
-    def log_prob(self, x):
-        """Log density at x >= least, and its derivative in x."""
-        return np.log(self.index) - self.index * np.log(x / self.least), -self.index / x
-
-
-@dataclass(frozen=True)
 class HalfNormal:
     """Half-normal density of a standard deviation; the parameter is its square, a variance.
 

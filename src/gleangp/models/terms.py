@@ -1,4 +1,4 @@
-"""The terms of a model: what tasks share, and what each has of its own.
+"""The terms of a model: what tasks share, and what each has of its own; couplings as objects.
 
 The default is one hierarchical model of related tasks, under proper priors:
 
@@ -13,19 +13,21 @@ task has m and g alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, Matern, Sum
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.exceptions import TaskError
 from gleangp.inference.prior import Term
 from gleangp.kernels.parameters import KernelParameters, MovingKernel
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
+from gleangp.models.parameters import Slot, Slots, kernel_slots
 from gleangp.models.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
-from gleangp.models.slots import Slot, Slots, kernel_slots
 
 _AMPLITUDE = tuple(np.exp([-12.0, 8.0]))  # bounds of a variance
 _LENGTH = tuple(np.exp([-3.0, 7.0]))
@@ -87,11 +89,6 @@ class MovingTerm:
         loadings = self._slots.get(z, self._prefix + "loadings").reshape(spec.loadings.shape)
         return Term(kernel, loadings, np.exp(self._slots.get(z, self._prefix + "own")))
 
-    def frozen_at(self, z: FloatArray) -> Term:
-        """The term at z, for good."""
-        term = self.at(z)
-        return replace(term, kernel=clone(term.kernel))
-
     def add_gradient(self, gradient, theta, loadings, own, z) -> None:
         """Add the gradient of the evidence in the term to that of the vector."""
         np.add.at(gradient, self._theta, theta)
@@ -109,11 +106,7 @@ def shape_kernel(smoothness: float, length: FloatArray) -> Kernel:
 
 
 def hierarchical_terms(
-    n_features: int,
-    n_tasks: int,
-    start: Start,
-    smoothness: float,
-    widths: PriorWidths = PRIORS,
+    n_features: int, n_tasks: int, start: Start, smoothness: float, widths: PriorWidths = PRIORS
 ) -> list[TermSpec]:
     """The common function; with several tasks also the offset and the own function of each."""
     median = widths.length * np.sqrt(n_features)
@@ -188,3 +181,125 @@ def prefixes(n_terms: int) -> list[str]:
     if n_terms == 1:
         return [""]
     return ["k1__" * (n_terms - 1)] + ["k1__" * (n_terms - 1 - k) + "k2__" for k in range(1, n_terms)]
+
+
+class FunctionCoupling(BaseEstimator):
+    """A common function, and for each task an own one: f_t = common + own_t.
+
+    Parameters
+    ----------
+    own_kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance of the own functions. None: a small multiple of the estimator's kernel and an offset.
+    own_priors : dict, default=None
+        Hyperparameter name of `own_kernel` -> prior.
+    outlier_cost : float, default=1.0
+        Without effect: noise and own functions of single tasks are learnt under their priors. It will be
+        removed in version 0.4.
+
+    Examples
+    --------
+    >>> from gleangp import FunctionCoupling, SparseGPRegressor
+    >>> SparseGPRegressor(coupling=FunctionCoupling()).coupling
+    FunctionCoupling()
+    """
+
+    name = "function"
+
+    def __init__(
+        self, own_kernel: Any = None, own_priors: dict[str, Any] | None = None, outlier_cost: float = 1.0
+    ):
+        self.own_kernel = own_kernel
+        self.own_priors = own_priors
+        self.outlier_cost = outlier_cost
+
+    def terms(self, kernel: Kernel, priors: dict[str, Any], n_tasks: int) -> list[TermSpec]:
+        """The terms of the model, from the common kernel and its priors."""
+        if self.own_kernel is None:
+            return with_own_copy(kernel, priors, n_tasks)
+        return [
+            TermSpec(kernel, priors, np.ones((n_tasks, 1)), np.zeros(n_tasks)),
+            TermSpec(
+                clone(self.own_kernel), dict(self.own_priors or {}), np.zeros((n_tasks, 0)), np.ones(n_tasks)
+            ),
+        ]
+
+
+class CoregionCoupling(BaseEstimator):
+    """Tasks are mixtures of shared functions, with learnt weights.
+
+    cov(f_t(x), f_t'(x')) = B[t, t'] k(x, x') with B = L L^T + diag(kappa), L of shape (tasks, rank): the
+    intrinsic model of coregionalisation; with several terms, each with its own copy of the kernel, the
+    linear model.
+
+    Parameters
+    ----------
+    rank : int, default=1
+        Shared functions per term, at most the number of tasks.
+    n_terms : int, default=1
+        Terms B_q k_q that are added up.
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance k, on the inputs as the estimator's kernel has them. A white part is weighted by B too.
+        None: the estimator's.
+    priors : dict, default=None
+        Hyperparameter name of `kernel` -> prior.
+
+    Examples
+    --------
+    >>> from gleangp import CoregionCoupling, SparseGPRegressor
+    >>> SparseGPRegressor(coupling=CoregionCoupling(rank=2)).coupling
+    CoregionCoupling(rank=2)
+    """
+
+    name = "coregion"
+
+    def __init__(
+        self, rank: int = 1, n_terms: int = 1, kernel: Any = None, priors: dict[str, Any] | None = None
+    ):
+        self.rank = rank
+        self.n_terms = n_terms
+        self.kernel = kernel
+        self.priors = priors
+
+    def terms(self, kernel: Kernel, priors: dict[str, Any], n_tasks: int) -> list[TermSpec]:
+        """The terms of the model, from the estimator's kernel and its priors."""
+        if not 1 <= self.rank <= n_tasks:
+            raise TaskError(
+                f"CoregionCoupling(rank={self.rank}) with {n_tasks} tasks; a rank from 1 to the number of "
+                "tasks is expected. Lower the rank."
+            )
+        if self.n_terms < 1:
+            raise TaskError(f"CoregionCoupling(n_terms={self.n_terms}); at least one term is needed.")
+        if self.kernel is not None:
+            kernel, priors = clone(self.kernel), dict(self.priors or {})
+        return mixture(kernel, priors, n_tasks, self.rank, self.n_terms)
+
+
+def coupled_terms(coupling: Any, kernel: Kernel, priors: dict[str, Any], n_tasks: int) -> list[TermSpec]:
+    """The terms of one kernel for several tasks."""
+    if hasattr(coupling, "terms"):
+        return coupling.terms(kernel, priors, n_tasks)
+    if coupling == "kernel":
+        return independent(kernel, priors, n_tasks)
+    if coupling == "coregion":
+        return mixture(kernel, priors, n_tasks, rank=1)
+    return with_own_copy(kernel, priors, n_tasks)
+
+
+def sum_of_terms(kernels: list[Kernel]) -> Kernel:
+    """The sum of the kernels of the terms: the prior covariance within a task of weight one."""
+    total = kernels[0]
+    for kernel in kernels[1:]:
+        total = Sum(total, kernel)
+    return total
+
+
+def with_priors(terms: list[TermSpec], priors: Mapping[str, Any]) -> list[TermSpec]:
+    """The terms with priors given by name in place of their own."""
+    changed = []
+    for term, prefix in zip(terms, prefixes(len(terms)), strict=True):
+        given = {n.removeprefix(prefix): p for n, p in priors.items() if n.startswith(prefix)}
+        names = {h.name for h in term.kernel.hyperparameters}
+        changed.append(
+            replace(term, priors={**term.priors, **{n: p for n, p in given.items() if n in names}})
+        )
+    return changed

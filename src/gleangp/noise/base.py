@@ -23,6 +23,7 @@ from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import ndtri_exp
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import LabelError
@@ -36,7 +37,7 @@ Rows = Any  # whatever indexes the first axis of an array: integers, a mask, a s
 class NoiseModel:
     """p(y | f), elementwise over arrays that broadcast: a frozen dataclass of parameters.
 
-    A subclass defines `log_prob`, `log_partition` and `log_partition_grad`. `Noise` has them by quadrature.
+    A subclass defines `log_partition` and `log_partition_grad`. `Noise` has them by quadrature.
 
     Examples
     --------
@@ -133,8 +134,8 @@ class NoiseModel:
         return replace(self, **indexed) if indexed else self  # type: ignore[type-var]
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f): the definition of the model."""
-        raise NotImplementedError
+        """log p(y | f)."""
+        return self.log_partition(y, f, 0.0)[0]
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
         """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
@@ -154,6 +155,27 @@ class NoiseModel:
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu of `log_partition` alone: what selection scores with."""
         return self.log_partition(y, mean, var)[2]
+
+
+class TwoClasses(NoiseModel):
+    """A noise model for y in {-1, +1}.
+
+    Examples
+    --------
+    >>> from gleangp.noise import Logit
+    >>> log_no, log_yes = Logit().class_log_prob(mean=1.0, var=3.0)
+    >>> float(np.exp(log_yes).round(2)), float(Logit().margin(mean=1.0, var=3.0).round(2))
+    (0.66, 0.41)
+    """
+
+    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
+        return self.log_partition(-1.0, mean, var)[0], self.log_partition(1.0, mean, var)[0]
+
+    def margin(self, mean: Floats, var: Floats) -> FloatArray:
+        """Normal quantile of the probability of +1; positive for +1."""
+        minus, plus = self.class_log_prob(mean, var)
+        return np.where(plus > minus, -1.0, 1.0) * ndtri_exp(np.minimum(minus, plus))
 
 
 class Noise(NoiseModel):
@@ -225,16 +247,13 @@ class Noise(NoiseModel):
         return {}
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f)."""
         return self.derivatives(y, f)[0] + self.log_constant(y)
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and nu."""
         log_z, g, nu = tilted(self, y, mean, var)
         return log_z, g, nu
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d parameter, per row."""
         return tilted(self, y, mean, var, gradients=True)[0]
 
     def log_density(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
@@ -259,7 +278,7 @@ class Noise(NoiseModel):
 
     def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
         """Mean of an observation of a new row with f ~ N(mean, var)."""
-        return normal_mean(self, [lambda noise, f: noise.mean_given(f)], mean, var)[0][()]
+        return normal_mean(self, lambda noise, f: noise.mean_given(f), mean, var)
 
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
         """Variance of an observation of a new row with f ~ N(mean, var)."""
@@ -268,7 +287,7 @@ class Noise(NoiseModel):
         def square(noise: Self, f: FloatArray) -> FloatArray:
             return noise.var_given(f) + noise.mean_given(f) ** 2
 
-        return (normal_mean(self, [square], mean, var)[0] - centre**2)[()]
+        return normal_mean(self, square, mean, var) - centre**2
 
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""

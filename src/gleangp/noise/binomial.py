@@ -39,7 +39,6 @@ class Binomial(Noise):
     support: ClassVar[str] = "count"
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         z = f + self.bias
         log_p, rest, curvature = log_expit_derivatives(z)
         failures = self.trials - y
@@ -57,21 +56,17 @@ class Binomial(Noise):
         return float(np.log((y.sum() + 0.5) / (total - y.sum() + 0.5)))
 
     def mean_given(self, f: Floats) -> FloatArray:
-        """E[y | f]."""
         return self.trials * expit(f + self.bias)
 
     def var_given(self, f: Floats) -> FloatArray:
-        """Variance of y given f."""
         return self.trials * log_expit_derivatives(f + self.bias)[2]
 
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
-        """P(Y <= y | f), continued between the whole numbers."""
         rest = self.trials - np.asarray(y)
         inside = 1.0 - betainc(np.add(y, 1.0), np.maximum(rest, np.finfo(float).tiny), expit(f + self.bias))
         return np.where(rest > 0.0, inside, 1.0)[()]
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
-        """One observation for each latent value."""
         return rng.binomial(np.asarray(self.trials, np.int64), expit(f + self.bias)).astype(np.float64)
 
     def check_target(self, y: FloatArray) -> None:

@@ -8,7 +8,7 @@ p(y | f) is a mixture of two normal distributions, so Z is one of two closed for
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import ndtr
@@ -69,19 +69,13 @@ class ContaminatedNormal(AddedNoise):
     }
     of_tasks: ClassVar[tuple[str, float]] = ("scale", 0.5)
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f)."""
-        return self._two(y - f - self.bias, 0.0)[0]
-
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         r = y - mean - self.bias
         log_z, p, (a, b), _ = self._two(r, var)
         inverse, square = (1.0 - p) * a + p * b, (1.0 - p) * a**2 + p * b**2
         return log_z, r * inverse, inverse - r**2 * (square - inverse**2)
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d parameter, per row."""
         r = y - mean - self.bias
         log_z, p, (a, b), (log_1, log_2) = self._two(r, var)
         # d log N / d variance of both components, times their posterior weights
@@ -103,7 +97,6 @@ class ContaminatedNormal(AddedNoise):
     def grad_of_shared(
         self, by_name: dict[str, FloatArray], shared: Self
     ) -> tuple[dict[str, FloatArray], FloatArray]:
-        """Derivatives in the parameters of `shared`, of which this is `with_variance`, and in log v_t."""
         square, more = np.square(self.scale), np.square(shared.scale) * (np.square(shared.reach) - 1.0)
         of_more = by_name["reach"] / (2.0 * square * self.reach)
         by_log = 0.5 * self.scale * by_name["scale"] - more * of_more
@@ -113,7 +106,6 @@ class ContaminatedNormal(AddedNoise):
 
     @property
     def regular(self) -> Gaussian:
-        """The noise of a row that is no outlier."""
         return Gaussian(np.square(self.scale), self.bias)
 
     def var_given(self, f: Floats) -> FloatArray:
@@ -121,18 +113,12 @@ class ContaminatedNormal(AddedNoise):
         grown = 1.0 + self.share * (np.square(self.reach) - 1.0)
         return np.square(self.scale) * grown + np.zeros_like(f, dtype=np.float64)
 
-    def cdf(self, y: Floats, f: Floats) -> FloatArray:
-        """P(Y <= y | f)."""
-        return self.predict_cdf(y, f, 0.0)
-
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""
         r = y - mean - self.bias
         regular, outlier = (ndtr(r * np.sqrt(v)) for v in self._precisions(var))
         return (1.0 - self.share) * regular + self.share * outlier
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
-        """One observation for each latent value."""
         shape = np.broadcast_shapes(*(np.shape(a) for a in (f, *self.parameters.values())))
         scale = self.scale * np.where(rng.random(shape) < self.share, self.reach, 1.0)
         return f + self.bias + scale * rng.standard_normal(shape)
@@ -142,7 +128,7 @@ class ContaminatedNormal(AddedNoise):
         square = np.square(self.scale)
         return 1.0 / (var + square), 1.0 / (var + np.square(self.reach) * square)
 
-    def _two(self, r: Floats, var: Floats) -> tuple[FloatArray, FloatArray, tuple, tuple]:
+    def _two(self, r: Floats, var: Floats) -> tuple[FloatArray, FloatArray, Any, Any]:
         """log Z, the probability that the row is an outlier, both 1 / v, and both log densities."""
         precisions = self._precisions(var)
         log_1, log_2 = (0.5 * (np.log(v) - _LOG_TWO_PI - r**2 * v) for v in precisions)

@@ -42,11 +42,9 @@ class Gamma(LogLink):
 
     @property
     def quadratic(self) -> Floats:
-        """The share of the squared mean in the variance."""
         return 1.0 / self.shape
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         log_ratio = self._log_ratio(y, f)
         ratio = exp_bounded(log_ratio)
         return self.shape * (log_ratio - ratio + 1.0), self.shape * (ratio - 1.0), self.shape * ratio
@@ -56,21 +54,17 @@ class Gamma(LogLink):
         return -stirling_remainder(self.shape) - np.log(y)
 
     def log_prob_grad(self, y: Floats, f: Floats) -> dict[str, FloatArray]:
-        """d log p(y | f) / d shape."""
         log_ratio = self._log_ratio(y, f)
         return {"shape": log_ratio - exp_bounded(log_ratio) + 1.0 - digamma_remainder(self.shape)}
 
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
-        """P(Y <= y | f)."""
         with np.errstate(divide="ignore"):
             return gammainc(self.shape, self.shape * exp_bounded(self._log_ratio(y, f)))
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
-        """One observation for each latent value."""
         return np.asarray(rng.gamma(self.shape, self.mean_given(f) / self.shape))
 
     def check_target(self, y: FloatArray) -> None:
-        """Raise `LabelError` unless all targets are positive."""
         remedy = (
             "Gamma noise needs positive targets. Leave out rows without a duration or cost, or use "
             'noise="gaussian".'

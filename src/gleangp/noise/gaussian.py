@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise, Partition
+from gleangp.noise.base import Floats, Noise, NoiseModel, Partition
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -18,17 +18,19 @@ class AddedNoise(Noise):
 
     bias: Floats
 
+    log_prob = NoiseModel.log_prob
+
     def mean_given(self, f: Floats) -> FloatArray:
-        """E[y | f]."""
         return np.add(f, self.bias)
 
     def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
-        """Mean of an observation of a new row with f ~ N(mean, var)."""
         return self.mean_given(mean)
 
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
-        """Variance of an observation of a new row with f ~ N(mean, var)."""
         return var + self.var_given(mean)
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        return self.predict_cdf(y, f, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +59,7 @@ class Gaussian(AddedNoise):
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {"variance": (0.1, 3.0)}
     of_tasks: ClassVar[tuple[str, float]] = ("variance", 1.0)
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log N(y | f + bias, variance)."""
-        residual = y - f - self.bias
-        return -0.5 * (_LOG_TWO_PI + np.log(self.variance) + residual**2 / self.variance)
-
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and nu."""
         residual, total = np.broadcast_arrays(y - mean - self.bias, var + self.variance)
         nu = 1.0 / total  # Lawrence, Platt & Jordan 2005, eq. 10
         g = residual * nu  # Lawrence, Platt & Jordan 2005, eq. 9
@@ -75,27 +71,18 @@ class Gaussian(AddedNoise):
         return np.reciprocal(var + self.variance)  # Lawrence, Platt & Jordan 2005, eq. 10
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d variance and d bias, per row."""
         _, g, nu = self.log_partition(y, mean, var)
         return {"variance": 0.5 * (g**2 - nu), "bias": g}
 
     def var_given(self, f: Floats) -> FloatArray:
-        """Variance of y given f."""
         return self.variance + np.zeros_like(f, dtype=np.float64)
 
-    def cdf(self, y: Floats, f: Floats) -> FloatArray:
-        """P(Y <= y | f)."""
-        return ndtr((y - f - self.bias) / np.sqrt(self.variance))
-
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""
         return ndtr((y - self.mean_given(mean)) / np.sqrt(self.predict_var(mean, var)))
 
     def predict_quantile(self, mean: Floats, var: Floats, q: Floats) -> FloatArray:
-        """Quantile q of an observation of a new row with f ~ N(mean, var)."""
         return self.mean_given(mean) + np.sqrt(self.predict_var(mean, var)) * ndtri(q)
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
-        """One observation for each latent value."""
         shape = np.broadcast_shapes(*(np.shape(a) for a in (f, self.bias, self.variance)))
         return f + self.bias + np.sqrt(self.variance) * rng.standard_normal(shape)

@@ -34,11 +34,9 @@ class LogLink(Noise):
         return np.add(f, self.offset)
 
     def mean_given(self, f: Floats) -> FloatArray:
-        """E[y | f]."""
         return exp_bounded(self.log_mean(f))
 
     def var_given(self, f: Floats) -> FloatArray:
-        """Variance of y given f."""
         mean = self.mean_given(f)
         return self.linear * mean + self.quadratic * mean**2
 
@@ -67,7 +65,6 @@ class Counts(LogLink):
 
     @property
     def offset(self) -> Floats:
-        """What is added to f."""
         return self.bias + np.log(self.exposure)
 
     def check_target(self, y: FloatArray) -> None:

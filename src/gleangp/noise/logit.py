@@ -6,9 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise, Partition
+from gleangp.noise.base import Floats, Noise, Partition, TwoClasses
 from gleangp.noise.probit import Probit
-from gleangp.noise.two_classes import TwoClasses
 from gleangp.numerics.special import log_expit_derivatives
 
 # A variance beside which the noise (logistic, of variance pi^2 / 3) has the effect of normal noise to 1e-9,
@@ -37,12 +36,10 @@ class Logit(TwoClasses, Noise):
     support: ClassVar[str] = "label"
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f), its first derivative in f and minus its second."""
         log_p, slope, curvature = log_expit_derivatives(y * (f + self.bias))
         return log_p, y * slope, curvature
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and nu."""
         wide = np.asarray(var) > _WIDE
         if not np.any(wide):
             return super().log_partition(y, mean, var)
@@ -54,5 +51,4 @@ class Logit(TwoClasses, Noise):
         return log_z, g, nu
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d bias, per row."""
         return {"bias": self.log_partition(y, mean, var)[1]}

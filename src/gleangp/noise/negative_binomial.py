@@ -54,11 +54,9 @@ class NegativeBinomial(Counts):
 
     @property
     def quadratic(self) -> Floats:
-        """The share of the squared mean in the variance."""
         return self.dispersion
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         log_mean, total = self.log_mean(f), y + 1.0 / self.dispersion
         log_p, share, curvature = log_expit_derivatives(-(log_mean + np.log(self.dispersion)))
         return y * log_mean + total * log_p, y - total * share, total * curvature
@@ -70,7 +68,6 @@ class NegativeBinomial(Counts):
         return main + stirling_remainder(y + r) - stirling_remainder(r) - gammaln(np.add(y, 1.0))
 
     def log_prob_grad(self, y: Floats, f: Floats) -> dict[str, FloatArray]:
-        """d log p(y | f) / d dispersion."""
         mean, r = self.mean_given(f), 1.0 / np.asarray(self.dispersion)
         x = (y - mean) / (r + mean)
         # Far above the target 1 + x is zero by rounding, but not (y + r) / (mean + r).
@@ -79,11 +76,9 @@ class NegativeBinomial(Counts):
         return {"dispersion": -(r**2) * (digamma_remainder(y + r) - digamma_remainder(r) + log_ratio)}
 
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
-        """P(Y <= y | f), continued between the whole numbers."""
         share = expit(self.log_mean(f) + np.log(self.dispersion))
         return 1.0 - betainc(np.add(y, 1.0), 1.0 / np.asarray(self.dispersion), share)
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
-        """One observation for each latent value."""
         rate = rng.gamma(1.0 / np.asarray(self.dispersion), self.dispersion * self.mean_given(f))
         return rng.poisson(rate).astype(np.float64)

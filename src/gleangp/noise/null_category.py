@@ -19,9 +19,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Partition
-from gleangp.noise.two_classes import TwoClasses
-from gleangp.numerics.special import log_ndtr_derivatives, log_weighted_sum_ndtr
+from gleangp.noise.base import Floats, Partition, TwoClasses
+from gleangp.numerics.special import log_ndtr_derivatives
 
 _STEP_VARIANCE = 2.0**-52
 
@@ -87,17 +86,11 @@ class NullCategory(TwoClasses):
         "variance": "log",
     }
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f)."""
-        minus, plus = self._arguments(f, 0.0)
-        with np.errstate(divide="ignore"):  # a gamma of 1 or 0 forbids some labels: -inf
-            labelled_minus = np.log1p(-self.gamma_minus) + log_ndtr(minus)
-            labelled_plus = np.log1p(-self.gamma_plus) + log_ndtr(plus)
-        missing = log_weighted_sum_ndtr(self.gamma_minus, minus, self.gamma_plus, plus)
-        return np.select([np.less(y, 0), np.greater(y, 0)], [labelled_minus, labelled_plus], missing)
+    def log_prob(self, y: Floats, f: Floats) -> FloatArray:  # also where a gamma of 1 or 0 forbids a label
+        weights, arguments = self._log_weights(y), self._arguments(f, 0.0)
+        return np.logaddexp(*(weight + log_ndtr(u) for weight, u in zip(weights, arguments, strict=True)))
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         log_z, minus, plus = self._sides(y, mean, var)
         total = var + self.variance
         g = (plus.share * plus.h - minus.share * minus.h) / np.sqrt(total)
@@ -108,7 +101,6 @@ class NullCategory(TwoClasses):
         return log_z, g, (within - between) / total
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d parameter, per row."""
         log_z, minus, plus = self._sides(y, mean, var)
         c = 1.0 / np.sqrt(var + self.variance)
         minus_slope, plus_slope = minus.share * minus.h, plus.share * plus.h

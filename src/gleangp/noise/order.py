@@ -71,11 +71,11 @@ class OrderSites:
         d_gradient = (-h + z * curvature) / self.width
         return -z * h, d_gradient, (-2.0 * curvature + z * third) / self.width**2
 
-    def _z(self, u):
+    def _z(self, u: FloatArray) -> FloatArray:
         return (u[len(self.y) :] - self.margin) / self.width
 
 
-def _third(z, h, curvature):
+def _third(z: FloatArray, h: FloatArray, curvature: FloatArray) -> FloatArray:
     """Third derivative of log Phi: with r = h(z) and w = r (r + z), it is w (r + z) - r (1 - w)."""
     third = curvature * (h + z) - h * (1.0 - curvature)
     return np.where(z < _FAR_LEFT, 0.0, third)

@@ -12,7 +12,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, NoiseModel, Partition
-from gleangp.numerics.special import log_diff_ndtr, log_diff_ndtr_derivatives
+from gleangp.numerics.special import log_diff_ndtr_derivatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +64,7 @@ class Ordered(NoiseModel):
         """b_0 = -inf, b_1 = 0, ..., b_C = inf: category y lies between edges y and y + 1."""
         return np.concatenate([[-np.inf, 0.0], np.cumsum(self.widths), [np.inf]])
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f)."""
-        return log_diff_ndtr(*self._interval(y, f, 0.0))
-
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and nu."""
         log_z, _, _, slope, curvature = log_diff_ndtr_derivatives(*self._interval(y, mean, var))
         total = var + self.variance
         return log_z, slope / np.sqrt(total), curvature / total

@@ -35,7 +35,6 @@ class Poisson(Counts):
     exposure: Floats = 1.0
 
     def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         log_rate = self.log_mean(f)
         rate = exp_bounded(log_rate)
         return y * log_rate - rate, y - rate, rate
@@ -45,9 +44,7 @@ class Poisson(Counts):
         return -gammaln(np.add(y, 1.0))
 
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
-        """P(Y <= y | f), continued between the whole numbers."""
         return gammaincc(np.add(y, 1.0), self.mean_given(f))
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
-        """One observation for each latent value."""
         return rng.poisson(self.mean_given(f)).astype(np.float64)

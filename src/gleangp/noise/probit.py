@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Partition
-from gleangp.noise.two_classes import TwoClasses
+from gleangp.noise.base import Floats, Partition, TwoClasses
 from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
 
 
@@ -44,25 +42,18 @@ class Probit(TwoClasses):
 
     transforms: ClassVar[Mapping[str, str]] = {"bias": "identity", "slope": "log"}
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log Phi(y slope (f + bias))."""
-        return log_ndtr(y * (f + self.bias) * self.slope)
-
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and nu."""
         total = var + self._variance
         c = y / np.sqrt(total)  # Lawrence, Platt & Jordan 2005, eq. 13
         log_z, h, curvature = log_ndtr_derivatives((mean + self.bias) * c)
         return log_z, h * c, curvature / total  # Lawrence, Platt & Jordan 2005, eqs. 14-15
 
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu of `log_partition`, without the rest."""
         total = var + self._variance
         z = (mean + self.bias) * y / np.sqrt(total)
         return log_ndtr_curvature(z) / total  # Lawrence, Platt & Jordan 2005, eq. 15
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d bias and d slope, per row."""
         total = var + self._variance
         c = y / np.sqrt(total)
         u = (mean + self.bias) * c

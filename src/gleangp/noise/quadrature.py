@@ -51,29 +51,14 @@ Integrand = Callable[[Any, FloatArray], tuple[FloatArray, Sequence[FloatArray]]]
 
 
 def trapezoid(
-    integrand: Integrand, low: FloatArray, high: FloatArray, intervals: int = _FIRST, rough: bool = False
+    integrand: Integrand, low: FloatArray, high: FloatArray, rough: bool = False
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Integrals of exp(log_w) from low to high, and means with respect to it.
+    """Integrals of exp(log_w) from low to high (n,), where it is negligible, and means with respect to it.
 
-    Parameters
-    ----------
-    integrand : callable
-        From rows and nodes (k, r) to log_w (k, r) and a sequence of arrays (k, r) to average.
-    low, high : ndarray of shape (n,)
-        Ends of each row, where the integrand is negligible.
-    intervals : int
-        Number of intervals of the first pass.
-    rough : bool
-        The arrays to average may vary faster than the integrand: the even nodes must agree for them too.
-
-    Returns
-    -------
-    log_integral : ndarray of shape (n,)
-        Logarithms of the integrals.
-    mean, variance : ndarray of shape (n,)
-        Of the nodes, less the middle of low and high.
-    means : ndarray of shape (q, n)
-        Means of the arrays under the normalised integrand.
+    `integrand` takes rows and nodes (k, r), and gives log_w (k, r) and arrays (k, r) to average. If `rough`,
+    these may vary faster than the integrand, and the even nodes must agree for them too. Returns logarithms
+    of the integrals (n,), mean and variance (n,) of the nodes, less the middle of low and high, and the means
+    of the arrays (q, n) under the normalised integrand.
 
     Examples
     --------
@@ -84,7 +69,7 @@ def trapezoid(
     """
     log_integral, first, second = np.empty((3, len(low)))
     averages: list[FloatArray] = []
-    pending = np.arange(len(low))
+    pending, intervals = np.arange(len(low)), _FIRST
     while len(pending):
         x = np.linspace(-0.5, 0.5, intervals + 1)[:, np.newaxis]
         powers = np.hstack([np.ones_like(x), x, x**2]).T
@@ -128,26 +113,11 @@ def _agree(moments: FloatArray, mean: FloatArray, variance: FloatArray) -> Any:
 
 
 def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> tuple[Any, ...]:
-    """Moments of p(y | f) N(f | mean, var) for a log-concave p(y | f).
+    """log_z, g and nu of `NoiseModel.log_partition` for a log-concave p(y | f); y, mean and var broadcast.
 
-    Parameters
-    ----------
-    noise : NoiseModel
-        With the methods `derivatives` and `log_constant` of `gleangp.noise.base.Noise`.
-    y, mean, var : float or ndarray
-        Targets, and means and variances of the latent values; they broadcast.
-    gradients : bool
-        Return d log_z / d parameter instead, by name.
-
-    Returns
-    -------
-    log_z, g, nu : ndarray
-        As `NoiseModel.log_partition`. With `gradients`: a tuple with one dict.
-
-    Notes
-    -----
-    g and nu follow from mean and variance of f. Where these are almost those of the prior, g and nu are
-    averages of the derivatives of log p(y | f) instead: the difference would have few digits.
+    If `gradients`: a tuple with one dict, name -> d log_z / d parameter. g and nu follow from mean and
+    variance of f. Where these are almost those of the prior, g and nu are averages of the derivatives of
+    log p(y | f) instead: the difference would have few digits.
     """
     noise, shape, y, mean, var = flat(noise, y, mean, var)
     var = np.maximum(var, LEAST_VARIANCE)
@@ -184,21 +154,16 @@ def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> 
     return tuple(part.reshape(shape)[()] for part in (log_z, g, np.maximum(nu, 0.0)))
 
 
-def normal_mean(
-    noise: Any, functions: Sequence[Callable[[Any, FloatArray], FloatArray]], mean: Any, var: Any
-) -> FloatArray:
-    """Means of functions of the model and f under f ~ N(mean, var), one row for each function.
-
-    The functions grow at most like a polynomial in f.
-    """
+def normal_mean(noise: Any, function: Callable[[Any, FloatArray], FloatArray], mean: Any, var: Any) -> Any:
+    """Mean of a function of the model and f, at most of polynomial growth, under f ~ N(mean, var)."""
     noise, shape, mean, var = flat(noise, mean, var)
     sd, end = np.sqrt(var), np.full(len(mean), _NORMAL_END)
 
     def integrand(rows: Any, z: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
-        part, f = noise.at(rows), mean[rows] + sd[rows] * z
-        return -0.5 * z**2, [np.broadcast_to(function(part, f), f.shape) for function in functions]
+        f = mean[rows] + sd[rows] * z
+        return -0.5 * z**2, [np.broadcast_to(function(noise.at(rows), f), f.shape)]
 
-    return trapezoid(integrand, -end, end, rough=True)[3].reshape(len(functions), *shape)
+    return trapezoid(integrand, -end, end, rough=True)[3].reshape(shape)[()]
 
 
 def flat(noise: Any, *arrays: Any) -> tuple[Any, ...]:
@@ -299,22 +264,9 @@ def _edge(outside: Callable[[FloatArray], Any], end: float, n: int) -> FloatArra
 def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
     """The value that a new observation with f ~ N(mean, var) does not exceed with probability q.
 
-    Parameters
-    ----------
-    noise : NoiseModel
-        With `predict_cdf`, `support`, `mean_given` and `var_given` of `gleangp.noise.base.Noise`.
-    mean, var, q : float or ndarray
-        Latent means and variances, and probabilities between 0 and 1; they broadcast.
-
-    Returns
-    -------
-    ndarray
-        Quantiles; whole numbers if the support is the counts.
-
-    Notes
-    -----
-    Regula falsi, with a bisection in every third step, on the normal quantile of the distribution
-    function, which is almost linear in y, or in the logarithm of y where y is positive.
+    A whole number if the support is the counts. Regula falsi, with a bisection in every third step, on the
+    normal quantile of the distribution function, which is almost linear in y, or in the logarithm of y where
+    y is positive.
     """
     noise, shape, mean, var, q = flat(noise, mean, var, q)
     target, values_of = ndtri(q), _FROM_LINE[noise.support]

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.special import erf, log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Partition
-from gleangp.noise.two_classes import TwoClasses
+from gleangp.noise.base import Floats, Partition, TwoClasses
 from gleangp.numerics.special import log_ndtr_derivatives
 
 _SQRT_HALF = np.sqrt(0.5)
@@ -45,13 +44,7 @@ class RobustProbit(TwoClasses):
     transforms: ClassVar[Mapping[str, str]] = {"flip": "logit", "bias": "identity"}
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {"flip": (0.01, 1.5)}
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:
-        """log p(y | f)."""
-        z = y * (f + self.bias)
-        return self._log_sum(log_ndtr(z), z)
-
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        """log E[p(y | f)] under N(mean, var), with g and the true nu, which may be negative."""
         c = y / np.sqrt(1.0 + np.asarray(var))
         z = (mean + self.bias) * c
         log_phi, h, curvature = log_ndtr_derivatives(z)
@@ -60,7 +53,6 @@ class RobustProbit(TwoClasses):
         return log_z, true * h * c, true * (curvature - (1.0 - true) * h**2) * c**2
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d flip and d bias, per row."""
         log_z, g, _ = self.log_partition(y, mean, var)
         z = y * (mean + self.bias) / np.sqrt(1.0 + np.asarray(var))
         return {"flip": -erf(z * _SQRT_HALF) * np.exp(-log_z), "bias": g}

@@ -6,13 +6,19 @@ refuses the matrix, it is returned with the factor, and callers store or report 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
+CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
 _MIRROR_BLOCK = 32
+_NEARLY_SINGULAR = 1e10  # prior variance over noise from which rounding can leave no factor
+_HALVED_ROWS = 100  # from which a triangular matrix is inverted by halves
+_FEW_ROWS = 12  # of a block, below which one product of a whole stack beats triangular ones in turn
 
 # Relative to the mean diagonal. The first is below what float64 kernels are accurate to, the last
 # is where the answer would no longer be about the matrix that was asked for.
@@ -22,22 +28,9 @@ _JITTERS = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
     """Lower Cholesky factor, and the jitter that had to be added to the diagonal for it.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n)
-        Symmetric; only the lower triangle is read.
-
-    Returns
-    -------
-    chol : ndarray of shape (n, n)
-        Lower triangular, zeros above.
-    jitter : float
-        Added to every diagonal entry; 0.0 when the matrix was fine.
-
-    Raises
-    ------
-    NotPositiveDefiniteError
-        With the smallest eigenvalue, when a jitter of 1e-4 of the mean diagonal is not enough.
+    Only the lower triangle of the matrix (n, n) is read. The jitter was added to every diagonal entry; 0.0
+    when the matrix was fine. If 1e-4 of the mean diagonal is not enough, it is an error that gives the
+    smallest eigenvalue.
 
     Examples
     --------
@@ -165,6 +158,95 @@ def _mirrored(lower: FloatArray) -> FloatArray:
 def log_determinant(chol: FloatArray) -> float:
     """`log |chol chol^T|`."""
     return 2.0 * float(np.log(np.diagonal(chol)).sum())
+
+
+def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
+    """L^-1 of the lower factor of every I + M of a stack, in place of M; the sum of log |I + M|; the jitter.
+
+    Where rows have next to no noise, rounding can leave a matrix without a factor. It then gets the least
+    jitter that gives it one, as a share of its mean diagonal; the largest is returned.
+    """
+    log_det, jitter = 0.0, 0.0
+    if M.shape[1] == 0:  # LAPACK complains of matrices without rows
+        return M, log_det, jitter
+    np.einsum("bii->bi", M)[...] += 1.0
+    if M.shape[1] < min(_FEW_ROWS, len(M)):
+        try:
+            return *_many_inverse_factors(M), jitter
+        except np.linalg.LinAlgError:
+            pass  # one by one, so that each gets the jitter it needs
+    for matrix in M:
+        kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None
+        # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
+        chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
+        if info:
+            if kept is None:
+                raise NotPositiveDefiniteError(
+                    f"the covariance of a block of {M.shape[1]} rows is not positive definite. Use a kernel "
+                    "that is a covariance function, or a larger noise variance."
+                )
+            lower, added = cholesky(kept)
+            jitter = max(jitter, added / float(np.mean(np.diagonal(kept))))
+            matrix[...] = lower
+            chol = matrix.T
+        log_det += 2.0 * float(np.log(chol.diagonal()).sum())
+        _invert_upper(chol)
+    return M, log_det, jitter
+
+
+def _invert_upper(U: FloatArray) -> None:
+    """U^-1 in place of the upper triangular U, by halves: OpenBLAS takes twice as long from 200 rows."""
+    n = len(U)
+    if n < _HALVED_ROWS:
+        if U.flags.f_contiguous:
+            lapack.dtrtri(U, lower=0, overwrite_c=1)
+        else:
+            U[...] = lapack.dtrtri(U, lower=0)[0]
+        return
+    left, right, corner = U[: n // 2, : n // 2], U[n // 2 :, n // 2 :], U[: n // 2, n // 2 :]
+    _invert_upper(left)
+    _invert_upper(right)
+    corner[...] = blas.dtrmm(1.0, right, blas.dtrmm(-1.0, left, corner), side=1)
+
+
+def _many_inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
+    """L^-1 of the lower factor of every matrix of a large stack of small ones, in place of M; sum of log |M|.
+
+    Row i of L X = I gives row i of X from those above, of all matrices at once.
+    """
+    L = np.linalg.cholesky(M)
+    diagonal = np.einsum("bii->bi", L)
+    for i in range(M.shape[1]):
+        M[:, i, :i] = -(L[:, i, None, :i] @ M[:, :i, :i])[:, 0] / diagonal[:, i, None]
+        M[:, i, i] = 1.0 / diagonal[:, i]
+        M[:, i, i + 1 :] = 0.0
+    return M, 2.0 * float(np.log(diagonal).sum())
+
+
+def triangular_times(half: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:
+    """L^-1 B, or L^-T B, of every block, in place of B (B, m, D)."""
+    if B.size == 0:
+        return B
+    B = np.ascontiguousarray(B)  # BLAS writes into a view of it
+    if half.shape[1] < _FEW_ROWS:
+        return (half.transpose(0, 2, 1) if transposed else half) @ B
+    for lower, right in zip(half, B, strict=True):
+        # LAPACK sees both transposed: B^T L^-T, or B^T L^-1.
+        blas.dtrmm(1.0, lower.T, right.T, side=1, lower=0, trans_a=int(transposed), overwrite_b=1)
+    return B
+
+
+def inverse_of(half: FloatArray, r: FloatArray) -> FloatArray:
+    """D_b^-1 = R L^-T L^-1 R of every block of a stack."""
+    scaled = half * r[:, None, :]
+    return scaled.transpose(0, 2, 1) @ scaled
+
+
+def row_chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Parts of the rows of a matrix that is too large to be held at once."""
+    step = max(1, CHUNK_ENTRIES // max(1, n_columns))
+    for start in range(0, n_rows, step):
+        yield slice(start, start + step)
 
 
 def deviation(values: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.numerics.memory import freed_memory_kept
+from gleangp.numerics.parallel import freed_memory_kept
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 Report = Callable[[int, float], bool | None]
@@ -54,40 +54,19 @@ def minimize(
 ) -> Optimum:
     """Minimise within bounds; the best of `1 + n_restarts` starts.
 
-    Parameters
-    ----------
-    objective : callable
-        theta -> (value, gradient).
-    start : ndarray of shape (q,)
-        The first start, clipped into the bounds.
-    bounds : ndarray of shape (q, 2)
-        Lower and upper bound of each parameter, in the units of `start`.
-    max_iter : int, default=100
-        Iterations of each start.
-    tol : float, default=1e-5
-        Change of the value at which a start has converged: relative, or in units of `scale` where the
-        value is smaller than that.
-    n_restarts : int, default=0
-        Further starts, drawn uniformly inside the bounds around the first.
-    rng : numpy.random.Generator, optional
-        Needed with restarts.
-    report : callable, optional
-        Called with the number and the value of every iteration. If it returns True, the search ends
-        there with the best point found, not converged, and no further start is tried.
-    scale : float, default=1.0
-        Size of value and gradient, by which both are divided. For a log evidence it is the number of rows:
-        what a parameter is worth is counted in nats per row, and a first step as long as the gradient of a
-        thousand rows leads out to the bounds.
-    unit : float, default=1.0
-        Length of a usual step: the search runs in this unit.
-    settled : float, default=0.0
-        Gain in value by three iterations together below which a start has converged. One alone may gain
-        little on its way to more.
+    The objective gives value and gradient at theta (q,); bounds are (q, 2). The first start is clipped into
+    the bounds; others are drawn uniformly inside them around it, by `rng`.
 
-    Returns
-    -------
-    Optimum
-        Of the best start.
+    * `tol`: change of the value at which a start has converged: relative, or in units of `scale` where the
+      value is smaller than that.
+    * `report`: called with the number and the value of every iteration. If it returns True, the search ends
+      there with the best point found, not converged, and no further start is tried.
+    * `scale`: size of value and gradient, by which both are divided. For a log evidence it is the number of
+      rows: what a parameter is worth is counted in nats per row, and a first step as long as the gradient of
+      a thousand rows leads out to the bounds.
+    * `unit`: length of a usual step; the search runs in this unit.
+    * `settled`: gain in value by three iterations together below which a start has converged. One alone may
+      gain little on its way to more.
 
     Examples
     --------

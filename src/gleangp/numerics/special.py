@@ -96,49 +96,18 @@ def _curvature(z: FloatArray, h: FloatArray) -> FloatArray:
     return out[()]
 
 
-def log_weighted_sum_ndtr(w1: ArrayLike, u1: ArrayLike, w2: ArrayLike, u2: ArrayLike) -> FloatArray:
-    """log(w1 Phi(u1) + w2 Phi(u2)) for weights >= 0, finite far beyond where the sum itself underflows.
-
-    Examples
-    --------
-    >>> float(log_weighted_sum_ndtr(0.7, -60.0, 0.2, -60.0).round(3))
-    -1805.119
-    """
-    with np.errstate(divide="ignore"):  # log 0 = -inf is the right weight of an absent part
-        return np.logaddexp(np.log(w1) + log_ndtr(u1), np.log(w2) + log_ndtr(u2))
-
-
-def log_diff_ndtr(u: ArrayLike, v: ArrayLike) -> FloatArray:
-    """log(Phi(u) - Phi(v)) for u > v, either of which may be infinite.
-
-    Examples
-    --------
-    >>> log_diff_ndtr([61.0, np.inf], [60.0, -20.0]).round(3)
-    array([-1805.014,    -0.   ])
-    """
-    return log_diff_ndtr_derivatives(u, v)[0]
-
-
 def log_diff_ndtr_derivatives(
     u: ArrayLike, v: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """log(Phi(u) - Phi(v)) and its derivatives, for u > v, either of which may be infinite.
 
-    Returns
-    -------
-    log_mass : ndarray
-        log(Phi(u) - Phi(v)).
-    at_u, at_v : ndarray
-        N(u) and N(v) over Phi(u) - Phi(v): its derivative in u, and minus its derivative in v.
-    slope, curvature : ndarray
-        First and minus the second derivative when both ends are shifted together: minus the mean
-        of the standard normal truncated to [v, u], and one minus its variance, in (0, 1).
+    Then N(u) and N(v) over Phi(u) - Phi(v): its derivative in u, and minus its derivative in v. Last the
+    first and minus the second derivative when both ends are shifted together: minus the mean of the standard
+    normal truncated to [v, u], and one minus its variance, in (0, 1).
 
-    Notes
-    -----
-    The interval is reflected to [a, b] with b >= abs(a). Where a is far out or the interval is
-    narrow, the differences in the closed form cancel; there the moments of x - a are integrated
-    numerically, which loses nothing however far out a is.
+    The interval is reflected to [a, b] with b >= abs(a). Where a is far out or the interval is narrow, the
+    differences in the closed form cancel; there the moments of x - a are integrated numerically, which loses
+    nothing however far out a is.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.fitc import fit_on_basis
+from gleangp.inference.posterior import fit_on_basis
 
 _POOL_ROWS = 500  # crucial points are sought among so many rows of all tasks
 _LABELS_PER_POINT = 3  # a task's label at a point that is not among its rows: the mean of so many near it
@@ -125,16 +125,7 @@ def principal_rows(X: FloatArray, count: int) -> IntArray:
 def principal_variables(C: FloatArray, count: int) -> IntArray:
     """The variables that explain most of all others, one after the other (Cumming & Wooff 2007).
 
-    Parameters
-    ----------
-    C : ndarray of shape (n, n)
-        Covariance matrix.
-    count : int
-        How many; fewer are returned where fewer explain everything.
-
-    Returns
-    -------
-    ndarray of shape (at most count,)
+    C (n, n) is their covariance matrix. There are fewer than `count` where fewer explain everything.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import GraphError
-from gleangp.graph.weights import connectivity, exponential_graph
+from gleangp.graph.neighbours import connectivity, exponential_graph
 from gleangp.selection.base import Selection
 from gleangp.selection.runs import Run, merged
 

@@ -22,24 +22,13 @@ class Run(ABC):
 
     With `rng` rows are drawn in proportion to their scores; without, the best one is taken, and the lowest of
     several.
-
-    Attributes
-    ----------
-    picks : list of int
-        Rows in order of inclusion.
-    gains : list of float
-        Score of each when it was taken.
-    weights : list of float
-        Weight of the task before each (`weight`).
-    left : ndarray of shape (n,)
-        Which rows have not been taken.
     """
 
     def __init__(self, n_rows: int, rng: np.random.Generator | None = None):
         self.rng, self.left = rng, np.ones(n_rows, dtype=bool)
-        self.picks: list[int] = []
-        self.gains: list[float] = []
-        self.weights: list[float] = []
+        self.picks: list[int] = []  # rows in order of inclusion
+        self.gains: list[float] = []  # score of each when it was taken
+        self.weights: list[float] = []  # weight of the task before each (`weight`)
         self._scores: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -110,24 +99,11 @@ class UniformRun(Run):
 def merge_runs(
     runs: Sequence[Run], n_active: int, draws: FloatArray | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Extend the runs until the first `n_active` picks over all tasks are known.
+    """Extend the runs of all tasks until their first `n_active` picks are known; at most the number of rows.
 
-    Parameters
-    ----------
-    runs : sequence of Run
-        One per task.
-    n_active : int
-        Budget over all tasks, at most the number of rows.
-    draws : ndarray of shape (n_active,), optional
-        Uniform numbers in [0, 1). With them the task of each inclusion is sampled with probability
-        proportional to its weight; without, the heaviest wins and ties go to the lowest task.
-
-    Returns
-    -------
-    order : ndarray of shape (n_active,)
-        Task of each inclusion.
-    counts : ndarray of shape (M,)
-        How many picks of every run these are; it may have made more.
+    Gives the task of each inclusion (n_active,), and how many picks of every run these are (M,); it may have
+    made more. With `draws`, uniform numbers (n_active,) in [0, 1), the task of each inclusion is sampled in
+    proportion to its weight; without, the heaviest wins and ties go to the lowest task.
     """
     order, counts = np.empty(n_active, dtype=np.intp), np.zeros(len(runs), dtype=np.intp)
     weight = np.array([run.weights[0] if run.picks else run.weight for run in runs])

@@ -1,7 +1,7 @@
 """The public selectors: which points to keep, for one task or many.
 
 A selector chooses; it does not learn. Given the kernel and the blocks of all tasks it returns a
-`Selection` of `n_active` points over all of them.
+`Selection` of `n_active` points over all of them; `start_runs` gives one run per block, nothing taken yet.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class EntropySelector(BaseEstimator):
         """The greedy choice, with its swaps; `rng` is not used."""
         if not isinstance(self.n_swaps, Integral) or self.n_swaps < 0:
             raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
-        selection = merged(EntropySelector().start_runs(kernel, blocks, rng), blocks, n_active)
-        return swap_points(entropy_reduction, kernel, blocks, selection, self.n_swaps)
+        runs = [GreedyRun(kernel, b, entropy_reduction) for b in blocks]
+        selection = merged(runs, blocks, n_active)
+        return swap_points(entropy_reduction, kernel, blocks, selection, int(self.n_swaps))
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
-        """One run per block, nothing taken yet."""
         if self.n_swaps:
             raise ValueError(
                 f"n_swaps={self.n_swaps}: a choice that is made point by point under another rule cannot be "
@@ -81,7 +81,6 @@ class InformationGainSelector(BaseEstimator):
         return merged(self.start_runs(kernel, blocks, rng), blocks, n_active)
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
-        """One run per block, nothing taken yet."""
         return [GreedyRun(kernel, b, information_gain) for b in blocks]
 
 
@@ -113,19 +112,13 @@ class ResidualSelector(BaseEstimator):
         return merged(runs, blocks, n_active, rng.random(n_active))
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
-        """One run per block, nothing drawn yet."""
-        streams = rng.spawn(len(blocks))
-        if not self._by_gain(blocks):
-            return [PivotedRun(kernel, b.X, stream) for b, stream in zip(blocks, streams, strict=True)]
-        given = zip(blocks, streams, strict=True)
-        return [GreedyRun(kernel, b, entropy_reduction, stream) for b, stream in given]
-
-    def _by_gain(self, blocks: list[Block]) -> bool:
         if self.weight not in ("auto", "variance", "gain"):
             raise ValueError(f"weight={self.weight!r} is not known; use 'auto', 'variance' or 'gain'.")
-        return self.weight == "gain" or (
-            self.weight == "auto" and any(b.noise.precision_depends_on_mean for b in blocks)
-        )
+        given = list(zip(blocks, rng.spawn(len(blocks)), strict=True))
+        not_gaussian = any(b.noise.precision_depends_on_mean for b in blocks)
+        if self.weight == "gain" or (self.weight == "auto" and not_gaussian):
+            return [GreedyRun(kernel, b, entropy_reduction, stream) for b, stream in given]
+        return [PivotedRun(kernel, b.X, stream) for b, stream in given]
 
 
 class RandomSelector(BaseEstimator):
@@ -150,7 +143,6 @@ class RandomSelector(BaseEstimator):
         )
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
-        """One run per block, nothing drawn yet."""
         streams = rng.spawn(len(blocks))
         return [UniformRun(len(b), stream) for b, stream in zip(blocks, streams, strict=True)]
 

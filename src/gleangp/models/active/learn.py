@@ -15,8 +15,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import TaskPosterior
 from gleangp.kernels.parameters import MovingKernel
-from gleangp.models.active.settings import Settings
-from gleangp.models.active.tasks import ActiveEvidence, NoiseObjective, TaskBlocks
+from gleangp.models.active.tasks import ActiveEvidence, NoiseObjective, Settings, TaskBlocks
 from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
@@ -44,28 +43,12 @@ class SharedKernelFit:
 
 
 def learn_shared_kernel(
-    parameters: Parameters,
-    tasks: TaskBlocks,
-    settings: Settings,
-    rng: np.random.Generator,
+    parameters: Parameters, tasks: TaskBlocks, settings: Settings, rng: np.random.Generator
 ) -> SharedKernelFit:
     """Select points and learn the kernel and noise they share, then form every task's posterior.
 
-    Parameters
-    ----------
-    parameters : Parameters
-        Kernel and noise to start from, and which noise parameters are free.
-    tasks : TaskBlocks
-        The rows of all tasks.
-    settings : Settings
-        How to learn.
-    rng : numpy.random.Generator
-        For selectors that sample, and restarts.
-
-    Returns
-    -------
-    SharedKernelFit
-        The best round.
+    `parameters` has kernel and noise to start from, and which noise parameters are free. The best round is
+    kept.
     """
     seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
     if hasattr(settings.selector, "check_tasks"):

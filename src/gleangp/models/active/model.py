@@ -19,9 +19,9 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import NO_SITES, Sites
 from gleangp.inference.posterior import TaskPosterior, absorb_rows, prior_only
 from gleangp.models.active.learn import learn_shared_kernel
-from gleangp.models.active.settings import Settings
-from gleangp.models.active.tasks import TaskBlocks
-from gleangp.models.choice import Choice
+from gleangp.models.active.tasks import Settings, TaskBlocks
+from gleangp.models.active.virtual_vectors import add_virtual_vectors, virtual_scores
+from gleangp.models.decisions import Choice
 from gleangp.models.parameters import Parameters
 from gleangp.selection.base import Selection, in_order
 
@@ -146,11 +146,14 @@ class SparseModel:
         if len(block) == 0:
             return grown
         tasks = TaskBlocks([block], [self.n_rows + np.arange(len(block))])
-        settings = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
-        selection = tasks.choose(self.kernel, settings, seed)
-        fit = tasks.fit(self.kernel, selection, settings)
+        own = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
+        selection = tasks.choose(self.kernel, own, seed)
+        fit = tasks.fit(self.kernel, selection, own)
         more = grown.with_points(tasks, [self.n_tasks], selection, fit)
-        return replace(more, log_evidence=self.log_evidence + fit[2])
+        more = replace(more, log_evidence=self.log_evidence + fit[2])
+        if not settings.invariances:
+            return more
+        return add_virtual_vectors(more, tasks, [self.n_tasks], settings, seed, self.log_evidence)
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
         """The model after new rows of known tasks, absorbed one by one."""
@@ -201,11 +204,7 @@ class SparseModel:
 
 
 def fit_sparse_model(
-    parameters: Parameters,
-    tasks: TaskBlocks,
-    n_rows: int,
-    settings: Settings,
-    rng: np.random.Generator,
+    parameters: Parameters, tasks: TaskBlocks, n_rows: int, settings: Settings, rng: np.random.Generator
 ) -> SparseModel:
     """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
     fit = learn_shared_kernel(parameters, tasks, settings, rng)
@@ -226,5 +225,10 @@ def fit_sparse_model(
         selection_objective=fit.selection.objective,
         choice=Choice("kernel", {}, settings.uncoupled),
     )
-    found = fit.posteriors, fit.sites, fit.log_evidence
-    return empty.with_points(tasks, list(range(tasks.n_tasks)), fit.selection, found)
+    found, numbers = (fit.posteriors, fit.sites, fit.log_evidence), list(range(tasks.n_tasks))
+    model = empty.with_points(tasks, numbers, fit.selection, found)
+    if not settings.invariances:
+        return model
+    seed = int(rng.integers(2**31))
+    wider = add_virtual_vectors(model, tasks, numbers, settings, seed)
+    return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))

@@ -6,13 +6,13 @@ Tasks that share a kernel alone do not interact: sites and posteriors are found 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, Layout, lay_out
 from gleangp.inference.evidence import condition, evidence_gradient, gaussian_evidence
 from gleangp.inference.filtering import NO_SITES, PRECISION_FLOOR, Sites, filter_in_order
 from gleangp.inference.posterior import (
@@ -21,14 +21,38 @@ from gleangp.inference.posterior import (
     posterior_from_sites,
     without_own_site,
 )
-from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
+from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
-from gleangp.models.active.settings import Settings
 from gleangp.models.defaults import ACTIVE
 from gleangp.numerics.parallel import in_parallel
-from gleangp.selection.base import Selection
-from gleangp.selection.everything import keep_everything
-from gleangp.selection.two_rounds import select_in_two_rounds
+from gleangp.progress import Progress, silent
+from gleangp.selection.base import Selection, Selector, select_in_two_rounds
+from gleangp.selection.greedy import keep_everything
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How to learn; the estimators fill it in from their constructor."""
+
+    selector: Selector
+    n_active: int
+    optimize: bool = True
+    n_rounds: int = 5
+    max_iter: int = 100
+    precision: float = 1e-5  # relative change of the objective at which the optimiser stops
+    n_restarts: int = 0
+    tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
+    propagate: bool = False  # expectation propagation over the active points, after filtering
+    n_jobs: int | None = None
+    progress: Progress = silent  # told of every stage and step of learning; may ask to stop
+    uncoupled: str = "as asked"  # why tasks share the kernel alone
+    invariances: Sequence[Any] = ()  # functions from rows to as many rows, see `virtual_vectors`
+
+
+def most_stages(settings: Settings) -> int:
+    """Most stages of a fit: rounds, posteriors twice."""
+    return settings.n_rounds + 2
+
 
 # Of expectation propagation over active points: nats per row, and sweeps. A search follows the sites.
 _SETTLED, _MOST_SWEEPS = 1e-20, 100
@@ -182,7 +206,7 @@ class ActiveEvidence:
         precision = 1.0 / variance
         prior = _prior(kernel, self.X, self.layout)
         q = condition(prior, precision, precision * y)
-        found = evidence_gradient(prior, q)
+        found = evidence_gradient(prior, q, [False])
         of_noise = {} if self.holds_sites else {"variance": found.noise_variance}
         return gaussian_evidence(q, precision), found.theta[0], of_noise
 

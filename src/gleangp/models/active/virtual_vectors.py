@@ -6,20 +6,23 @@ again from points and copies, without learning the kernel again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.invariances import apply_invariances
-from gleangp.models.active.model import SparseModel
-from gleangp.models.active.settings import Settings
-from gleangp.models.active.tasks import TaskBlocks
+from gleangp.models.active.tasks import Settings, TaskBlocks
 from gleangp.models.decisions import in_standard_errors
 from gleangp.models.defaults import HELD_OUT
 from gleangp.progress import Stage
 from gleangp.selection.base import in_order
+
+if TYPE_CHECKING:
+    from gleangp.models.active.model import SparseModel
 
 ORIGINAL = -1  # in place of the number of an invariance
 
@@ -28,7 +31,6 @@ def add_virtual_vectors(
     model: SparseModel,
     tasks: TaskBlocks,
     numbers: list[int],
-    invariances: list,
     settings: Settings,
     seed: int,
     other_evidence: float = 0.0,
@@ -40,7 +42,7 @@ def add_virtual_vectors(
     made it; `other_evidence` is the log evidence of the other tasks.
     """
     pools = [
-        _pool(model, t, block, rows, invariances)
+        _pool(model, t, block, rows, settings.invariances)
         for t, block, rows in zip(numbers, tasks.all_blocks, tasks.all_rows or [], strict=True)
         if np.any(model.active_task == t)
     ]
@@ -89,7 +91,7 @@ def virtual_scores(wider: SparseModel, model: SparseModel, tasks: TaskBlocks, se
 
 
 def _pool(
-    model: SparseModel, task: int, block: Block, rows: IntArray, invariances: list
+    model: SparseModel, task: int, block: Block, rows: IntArray, invariances: Sequence[Any]
 ) -> tuple[Block, IntArray, IntArray]:
     """What may become active in a task: a block, the row each came from, and which invariance made it."""
     position = np.empty(int(rows.max()) + 1, dtype=np.intp)
@@ -104,7 +106,7 @@ def _pool(
     return pool, rows[source], virtual
 
 
-def _learnt(model: SparseModel, block: Block) -> dict:
+def _learnt(model: SparseModel, block: Block) -> dict[str, Any]:
     """Values of noise parameters that the model has and that are not the rows' own."""
     own = block.noise.parameters
     names = [n for n, value in model.noise.parameters.items() if np.shape(value) == np.shape(own[n])]

@@ -13,8 +13,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import warn_user
-from gleangp.inference.data_dependent import task_posterior
-from gleangp.inference.task_rows import TaskRows
+from gleangp.inference.data_dependent import TaskRows, task_posterior
 from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel

@@ -1,22 +1,177 @@
-"""The evidence of all tasks as one function of their parameters.
+"""Log evidence of tasks that each have their own kernel parameters, and its gradients.
 
-Small tasks are sorted by size and evaluated in padded stacks; large ones and those with order constraints
-are evaluated one by one, in threads if wanted.
+With C_i = Ktilde_i + noise over the labelled rows of task i, log N(y_i | 0, C_i). Without unlabelled
+rows Ktilde is the kernel matrix (Zhang & Yeung 2009, eq. 1); with them it is the labelled block of
+
+    Ktilde = K R,   R = (1 + alpha L K)^-1                               (Zhang & Yeung 2009, eqs. 5, 6)
+
+over all rows of the task, L being the graph Laplacian. K^-1 is never formed. With order constraints the
+prior of u = Q f is N(0, Q Ktilde Q^T), Q picking the labelled rows and combining the rows of each
+constraint, so pairs, four-point constraints and labels are one mechanism; the evidence is Laplace's. With
+G = R Q^T (Q^T without a graph)
+
+    K_uu = Q K G,    dK_uu = G^T dK G,    dK_uu / d ln alpha = -alpha (K G)^T L (K G).
+
+Small tasks are sorted by size and evaluated in padded stacks: small matrices cost overhead, not arithmetic.
+Large ones and those with order constraints are evaluated one by one, in threads if wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from joblib import parallel_config
+from scipy.sparse import issparse
 
-from gleangp.inference.prior import lay_out
-from gleangp.inference.task_evidence import TaskEvidence, TaskOnBasis, TaskStack
-from gleangp.inference.task_rows import TaskRows
+from gleangp._typing import FloatArray
+from gleangp.inference.block import lay_out
+from gleangp.inference.data_dependent import TaskRows, with_jitter
+from gleangp.inference.evidence import LOG_TWO_PI, condition, evidence_gradient, gaussian_evidence
+from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
+from gleangp.inference.posterior import fitc_prior
+from gleangp.kernels.evaluate import evaluate_apart
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import HIERARCHY
+from gleangp.noise.order import OrderSites
+from gleangp.numerics.linalg import inverse_factors, inverse_of, solve_general
 from gleangp.numerics.parallel import in_parallel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskEvidence:
+    """Log evidence of B tasks and its derivatives."""
+
+    value: FloatArray  # (B,)
+    d_theta: FloatArray  # (B, q)
+    d_log_noise: FloatArray  # (B,) in the log of the noise variance
+    d_log_alpha: FloatArray  # (B,)
+    d_log_width: FloatArray  # (B,) in the log of the noise of order constraints
+
+
+class TaskStack:
+    """Tasks as one stack, with or without a graph; one with order constraints is a stack of its own.
+
+    Labelled rows come first, then the others, either padded to the most that a task has. Padding has no
+    target, no noise and no edge in the graph: sites of precision zero, as in `inference.evidence`. The mode
+    of one call starts the search of the next.
+    """
+
+    def __init__(self, kernel: Any, tasks: Sequence[TaskRows]):
+        k = max(t.n_labelled for t in tasks)
+        B, n = len(tasks), k + max(len(t.X) - t.n_labelled for t in tasks)
+        self.kernel, self.X = MovingKernel(kernel), np.zeros((B, n, tasks[0].X.shape[1]))
+        self.y, self.labelled = np.zeros((B, k)), np.zeros((B, k), dtype=bool)
+        self.ordered = tasks[0] if tasks[0].order is not None else None
+        self.Q: Any = None if self.ordered is None else self.ordered.combinations()
+        self._dual: FloatArray | None = None
+        self.laplacian: Any = None
+        if B == 1:
+            self.laplacian = tasks[0].laplacian
+        elif any(t.laplacian is not None for t in tasks):
+            self.laplacian = np.zeros((B, n, n))
+        for b, task in enumerate(tasks):
+            at = np.arange(len(task.X))
+            at[task.n_labelled :] += k - task.n_labelled
+            self.X[b] = task.X[0]
+            self.X[b, at] = task.X
+            self.y[b, : task.n_labelled] = task.y
+            self.labelled[b, : task.n_labelled] = True
+            if B > 1 and task.laplacian is not None:
+                L: Any = task.laplacian
+                self.laplacian[b][np.ix_(at, at)] = L.toarray() if issparse(L) else L
+
+    def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
+        B, k = self.y.shape
+        kernels = evaluate_apart(self.kernel.at(theta), self.X)
+        K, alpha = kernels.value, np.exp(log_alpha)
+        noise = np.exp(log_noise)[:, None] + (0.0 if kernels.white is None else kernels.white[:, :k])
+        noise = np.broadcast_to(noise, (B, k))
+        plain = self.laplacian is None and self.Q is None
+        G = None if plain else self._spread(K, alpha)
+        KG = K if G is None else K @ G
+        if self.ordered is None:
+            value, dK_uu, d_noise = self._gaussian(KG[:, :k], noise)
+            d_log_width = np.zeros(B)
+        else:
+            K_uu, sites = with_jitter(self.Q @ KG[0]), self.ordered.sites(noise[0], log_width)
+            fit = find_mode(K_uu, sites, self._dual)
+            self._dual, value = fit.dual, np.array([fit.log_evidence])
+            dK_uu, d_noise, d_log_width = _laplace_gradients(K_uu, sites, fit)
+        d_white = np.zeros(self.X.shape[:2])
+        d_white[:, :k] = d_noise
+        d_log_alpha = np.zeros(B)
+        if self.laplacian is not None:
+            rough = KG.swapaxes(1, 2) @ self._times_laplacian(KG)
+            d_log_alpha = -alpha * np.einsum("bij,bij->b", dK_uu, rough)
+        dK = dK_uu if G is None else G @ dK_uu @ G.swapaxes(1, 2)
+        d_log_noise = np.exp(log_noise) * d_noise.sum(axis=1)
+        return TaskEvidence(value, kernels.vjp(dK, d_white), d_log_noise, d_log_alpha, d_log_width)
+
+    def _spread(self, K: FloatArray, alpha: FloatArray) -> FloatArray:
+        """G = (1 + alpha L K)^-1 Q^T (B, n, N), or Q^T without a graph."""
+        B, n = K.shape[:2]
+        Q_T = np.eye(n)[:, : self.y.shape[1]] if self.Q is None else self.Q.T.toarray()
+        Q_T = np.broadcast_to(Q_T, (B, *Q_T.shape))
+        if self.laplacian is None:
+            return Q_T
+        A = alpha[:, None, None] * self._times_laplacian(K)
+        np.einsum("bii->bi", A)[...] += 1.0
+        return solve_general(A, Q_T)
+
+    def _gaussian(self, K_ll: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log evidence (B,), and its derivatives in the covariance (B, k, k) and the noise (B, k)."""
+        K_ll = 0.5 * (K_ll + K_ll.swapaxes(1, 2))
+        root = np.where(self.labelled, noise**-0.5, 0.0)
+        half, _, _ = inverse_factors(K_ll * (root[:, :, None] * root[:, None, :]))
+        C_inv = inverse_of(half, root)
+        weights = (C_inv @ self.y[:, :, None])[:, :, 0]
+        log_det = -2.0 * np.log(np.einsum("bii->bi", half)).sum(axis=1)
+        constant = np.where(self.labelled, np.log(noise) + LOG_TWO_PI, 0.0).sum(axis=1)
+        value = -0.5 * (np.einsum("bl,bl->b", self.y, weights) + log_det + constant)
+        dC = 0.5 * (weights[:, :, None] * weights[:, None, :] - C_inv)
+        return value, dC, np.einsum("bii->bi", dC)
+
+    def _times_laplacian(self, stack: FloatArray) -> FloatArray:
+        if issparse(self.laplacian):
+            return (self.laplacian @ stack[0])[None]
+        return self.laplacian @ stack
+
+
+def _laplace_gradients(
+    K_uu: FloatArray, sites: OrderSites, fit: LaplaceFit
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Derivatives of the evidence of one task in K_uu, the noise of labels, and the log width."""
+    (dK, variance, pull), k = laplace_gradient(K_uu, fit), len(sites.y)
+
+    def through(derivatives: tuple[FloatArray, ...], rows: slice) -> FloatArray:
+        # Through log p, through its gradient (the mode moves) and through the curvature.
+        d_log_p, d_gradient, d_precision = derivatives
+        return d_log_p + pull[rows] * d_gradient - 0.5 * variance[rows] * d_precision
+
+    d_noise = through(sites.variance_derivatives(fit.u), slice(k))
+    d_width = through(sites.width_derivatives(fit.u), slice(k, None))
+    return dK[None], d_noise[None], np.array([d_width.sum()])
+
+
+class TaskOnBasis:
+    """One task whose labels contribute through a basis of few rows, O(l d^2)."""
+
+    def __init__(self, kernel: Any, task: TaskRows):
+        self.kernel, self.task = MovingKernel(kernel), task
+
+    def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
+        task, nothing = self.task, np.zeros(1)
+        assert task.basis is not None
+        prior = fitc_prior(self.kernel.at(theta[0]), task.X, task.basis)
+        precision = np.full(len(task.y), np.exp(-log_noise[0]))
+        q = condition(prior, precision, precision * task.y)
+        found, value = evidence_gradient(prior, q, [False]), np.array([gaussian_evidence(q, precision)])
+        d_log_noise = np.exp(log_noise) * np.sum(found.noise_variance)
+        return TaskEvidence(value, found.theta[0][None], d_log_noise, nothing, nothing)
+
 
 # A task with more rows fills the arithmetic units alone; padding would only add to it.
 _LARGEST_STACKED = 128
@@ -53,7 +208,7 @@ class TaskTerms:
             log_noise = np.full(len(theta), np.log(self.noise))
         calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
         with parallel_config(backend="threading"), np.errstate(over="ignore", invalid="ignore"):
-            parts = in_parallel(_evaluate, calls, self.n_jobs)
+            parts = in_parallel(lambda term, *at: term(*at), calls, self.n_jobs)
         n_tasks, q = theta.shape
         total = TaskEvidence(
             np.empty(n_tasks), np.empty((n_tasks, q)), np.empty(n_tasks), np.empty(n_tasks), np.empty(n_tasks)
@@ -65,10 +220,6 @@ class TaskTerms:
             return total
         d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
         return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
-
-
-def _evaluate(term, *arguments):
-    return term(*arguments)
 
 
 def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:

@@ -32,8 +32,8 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
+from gleangp.models.parameters import Slot, Slots
 from gleangp.models.priors import Normal
-from gleangp.models.slots import Slot, Slots
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, report_to, silent
 
@@ -142,24 +142,13 @@ def most_stages(max_rounds: int) -> int:
 
 
 def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> HierarchyFit:
-    """Learn the prior and every task's parameters.
+    """Learn the prior and every task's parameters; each task has at least one label or constraint.
 
-    Parameters
-    ----------
-    terms : TaskTerms
-        The evidence of the tasks; each has at least one label or constraint.
-    start : Point
-        Where to begin; `start.mean` is also the centre of the hyperprior of the mean.
-    plan : LearningPlan
-        What to learn.
-
-    Returns
-    -------
-    HierarchyFit
+    `start` is where to begin; `start.mean` is also the centre of the hyperprior of the mean.
     """
     best: Any = None
     for number, (point, cov) in enumerate(_starts(terms, start, plan)):
-        stage = _stage(f"start {number + 1}", terms, plan)
+        stage = Stage(f"start {number + 1}", _MOST_STEPS, len(terms))
         if plan.progress(stage, 0, None) and best is not None:
             break
         found = _round(terms, start, point, cov, plan, stage)
@@ -173,7 +162,7 @@ def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> Hiera
         converged = best.converged and change <= plan.tol
         if converged or n_rounds == plan.max_rounds:
             break
-        stage = _stage(f"round {n_rounds}", terms, plan)
+        stage = Stage(f"round {n_rounds}", _MOST_STEPS, len(terms))
         if plan.progress(stage, 0, -best.loss):
             break
         before = best.point.mean
@@ -202,13 +191,13 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
         froms.append(replace(start, log_alpha=np.full(len(terms), HIERARCHY.large_alpha)))
     one_kernel: list[tuple[Point, Any]] = []
     for p in froms:
-        stage = _stage("one kernel", terms, plan)
+        stage = Stage("one kernel", _MOST_STEPS, len(terms))
         if plan.progress(stage, 0, None) and one_kernel:
             break
         one_kernel.append(_optimize(terms, start, p, np.zeros((q, q)), plan, stage, tol=HIERARCHY.start_tol))
     shared, _ = min(one_kernel, key=lambda found: found[1].value)
     starts = [(shared, cov)]
-    stage = _stage("tasks apart", terms, plan)
+    stage = Stage("tasks apart", _MOST_STEPS, len(terms))
     if len(terms) > 1 and cov.any() and not plan.progress(stage, 0, None):
         wide = np.sqrt(HIERARCHY.wide_variance) * np.eye(q)
         begin = replace(start, log_alpha=shared.log_alpha)
@@ -218,10 +207,6 @@ def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatA
             cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
         starts.append((apart, cov))
     return starts
-
-
-def _stage(name: str, terms: TaskTerms, plan: LearningPlan) -> Stage:
-    return Stage(name, _MOST_STEPS, len(terms))
 
 
 def _round(

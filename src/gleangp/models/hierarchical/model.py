@@ -16,19 +16,12 @@ import numpy as np
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
-from gleangp.inference.data_dependent import task_posterior
+from gleangp.inference.data_dependent import TaskRows, task_posterior
 from gleangp.inference.posterior import KernelPosterior
-from gleangp.inference.task_rows import TaskRows
 from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
-from gleangp.models.hierarchical.learn import (
-    HierarchyFit,
-    LearningPlan,
-    Point,
-    learn_hierarchy,
-    matrix_root,
-)
+from gleangp.models.hierarchical.learn import HierarchyFit, LearningPlan, Point, learn_hierarchy, matrix_root
 from gleangp.progress import Progress, Stage, silent
 
 
@@ -171,40 +164,25 @@ def fit_hierarchical_model(
     n_jobs: int | None = None,
     progress: Progress = silent,
 ) -> HierarchicalModel:
-    """Learn from all tasks; one without labels and constraints has the prior's kernel.
+    """Learn from all tasks, in standard units; one without labels and constraints has the prior's kernel.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Where to start; its bounds are those of the prior mean.
-    tasks : list of TaskRows
-        In standard units.
-    optimize : bool, default=True
-        False: kernel and noise stay as they are given.
-    noise : float, default=None
-        Variance of the labels; None: learnt.
-    prior_cov : ndarray of shape (q, q), default=None
-        Of the kernel's log-parameters; noise that is learnt is then one for all tasks. None: learnt.
-    average_theta : bool or None, default=False
-        Whether predictions account for the uncertainty of theta. None: in small tasks.
-    max_rounds : int, default=30
-        Most updates of the prior covariance.
-    n_jobs : int, default=None
-        Threads for tasks that are not evaluated in stacks.
-    progress : callable
-        See `gleangp.progress`.
+    `kernel` is where to start; its bounds are those of the prior mean. Without `optimize`, kernel and noise
+    stay as they are given. `noise` is the variance of the labels, `prior_cov` (q, q) that of the kernel's
+    log-parameters; None: learnt. With a given `prior_cov`, noise that is learnt is one for all tasks.
+    `average_theta` is whether predictions account for the uncertainty of theta; None: in small tasks.
+    `max_rounds` are updates of the prior covariance, `n_jobs` threads for tasks that are not evaluated in
+    stacks.
     """
     filled = [i for i, t in enumerate(tasks) if t.n_labelled or t.order is not None]
     terms = TaskTerms(kernel, [tasks[i] for i in filled], noise, n_jobs)
     mean, bounds = kernel.theta, np.asarray(kernel.bounds, dtype=np.float64).reshape(-1, 2)
     if noise is None:
-        mean, bounds = (
-            np.append(mean, np.log(HIERARCHY.noise)),
-            np.vstack([bounds, np.log(HIERARCHY.noise_bounds)]),
-        )
+        mean = np.append(mean, np.log(HIERARCHY.noise))
+        bounds = np.vstack([bounds, np.log(HIERARCHY.noise_bounds)])
         prior_cov = None if prior_cov is None else np.pad(prior_cov, (0, 1))
-    start = _starting_point(mean, len(filled))
-    plan = LearningPlan(bounds, fixed_cov=prior_cov, max_rounds=max_rounds, progress=progress)
+    thetas, alphas = np.tile(mean, (len(filled), 1)), np.full(len(filled), HIERARCHY.alpha[0])
+    start = Point(mean, HIERARCHY.width[0], thetas, alphas)
+    plan = LearningPlan(bounds, True, prior_cov, max_rounds, progress=progress)
     fit = learn_hierarchy(terms, start, plan) if optimize else _not_learnt(start, prior_cov)
     mean_kernel, mean_noise = _split(MovingKernel(kernel), fit.point.mean, noise)
     model = HierarchicalModel(
@@ -258,10 +236,6 @@ def _nodes(theta: FloatArray, theta_cov: FloatArray, average: bool) -> list[Floa
         return [theta]
     offsets = np.sqrt(len(theta)) * matrix_root(theta_cov).T
     return [theta + sign * offset for offset in offsets for sign in (1.0, -1.0)]
-
-
-def _starting_point(mean: FloatArray, n_tasks: int) -> Point:
-    return Point(mean, HIERARCHY.width[0], np.tile(mean, (n_tasks, 1)), np.full(n_tasks, HIERARCHY.alpha[0]))
 
 
 def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:

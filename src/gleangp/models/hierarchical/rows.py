@@ -12,9 +12,9 @@ from sklearn.cluster import kmeans_plusplus
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
-from gleangp.graph.weights import local_scaling_graph
+from gleangp.graph.neighbours import local_scaling_graph
 from gleangp.inference.block import Block
-from gleangp.inference.task_rows import OrderRows, TaskRows
+from gleangp.inference.data_dependent import OrderRows, TaskRows
 from gleangp.models.defaults import HIERARCHY
 from gleangp.noise import Gaussian
 
@@ -74,30 +74,16 @@ def task_rows(
     rng: np.random.Generator,
     active: IntArray | None = None,
 ) -> TaskRows:
-    """One task, labelled rows first.
+    """One task, labelled rows first, from all its rows X (n, p) and targets y (n,).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        All its rows.
-    y : ndarray of shape (n,)
-        Standardised targets, NaN where there is none.
-    constraints : (csr_array of shape (c, n), ndarray of shape (c,)) or None
-        Coefficients over its rows, and margins in standard units.
-    settings : GraphSettings
-        The graph.
-    rng : numpy.random.Generator
-        For the choice of landmarks.
-    active : ndarray of shape (d,), default=None
-        Labelled rows that stand for all of them. In a task with neither graph nor constraints the
-        other labels contribute through these rows; else they are set aside, and the rows stay in the
-        graph as unlabelled ones.
+    Targets are standardised, NaN where there is none. `constraints` are coefficients (c, n) over its rows and
+    margins (c,) in standard units. `active` (d,) are labelled rows that stand for all of them: in a task with
+    neither graph nor constraints the other labels contribute through these rows; else they are set aside, and
+    the rows stay in the graph as unlabelled ones.
 
-    Notes
-    -----
     The graph is over all rows. With more unlabelled rows than landmarks, it is condensed
-    (`condense_laplacian`) on the labelled rows, the constrained ones and landmarks spread over the
-    others, so that the cost of learning is that of the landmarks.
+    (`condense_laplacian`) on the labelled rows, the constrained ones and landmarks spread over the others, so
+    that the cost of learning is that of the landmarks.
     """
     labelled = ~np.isnan(y)
     n_neighbors = None if labelled.all() else settings.n_neighbors  # None: no graph

@@ -24,14 +24,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 from gleangp._typing import BoolArray, FloatArray
 from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import LATENT_SPACE
-from gleangp.models.latent.model import (
-    Blend,
-    Labels,
-    LatentModel,
-    fit_latent_model,
-    label_term,
-    locate,
-)
+from gleangp.models.latent.model import Blend, Labels, LatentModel, fit_latent_model, label_term, locate
 from gleangp.models.latent.space import Settings, fit_shared_kernel
 from gleangp.models.latent.terms import Mapping, Term
 from gleangp.models.parameters import Parameters

@@ -24,8 +24,7 @@ from gleangp.models.latent.space import (
     learn_positions,
     start_positions,
 )
-from gleangp.models.latent.sparse import CollapsedTerm, SignsTerm, choose_basis
-from gleangp.models.latent.terms import GaussianTerm, Mapping, Term
+from gleangp.models.latent.terms import CollapsedTerm, GaussianTerm, Mapping, SignsTerm, Term, choose_basis
 from gleangp.models.parameters import Parameters
 from gleangp.progress import Stage
 

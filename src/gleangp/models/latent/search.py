@@ -14,8 +14,7 @@ from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.terms import Mapping
-from gleangp.numerics.linalg import solve_cholesky, solve_lower
-from gleangp.numerics.memory import row_chunks
+from gleangp.numerics.linalg import row_chunks, solve_cholesky, solve_lower
 
 _NEAREST = 3  # training rows whose positions are tried as starts
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
@@ -24,10 +23,7 @@ _MOST_STEPS, _TOLERANCE = 50, 1e-8  # of a row; the gain, relative to the value,
 
 
 def search_positions(
-    mapping: Mapping,
-    scores: FloatArray,
-    known_scores: FloatArray,
-    known_positions: FloatArray,
+    mapping: Mapping, scores: FloatArray, known_scores: FloatArray, known_positions: FloatArray
 ) -> FloatArray:
     """Positions (m, q) of rows with the given scores (m, k), from training rows with known positions."""
     out = np.empty((len(scores), known_positions.shape[1]))

@@ -26,8 +26,7 @@ from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.back_constraint import Perceptron, start_perceptron
 from gleangp.models.latent.terms import Term
-from gleangp.models.parameters import Parameters
-from gleangp.models.slots import Slot, Slots
+from gleangp.models.parameters import Parameters, Slot, Slots
 from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, silent

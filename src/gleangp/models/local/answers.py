@@ -11,12 +11,15 @@ import numpy as np
 from scipy import stats
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
-from gleangp.inference.local import LocalPosterior, length_scales
-from gleangp.inference.prior import BlockPrior, Term, lay_out
+from gleangp.inference.local import LocalPosterior
+from gleangp.inference.prior import BlockPrior, Term, covariance, white_variance
+from gleangp.kernels.parameters import length_scales
 from gleangp.models.defaults import HELD_OUT, SUGGEST, TRANSFER
 from gleangp.models.local.data import Data, blocks_of_tasks, known_of_rows
 from gleangp.models.local.model import LocalModel
+from gleangp.models.local.spread import in_neighbourhoods, left_out
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 
 
@@ -87,8 +90,8 @@ def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, Int
         q = draw.posterior
         mean, var = leave_one_out(q)
         if q.spread is not None:  # as predictions are: from the nearest of the others
-            large = q.in_neighbourhoods[q.in_neighbourhoods < len(rows)]
-            residual, own_var, [scale] = q.left_out(large, [q.usual_rows])
+            large = np.intersect1d(in_neighbourhoods(q), rows)
+            residual, own_var, [scale] = left_out(q, large, [q.usual_rows])
             mean[large], var[large] = q.site_mean[large] - residual, q.spread * scale * own_var
         means.append(mean[rows])
         variances.append(var[rows] if model.gaussian else without_site(draw.posterior, rows, var[rows]))
@@ -126,7 +129,7 @@ class LeftOutScores:
     def __call__(self, rows: IntArray, residual: FloatArray, precision: FloatArray) -> FloatArray:
         """Of rows of the posterior."""
         if self.targets is None:
-            return _log_normal(residual, precision)
+            return 0.5 * (np.log(precision) - LOG_TWO_PI - precision * residual**2)
         var = without_site(self.posterior, rows, 1.0 / precision)
         known = {name: values[rows] for name, values in self.targets.items()}
         y, mean = known.pop("y"), self.posterior.site_mean[rows] - residual
@@ -185,10 +188,8 @@ def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, F
     """
     posterior = score.posterior
     X, codes, mean = posterior.X[some], posterior.codes[some], posterior.site_mean[some]
-    C = np.diag(1.0 / site_precision(posterior)[some])
-    for term in posterior.terms:
-        L, own = term.loadings[codes], np.where(codes[:, None] == codes, term.own[codes], 0.0)
-        C += (L @ L.T + own) * term.kernel(X)
+    C = covariance(posterior.terms, X, codes, X, codes)
+    C.flat[:: len(C) + 1] += 1.0 / site_precision(posterior)[some] + white_variance(posterior.terms, X, codes)
     P = inverse_from_cholesky(cholesky(C)[0])
     alpha, diagonal = P @ mean, np.diagonal(P)
     tasks = np.unique(codes)
@@ -202,10 +203,6 @@ def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, F
         gained[rest, k] = score(rows, before, diagonal[rest]) - score(rows, after / left, left)
         moved[rest, k] = np.abs(before - after / left)
     return tasks, gained, moved
-
-
-def _log_normal(residual: FloatArray, precision: FloatArray) -> FloatArray:
-    return 0.5 * (np.log(precision) - LOG_TWO_PI - precision * residual**2)
 
 
 def _some_rows(codes: IntArray, most: int = TRANSFER.most_rows, least: int = TRANSFER.least_rows) -> IntArray:

@@ -7,33 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.inference.local import LocalPosterior, length_scales
-from gleangp.inference.prior import BlockPrior, Layout, Term, lay_out
-from gleangp.models.decisions import Decision
+from gleangp.inference.block import Layout, lay_out
+from gleangp.inference.local import LocalPosterior
+from gleangp.inference.prior import BlockPrior, Term
+from gleangp.kernels.parameters import length_scales
+from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.likelihood import Settled
 from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
 from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabilities
 from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
-from gleangp.models.local.model import Draw, LocalModel
+from gleangp.models.local.model import Draw, LocalModel, active_points
+from gleangp.models.local.plan import Candidate
+from gleangp.models.local.spread import choose_spread
 from gleangp.models.objective import Rows
-from gleangp.noise import Gaussian
-from gleangp.numerics.memory import freed_memory_kept
-from gleangp.numerics.parallel import where_blocks_are
+from gleangp.numerics.parallel import freed_memory_kept, where_blocks_are
 from gleangp.progress import Stage
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A model that competes by the evidence of all rows, less a penalty in nats."""
-
-    name: str
-    search: Search
-    penalty: float = 0.0
 
 
 @freed_memory_kept()
@@ -44,13 +36,13 @@ def fit_local(
     *,
     n_basis: int | None = None,
     choose_basis: Any = None,
-    conditioning: Conditioning = CONDITIONING,
 ) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
 
     `choose_basis(kernel, W, pool, count, rng)` gives numbers of rows of `pool`, of which W are the inputs as
     the kernel sees them; None: those that leave little unexplained.
     """
+    conditioning = CONDITIONING
     if n_basis is None:
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
@@ -67,8 +59,8 @@ def fit_local(
     draws = _draws(finish, modes, at_best.posterior, rng) if modes else ()
     decisions += [*best.decisions, *_decided_forms(modes)]
     # Other noise has no variance to scale, and parameters that were given stay as they are.
-    if search.optimize and at_best.noise.size and "noise" in best.slots.where:
-        spread, decided = _spread(at_best.posterior, conditioning, rng)
+    if search.optimize and search.likelihood.gaussian and search.likelihood.learn:
+        spread, decided = choose_spread(at_best.posterior, conditioning, rng)
         decisions += decided
         if spread:
             at_best = replace(at_best, posterior=at_best.posterior.extended(**spread))
@@ -76,35 +68,31 @@ def fit_local(
     if modes:
         reason = "Predictions average over draws of the hyperparameters."
         decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
-    noise = search.likelihood.noise_model(best.slots, best.z)
-    active = np.arange(len(data)) if len(basis) == 0 else basis
     return LocalModel(
         search.inputs,
         at_best,
         draws,
-        noise,
+        search.likelihood.noise_model(best.slots, best.z),
         np.arange(len(data)),
-        active,
-        data.codes[active],
-        at_best.posterior.site_mean[active],
-        at_best.posterior.precision[active],
-        len(data),
-        tuple(decisions),
-        _has_converged(best, search.learning),
-        best.optimum.last_change,
-        n_silent,
-        targets=None if isinstance(noise, Gaussian) else targets_of(data.y, data.noise),
+        **active_points(at_best.posterior, basis),
+        n_rows=len(data),
+        decisions=tuple(decisions),
+        converged=_has_converged(best, search.learning),
+        last_change=best.optimum.last_change,
+        n_silent=n_silent,
+        choice=Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason),
+        targets=None if search.likelihood.gaussian else targets_of(data.y, data.noise),
     )
 
 
 def _compete(
     candidates: Sequence[Candidate], data: Data, seed: int
 ) -> tuple[Search, list[Learnt], list[Decision]]:
-    """The search with the most evidence, what it learnt, and the decision if there were several."""
-    first = race(candidates[0].search, data, seed)
+    """The search with the most evidence, what it learnt, and the decision."""
+    alone, first = candidates[0], race(candidates[0].search, data, seed)
     if len(candidates) == 1:
-        search = candidates[0].search
-        return search, learn(search, data, first, seed), []
+        made = Decision("coupling", alone.name, {}, alone.reason)
+        return alone.search, learn(alone.search, data, first, seed), [made]
     # What one start is better for, short length scales and little noise, others have in common with it.
     start = [first.objective.start]
     others = [race(replace(c.search, starts=start), data, seed, ahead=first) for c in candidates[1:]]
@@ -193,7 +181,7 @@ class _Finish:
 
     def _terms(self, z: FloatArray) -> list[Term]:
         empty = self.data.sizes == 0
-        return [_average_where_empty(term, empty) for term in self.learnt.frozen_terms(z)]
+        return [_average_where_empty(term, empty) for term in self.learnt.objective.frozen_terms(z)]
 
     def _prior(self, terms: list[Term], W: FloatArray, layout: Layout, Z: FloatArray) -> BlockPrior:
         return BlockPrior(terms, W, layout, Z, elsewhere=where_blocks_are(), gradients=False)
@@ -288,37 +276,8 @@ def local_posterior(
         max(prior.jitter, q.jitter),
         data.n_tasks,
     )
-    posterior._groups.update({task: known for task, _, known in groups})
+    posterior.computed.update({("group", task): known for task, _, known in groups})
     return posterior
-
-
-def _spread(
-    posterior: LocalPosterior, conditioning: Conditioning, rng: np.random.Generator
-) -> tuple[dict[str, Any], list[Decision]]:
-    """Fields of the posterior with which left-out rows of large tasks lie in their intervals; none of others.
-
-    At every level of `usual_rows`, the spread is that with which 95 % of the rows, each predicted from the
-    others, lie in their 95 % intervals. The level is that with the narrowest intervals, on average of their
-    logarithms.
-    """
-    c, covered = conditioning, conditioning.coverage
-    rows = posterior.in_neighbourhoods
-    if not len(rows):
-        return {}, []
-    rows = rows[some_of(len(rows), c.left_out, rng)]
-    residual, var, scales = posterior.left_out(rows, c.usual_rows)
-    ratio = residual**2 / var
-    spreads = np.quantile(ratio / scales, covered, axis=1) / chi2.ppf(covered, 1)
-    spreads = np.maximum(spreads, c.least_spread)
-    best = int(np.argmin(np.log(spreads) + np.mean(np.log(scales), axis=1)))
-    found: dict[str, Any] = {"spread": float(spreads[best]), "usual_rows": c.usual_rows[best]}
-    before = float(np.mean(ratio <= chi2.ppf(covered, 1)))
-    reason = (
-        f"Of {len(rows)} left-out rows {covered:.0%} lie in their intervals with this factor of the "
-        f"variances, and {before:.1%} without. A neighbourhood has a factor of its own, from its rows."
-    )
-    numbers = {**found, "rows": float(len(rows)), "covered without": before}
-    return found, [Decision("spread", f"{found['spread']:.3g}", numbers, reason)]
 
 
 def _has_converged(learnt: Learnt, learning: Learning) -> bool:

@@ -15,15 +15,15 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.inference.local import length_scales
-from gleangp.inference.prior import Term, lay_out
+from gleangp.inference.block import lay_out
+from gleangp.kernels.parameters import length_scales
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Stage, Start
 from gleangp.models.inputs import InputMap
 from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
 from gleangp.models.objective import LogPosterior, Rows
-from gleangp.models.slots import Slots
+from gleangp.models.parameters import Slots
 from gleangp.models.terms import TermSpec, prefixes
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, report_to, silent
@@ -74,10 +74,6 @@ class Learnt:
         """Without the log prior density of the parameters."""
         return -(self.value + self.slots.log_prior(self.z)[0]) / self.n_rows
 
-    def frozen_terms(self, z: FloatArray | None = None) -> list[Term]:
-        """The terms at z, or at what was learnt."""
-        return self.objective.frozen_terms(self.z if z is None else z)
-
 
 @dataclass(frozen=True, eq=False)
 class Search:
@@ -122,13 +118,13 @@ class Search:
         return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
 
 
-def race(search: Search, data: Data, seed: int, number: int = 0, ahead: Learnt | None = None) -> Learnt:
-    """The best of a few steps from every start on a few rows, of one of the forms.
+def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> Learnt:
+    """The best of a few steps from every start on a few rows, of the first form.
 
-    A later start goes on for as long as it is ahead of the best one so far after as many steps; so does the
-    first, if there is another model `ahead` on the same rows.
+    With many rows, a later start goes on for as long as it is ahead of the best one so far after as many
+    steps; so does any start, if there is another model `ahead` on the same rows.
     """
-    learning, form = search.learning, search.forms[number]
+    learning, form = search.learning, search.forms[0]
     if not search.optimize:
         objective = search.objective(search.starts[0], form, None)
         here = Optimum(objective.slots.start, np.nan, True)
@@ -141,7 +137,8 @@ def race(search: Search, data: Data, seed: int, number: int = 0, ahead: Learnt |
         objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
         climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, ahead, needed=not found)
         found += [] if climbed is None else [climbed]
-        ahead = _best(found)
+        if len(data) > learning.n_together:
+            ahead = _best(found)
     return _best(found)
 
 
@@ -160,47 +157,41 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
     """Go on from the winner of the race: all forms if predictions average, else the best of them."""
     if not search.optimize:
         return [best]
-    later, rng = list(search.learning.stages_for(len(data))[1:]), np.random.default_rng(seed + 1)
+    (first, *later), rng = search.learning.stages_for(len(data)), np.random.default_rng(seed + 1)
     others = search.forms[1:]
     if search.averages(len(data)):
         if not best.optimum.converged:
-            best = _go_on(search, best, _moved(search, best, data, later[0], rng), later[0], rng)
-        more = [_from_there(search, best, form, later[0].max_iter, rng) for form in others]
-        return [best, *(learnt for several in more for learnt in several)]
-    raced = [best, *(race(search, data, seed, k) for k, form in enumerate(others, 1) if form.warped)]
-    values, moved = {f.form.kernel: f.value / f.n_rows for f in raced}, {}
+            best = _go_on(search, best, best.objective.rows, len(data), later[0], rng)
+        found = [best]
+        for form in others:
+            found += _from_there(search, best, form, later[0].max_iter, rng)
+        return found
+    found = [best]
+    for form in (form for form in others if form.warped):
+        alone = replace(search, forms=[form])  # from the starts again, if it has no value there
+        found += _from_there(search, best, form, first.max_iter, rng) or [race(alone, data, seed)]
     # Twice as far behind as on all rows: of 79 choices (simulated, and seven joints of a robot) five turned
     # round later from 15 nats on 500 rows, and one from 30, by 5 nats in 1000 rows.
-    least = min(f.value for f in raced) + 2.0 * search.learning.hopeless
-    found = [f for f in raced if f.value <= least]
-    if len(found) > 1 and best.n_rows < len(data):
-        stage = later.pop(0)
-        at_stage = [_moved(search, f, data, stage, np.random.default_rng(seed + 2)) for f in found]
-        found = [_go_on(search, f, m, stage, rng) for f, m in zip(found, at_stage, strict=True)]
-        values = {f.form.kernel: f.value / f.n_rows for f in found}
-        if min(f.n_rows for f in found) == len(data) and data.sizes.max() <= 2 * stage.block:
-            later = []  # all tasks as whole blocks: later stages have the same rows in the same blocks
-        else:
-            # All forms on one sample of the rows of the last stage; if that is next, the best goes on there.
-            moved = {
-                f.form.kernel: _moved(search, f, data, later[-1], np.random.default_rng(seed)) for f in found
-            }
-            values = {
-                f.form.kernel: m.value(f.z) / len(m.rows.y)
-                for f, m in zip(found, moved.values(), strict=True)
-            }
-    best = min(found, key=lambda f: values[f.form.kernel])
+    least = min(f.value for f in found) + 2.0 * search.learning.hopeless
+    values = {f.form.kernel: f.value / f.n_rows for f in found}
+    rivals = sorted((f for f in found if f.value <= least), key=lambda f: f.value)
+    for stage in (stage for stage in later if stage.n_rows <= search.learning.most_rows):
+        rows, found = some_rows(rivals[0].objective, rivals[0].z, data, stage, search.learning, rng), []
+        for learnt in rivals:
+            ahead = _best(found) if found else None
+            found.append(_go_on(search, learnt, rows, len(data), stage, rng, ahead))
+        found = [f for f in found if f.n_rows == len(rows.y)] or rivals[:1]  # without those that stayed
+        if len(found) > 1:
+            values = {f.form.kernel: f.value / f.n_rows for f in found}
+        best = _best(found)
+        if best.n_rows == len(data):
+            break
+        rivals = [best]
     kernel = best.form.kernel
-    objective = moved.get(kernel) if len(later) == 1 else None
-    if len(raced) > 1:
+    if len(values) > 1:
         numbers = {name: -float(value) for name, value in values.items()}
         reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
         best = replace(best, decisions=(*best.decisions, Decision("smoothness", kernel, numbers, reason)))
-    for stage in (stage for stage in later if stage.n_rows <= search.learning.most_rows):
-        best = _go_on(search, best, objective or _moved(search, best, data, stage, rng), stage, rng)
-        objective = None
-        if best.n_rows == len(data):
-            break
     return [best]
 
 
@@ -221,27 +212,19 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     if data.n_tasks > 1 and any(t.own.any() for t in terms):
         for task in several:
             of_task = rows[codes == task]
-            own[task] = data.X[of_task[_spread_choice(len(of_task), learning.n_own_basis, rng)]]
+            chosen = rng.choice(len(of_task), min(len(of_task), learning.n_own_basis), replace=False)
+            own[task] = data.X[of_task[np.sort(chosen)]]
     Z = data.X[:0]
     shared = [t for t in terms if t.loadings.shape[1]]
     if shared and len(blocks) > 1:
         pool = rng.choice(len(data), min(len(data), 20 * stage.n_basis), replace=False)
-        Z = data.X[pool[pivots(shared[0].kernel, W[pool], stage.n_basis, rng)]]
+        Z = data.X[pool[pivots_of(shared[0].kernel, W[pool], None, stage.n_basis, rng)]]
     return Rows(data.X[rows], data.y[rows], data.noise_at(rows), lay_out(codes, places, own), Z, rows)
 
 
-def pivots(kernel, W, count, rng):
-    """Rows of W that leave little of the kernel's covariance unexplained."""
-    return PivotedRun(kernel, W, rng).extend(count).picks[:count]
-
-
 def pivots_of(kernel, W, pool, count, rng):
-    """The same, as a choice of basis points."""
-    return pivots(kernel, W, count, rng)
-
-
-def _spread_choice(n, count, rng):
-    return np.sort(rng.choice(n, min(n, count), replace=False))
+    """Rows of W that leave little of the kernel's covariance unexplained: a choice of basis points."""
+    return PivotedRun(kernel, W, rng).extend(count).picks[:count]
 
 
 def _climb(
@@ -249,8 +232,9 @@ def _climb(
 ) -> Learnt | None:
     """What the search finds from z, or from the start itself, the number of which is given.
 
-    None if the progress function leaves it out, which it may if it is not needed. A search that has a rival
-    `ahead` ends where it falls behind it, after the steps that all searches have.
+    None, if it is not needed, where the progress function leaves it out or where there is no value at z:
+    propagation need not settle on other rows or under another kernel, as with very many outliers. A search
+    that has a rival `ahead` ends where it falls behind it, after the steps that all searches have.
     """
     n_rows = len(objective.rows.y)
     name = f"{n_rows} rows" if z is not None else f"start {number}"
@@ -264,42 +248,49 @@ def _climb(
         behind = pace and step >= search.learning.least_steps and value >= pace[min(step, len(pace)) - 1]
         return asked(step, value) or bool(behind)
 
-    found = minimize(
-        objective,
-        objective.slots.start if z is None else z,
-        objective.slots.bounds,
-        max_iter=max_iter,
-        tol=search.learning.tol,
-        settled=search.learning.settled,
-        scale=float(n_rows),
-        n_restarts=search.n_restarts if number == 1 else 0,
-        rng=rng,
-        report=report,
-    )
+    try:
+        found = minimize(
+            objective,
+            objective.slots.start if z is None else z,
+            objective.slots.bounds,
+            max_iter=max_iter,
+            tol=search.learning.tol,
+            settled=search.learning.settled,
+            scale=float(n_rows),
+            n_restarts=search.n_restarts if number == 1 else 0,
+            rng=rng,
+            report=report,
+        )
+    except NotPositiveDefiniteError:
+        if needed:
+            raise
+        return None
     return Learnt(objective, found.theta, found.value, n_rows, found, form)
 
 
-def _go_on(search, learnt, objective: LogPosterior, stage: Stage, rng) -> Learnt:
-    """The same search on the rows of another stage.
+def _go_on(search, learnt, rows: Rows, n_rows: int, stage: Stage, rng, ahead=None) -> Learnt:
+    """The same search on other rows, for as long as it is not behind the one `ahead`.
 
-    It stays at what was learnt where propagation does not settle on these rows, as with very many outliers.
+    It stays at what was learnt if there is no value.
     """
-    try:
-        found = _climb(search, objective, learnt.z, stage.max_iter, learnt.form, 0, rng)
-    except NotPositiveDefiniteError:
-        found = None
+    objective = learnt.objective.on(rows, n_rows)
+    z = _with_enough_noise(objective, learnt.z, search.learning)
+    found = _climb(search, objective, z, stage.max_iter, learnt.form, 0, rng, ahead)
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 
-def _moved(search, learnt, data, stage, rng) -> LogPosterior:
-    """The log posterior on the rows of another stage; sites of rows that both have are kept."""
-    old, form = learnt.objective, learnt.form
-    objective = LogPosterior(
-        old.specs, old.likelihood, old.inputs, None, old.start, search.widths, warped=form.warped
-    )
-    rows = some_rows(old, learnt.z, data, stage, search.learning, rng)
-    objective.use(rows, old.sites(len(data)))
-    return objective
+def _with_enough_noise(objective: LogPosterior, z: FloatArray, learning: Learning) -> FloatArray:
+    """The same parameters, with more Gaussian noise if that is more probable.
+
+    Some rows can be free of noise although others are not. At the noise of the first, the others have such
+    gradients that a short search ends far from any optimum.
+    """
+    noise = objective.slots.where.get("noise__variance") if objective.likelihood.gaussian else None
+    if noise is None:
+        return z
+    at_noise = np.arange(len(z)) == noise.start  # the logarithm of the variance
+    several = [z + np.log(factor) * at_noise for factor in learning.noise_factors]
+    return min(several, key=objective.value)
 
 
 def _best(found: list[Learnt]) -> Learnt:

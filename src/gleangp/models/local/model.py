@@ -13,12 +13,11 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
-from gleangp.kernels import signal_diag, white_diag
-from gleangp.models.choice import Choice
-from gleangp.models.decisions import Decision
+from gleangp.kernels import signal_diag
+from gleangp.models.decisions import Choice, Decision
 from gleangp.models.inputs import InputMap
 from gleangp.models.local.data import known_of_rows, some_of
-from gleangp.models.local.plan import sum_of_terms
+from gleangp.models.terms import sum_of_terms
 from gleangp.noise import Gaussian
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
@@ -91,7 +90,8 @@ class LocalModel:
     def task_correlation(self) -> FloatArray:
         """(M, M) correlation of the tasks' functions under the prior, at the mean input."""
         x = self.inputs(self.inputs.center[None], self.best.warp)
-        B = sum(term.between() * float(signal_diag(term.kernel, x)[0]) for term in self.terms)
+        tasks = np.arange(self.n_tasks)
+        B = sum(t.between(tasks, tasks) * float(signal_diag(t.kernel, x)[0]) for t in self.terms)
         root = np.sqrt(np.diagonal(B))
         return B / np.outer(root, root)
 
@@ -160,11 +160,6 @@ class LocalModel:
         in_fit = np.zeros(len(self.best.posterior.codes), dtype=bool)
         in_fit[:n_rows] = np.isin(self.row_numbers, self.active)
         return self.rows_of_task(task)[in_fit[self.best.posterior.rows_of_task[task]]]
-
-    def white_var(self, X: FloatArray, codes: IntArray) -> FloatArray:
-        """(n,) the part of the latent variance that is white noise of the kernel."""
-        parts = [term.within[codes] * white_diag(term.kernel, X) for term in self.terms]
-        return np.sum(parts, axis=0)
 
     @property
     def n_tasks(self) -> int:
@@ -236,7 +231,7 @@ class LocalModel:
         self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int | None = None
     ) -> LocalModel:
         """The model after new rows of known tasks (`absorb`)."""
-        from gleangp.models.local.absorb import absorb
+        from gleangp.models.local.new_task import absorb
 
         model = self
         for task, block in blocks.items():
@@ -261,6 +256,13 @@ class LocalModel:
             total = total + cov / len(self.all_draws)
         off = np.array(means) - np.mean(means, axis=0)
         return np.mean(means, axis=0), total + off.T @ off / len(means)
+
+
+def active_points(posterior: LocalPosterior, basis: IntArray) -> dict[str, Any]:
+    """Fields of a model on its active points: rows of the basis, or all rows if there is none."""
+    rows = basis if len(basis) else np.arange(len(posterior.codes))
+    names = {"active_task": "codes", "site_mean": "site_mean", "site_precision": "precision"}
+    return {"active": rows, **{name: getattr(posterior, of)[rows] for name, of in names.items()}}
 
 
 def with_average_task(term: Term, n_learnt: int | None) -> Term:

@@ -11,7 +11,6 @@ one of them, in proportion; without draws it is the one in the middle of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,15 +18,14 @@ import numpy as np
 from scipy.special import logsumexp
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import Block
+from gleangp.inference.block import lay_out
+from gleangp.inference.evidence import condition, gaussian_evidence
 from gleangp.inference.local import LocalPosterior
-from gleangp.inference.prior import Term
-from gleangp.inference.propagate import Marginals, RowSites, labelled_first, sweep_rows
+from gleangp.inference.prior import BlockPrior, Term
+from gleangp.inference.propagate import log_normal, propagate_dense
 from gleangp.models.defaults import NEW_TASK
+from gleangp.models.local.data import Data, blocks_of_tasks, targets_of
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
-from gleangp.numerics.linalg import cholesky
-
-_LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
 def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> LocalModel:
@@ -226,67 +224,6 @@ def _settle(several: Variants, y: FloatArray, noise: Any) -> list[tuple[float, F
     return [(float(e), *parts) for e, *parts in zip(evidences, sites.precision, sites.mean, strict=True)]
 
 
-def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
-    """(B,) log N(y | mean, cov) of a stack of means (B, n) and covariances (B, n, n)."""
-    chol = stacked_cholesky(covs)
-    white = np.linalg.solve(chol, (y - means)[:, :, None])[:, :, 0]
-    log_det = 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)
-    return -0.5 * ((white * white).sum(axis=1) + log_det + len(y) * _LOG_TWO_PI)
-
-
-def propagate_dense(
-    means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any, variances: FloatArray | None = None
-) -> tuple[RowSites, FloatArray]:
-    """Sites (V, n) of a few rows under V latent priors N(mean, cov), and the log evidences (V,).
-
-    `variances` (V,) are those of the noise (`NoiseModel.of_tasks`); None: that of `noise`.
-    """
-    rows = np.tile(np.arange(len(y)), len(means))  # one problem of V n rows
-    noise = noise.at(rows)
-    if variances is not None:
-        noise = noise.with_variance(np.repeat(variances, len(y)))
-    block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise), dense_marginals(means, covs)
-    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
-    precision, shift, of_rows = (
-        values.reshape(means.shape) for values in (swept.sites.precision, swept.sites.shift, swept.of_rows)
-    )
-    evidences = of_rows.sum(axis=1) - 0.5 * swept.marginals.state
-    return RowSites(precision, shift, swept.sites.n_silent), evidences
-
-
-def dense_marginals(means: FloatArray, covs: FloatArray) -> Callable[[RowSites], Marginals]:
-    """From sites to marginals of rows with latent priors N(mean, cov), one below the other.
-
-    `means` is (V, n) or (n,), `covs` (V, n, n) or (n, n); the state are the V log determinants.
-    """
-    means, covs = np.atleast_2d(means), np.reshape(covs, (-1, *np.shape(covs)[-2:]))
-
-    def marginals(sites: RowSites) -> Marginals:
-        precision, shift = (values.reshape(means.shape) for values in (sites.precision, sites.shift))
-        root = np.sqrt(precision)
-        chol = stacked_cholesky(np.eye(means.shape[1]) + root[:, :, None] * covs * root[:, None, :])
-        half = np.linalg.solve(chol, root[:, :, None] * covs)
-        var = np.einsum("vii->vi", covs) - np.einsum("vij,vij->vj", half, half)
-        moved = shift - precision * means
-        after = means + np.einsum("vij,vj->vi", covs, moved)
-        after -= np.einsum("vij,vi->vj", half, np.einsum("vij,vj->vi", half, moved))
-        # shift^T E f - log_det is twice log Z of the sites; with a prior mean it has two more parts.
-        log_z2 = np.sum(moved * (after - means) + 2.0 * shift * means - precision * means**2, axis=1)
-        log_z2 -= 2.0 * np.log(np.einsum("vii->vi", chol)).sum(axis=1)
-        log_det = np.sum(shift * after, axis=1) - log_z2
-        return Marginals(after.ravel(), np.maximum(var, 1e-300).ravel(), float(log_det.sum()), log_det)
-
-    return marginals
-
-
-def stacked_cholesky(matrices: FloatArray) -> FloatArray:
-    """Lower factors of a stack of matrices."""
-    try:
-        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
-    except np.linalg.LinAlgError:  # singular in floating point
-        return np.array([cholesky(matrix)[0] for matrix in matrices])
-
-
 def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
     """The posterior with rows that belong to added tasks."""
     return posterior.extended(
@@ -303,3 +240,74 @@ def _with_noise(draw: Draw, variance: float | None) -> FloatArray:
     if not draw.noise.size:
         return draw.noise
     return np.append(draw.noise[:-1], [draw.noise[-1] if variance is None else variance, draw.noise[-1]])
+
+
+def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noise: Any) -> LocalModel:
+    """The model after new rows of known tasks; sites of the rows before stay.
+
+    The new rows are blocks of their own: nothing else is computed again.
+    """
+
+    def after(draw: Draw) -> Draw:
+        of_rows = noise if model.gaussian or not draw.noise.size else noise.with_variance(draw.noise[codes])
+        W = model.inputs(X, draw.warp)
+        return _absorbed(draw, W, y, codes, of_rows, model.gaussian, with_evidence=draw is model.best)
+
+    draws, best = tuple(map(after, model.draws)), after(model.best)
+    targets = model.targets
+    if targets is not None:
+        new, learnt = targets_of(y, noise), _learnt(model.best.posterior, codes)
+        targets = {name: np.append(values, new[name][learnt]) for name, values in targets.items()}
+    return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y), targets=targets)
+
+
+def _learnt(posterior: LocalPosterior, codes: IntArray) -> np.ndarray:
+    """(n,) whether rows of these tasks inform the basis variables: tasks added later do not."""
+    return np.array([posterior._informed(int(task)) for task in codes], dtype=bool)
+
+
+def _absorbed(draw: Draw, W, y, codes, noise, gaussian: bool, *, with_evidence: bool) -> Draw:
+    """The draw after new rows; the evidence is that of the best one alone."""
+    posterior = draw.posterior
+    learnt = _learnt(posterior, codes)
+    if gaussian:
+        precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0
+        dense = np.full(len(y), posterior.together) | ~learnt
+        if with_evidence and dense.any():
+            mean, cov = posterior.predict_cov(W[dense], codes[dense])
+            cov = cov + np.diag(1.0 / precision[dense])
+            evidence = float(log_normal(y[dense], mean[None], cov[None])[0])
+    else:
+        mean, cov = posterior.predict_cov(W, codes)
+        sites, [evidence] = propagate_dense(mean[None], cov[None], y, noise)
+        precision, site_mean = sites.precision[0], sites.mean[0]
+    if posterior.together:
+        return replace(draw, posterior=_reordered(posterior, W, codes, precision, site_mean, evidence))
+    common = posterior.common
+    if learnt.any():
+        rows = np.flatnonzero(learnt)
+        data = Data(W[rows], y[rows], codes[rows], len(posterior.terms[0].own), np.ones(len(rows)))
+        blocks = blocks_of_tasks(data, data.X, posterior.block_size)
+        prior = BlockPrior(posterior.terms, data.X, lay_out(data.codes, blocks), posterior.Z)
+        q = condition(prior, precision[rows], (precision * site_mean)[rows], common, rows=False)
+        common = q.common
+        evidence += gaussian_evidence(q, precision[rows]) if gaussian else 0.0
+    after = _reordered(posterior, W, codes, precision, site_mean, evidence)
+    # New rows inform the common variables alone.
+    own = {t: (Z, posterior.group(t) if t in codes else known) for t, (Z, known) in posterior.own.items()}
+    return replace(draw, posterior=replace(after, common=common, own=own))
+
+
+def _reordered(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
+    """The posterior with the new rows of tasks that were learnt before those of tasks added later."""
+    after = with_rows(posterior, W, codes, precision, site_mean, evidence)
+    first = _learnt(posterior, np.arange(len(posterior.terms[0].own)))[after.codes]
+    order = np.argsort(~first, kind="stable")
+    return replace(
+        after,
+        X=after.X[order],
+        codes=after.codes[order],
+        precision=after.precision[order],
+        site_mean=after.site_mean[order],
+        n_learnt=int(first.sum()),
+    )

@@ -1,29 +1,72 @@
-"""From what an estimator was given to what is learnt: terms, inputs, likelihood, starts."""
+"""From what an estimator was given to what is learnt: couplings, terms, inputs, likelihood, starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import Kernel, Sum
+from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.models.couplings import FunctionCoupling
-from gleangp.models.defaults import PRIORS, PriorWidths, Start
+from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths, Start
 from gleangp.models.inputs import identity_map, map_inputs
 from gleangp.models.likelihood import Likelihood
+from gleangp.models.local.data import Data
 from gleangp.models.local.learn import Form, Search
 from gleangp.models.terms import (
+    CoregionCoupling,
+    FunctionCoupling,
     TermSpec,
+    coupled_terms,
     hierarchical_terms,
-    independent,
-    mixture,
-    prefixes,
-    with_own_copy,
+    with_priors,
 )
+
+_REASONS = {
+    "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
+    "function": "as asked: a common function and own ones",
+    "kernel": "as asked: tasks share the parameters of the kernel",
+    "coregion": "as asked: tasks are mixtures of shared functions",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A coupling that competes by the evidence of all rows, less a penalty in nats."""
+
+    name: str
+    search: Search
+    reason: str  # why it is taken, where it is the only one
+    penalty: float = 0.0
+
+
+def plan_couplings(
+    data: Data, likelihood: Likelihood, coupling: Any = "auto", *, outputs: bool = False, **how: Any
+) -> list[Candidate]:
+    """The coupling that was asked for; if it is open, mixtures of functions compete with the hierarchy.
+
+    `outputs`: whether tasks are outputs of the same rows, of which two may also be mirror images of each
+    other. The rest is for `plan_search`.
+    """
+    if data.n_tasks == 1:
+        search = plan_search(data.X, 1, likelihood, **how)
+        return [Candidate("kernel", search, "with one task there is nothing to couple")]
+    name = getattr(coupling, "name", coupling)
+    search = plan_search(data.X, data.n_tasks, likelihood, coupling=coupling, **how)
+    first = Candidate("function" if name == "auto" else name, search, _REASONS.get(name, "as asked"))
+    sizes = data.sizes[data.sizes > 0]
+    few = len(sizes) < (2 if outputs else 3)
+    if coupling != "auto" or not (search.optimize and likelihood.gaussian) or few:
+        return [first]
+    if len(sizes) > MIXTURES.most_tasks or sizes.mean() < MIXTURES.rows_per_task:
+        return [first]
+    rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
+    search = plan_search(data.X, data.n_tasks, likelihood, coupling=CoregionCoupling(rank), **how)
+    # Schwarz's penalty of the weights of every task.
+    return [first, Candidate("coregion", search, "", 0.5 * (rank + 1) * np.log1p(sizes).sum())]
 
 
 def plan_search(
@@ -42,22 +85,10 @@ def plan_search(
 ) -> Search:
     """What to learn, for inputs X (n, p) of all rows.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Inputs.
-    n_tasks : int
-        Number of tasks.
-    likelihood : Likelihood
-        How targets enter.
-    kernel : Kernel, default=None
-        The user's kernel, on inputs as they are. None: the hierarchical model, on warped inputs.
-    coupling : {"auto", "function", "kernel", "coregion"} or object, default="auto"
-        What tasks share; an object has `terms(kernel, priors, n_tasks)`.
-    priors : mapping, default=None
-        Priors by the names of `sum_of_terms`; they replace those of the default model.
-    groups : ndarray of shape (p,), default=None
-        Features of one number have one length scale in the default model. None: each has its own.
+    `kernel` is the user's, on inputs as they are; None: the hierarchical model, on warped inputs. `coupling`
+    is "auto", "function", "kernel", "coregion" or an object with `terms(kernel, priors, n_tasks)`. `priors`,
+    by the names of `sum_of_terms`, replace those of the default model. Features with one number in `groups`
+    (p,) have one length scale in the default model; None: each has its own.
     """
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
@@ -86,34 +117,3 @@ def plan_search(
     return Search(
         make_terms, likelihood, inputs, forms, starts, learning, widths, optimize, n_restarts, **more
     )
-
-
-def coupled_terms(coupling: Any, kernel: Kernel, priors: dict[str, Any], n_tasks: int) -> list[TermSpec]:
-    """The terms of one kernel for several tasks."""
-    if hasattr(coupling, "terms"):
-        return coupling.terms(kernel, priors, n_tasks)
-    if coupling == "kernel":
-        return independent(kernel, priors, n_tasks)
-    if coupling == "coregion":
-        return mixture(kernel, priors, n_tasks, rank=1)
-    return with_own_copy(kernel, priors, n_tasks)
-
-
-def sum_of_terms(kernels: list[Kernel]) -> Kernel:
-    """The sum of the kernels of the terms: the prior covariance within a task of weight one."""
-    total = kernels[0]
-    for kernel in kernels[1:]:
-        total = Sum(total, kernel)
-    return total
-
-
-def with_priors(terms: list[TermSpec], priors: Mapping[str, Any]) -> list[TermSpec]:
-    """The terms with priors given by name in place of their own."""
-    changed = []
-    for term, prefix in zip(terms, prefixes(len(terms)), strict=True):
-        given = {n.removeprefix(prefix): p for n, p in priors.items() if n.startswith(prefix)}
-        names = {h.name for h in term.kernel.hyperparameters}
-        changed.append(
-            replace(term, priors={**term.priors, **{n: p for n, p in given.items() if n in names}})
-        )
-    return changed

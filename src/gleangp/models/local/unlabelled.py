@@ -18,41 +18,19 @@ import numpy as np
 from scipy.special import log_softmax
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import Block
+from gleangp.inference.block import Block, lay_out
 from gleangp.inference.exclusive import settle_exclusive
-from gleangp.inference.prior import BlockPrior, Term, lay_out
-from gleangp.inference.propagate import Marginals, RowSites, Swept, labelled_first, marginals_of, sweep_rows
+from gleangp.inference.prior import BlockPrior, Term
+from gleangp.inference.propagate import Marginals, PriorOfRows, RowSites, Swept, dense_marginals, marginals_of
 from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import PropagatedNoise, Settled
+from gleangp.models.likelihood import Likelihood, Settled
 from gleangp.models.local.data import Data
 from gleangp.models.local.fit import arrange, local_posterior
-from gleangp.models.local.model import Draw, LocalModel
-from gleangp.models.local.new_task import dense_marginals
-from gleangp.models.slots import Slots
+from gleangp.models.local.model import Draw, LocalModel, active_points
+from gleangp.models.parameters import Slots
 from gleangp.noise import NullCategory
 from gleangp.numerics.optimize import minimize
-
-
-class PriorOfRows:
-    """What expectation propagation needs of a prior: marginals from sites.
-
-    `first` is a prior under which sites settle before they do under this one.
-    """
-
-    first: Any = None
-    _among: Any = None
-
-    def __init__(self, marginals: Callable[[RowSites], Marginals]):
-        self._marginals = marginals
-
-    def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
-        """Expectation propagation over the rows, whose targets and noise `block` has."""
-        return sweep_rows(block, self._marginals, start=start, **how)
-
-    def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
-        """Sites to start from: those of the labelled rows without the others, which are silent."""
-        return labelled_first(block, self._marginals, labelled, among=self._among)
 
 
 class ClassPrior(PriorOfRows):
@@ -94,7 +72,6 @@ class ClassPrior(PriorOfRows):
             swept.marginals.state, evidence, sites.precision, sites.shift, lambda _: {}, sites.n_silent
         )
         posterior = local_posterior(self.prior, self.rows, self.data, settled, self.conditioning)
-        active = self.basis if len(self.basis) else np.arange(len(self.data))
         return replace(
             model,
             inputs=self.inputs,
@@ -102,10 +79,7 @@ class ClassPrior(PriorOfRows):
             draws=(),
             noise=noise,
             row_numbers=np.arange(len(self.data)),
-            active=active,
-            active_task=self.data.codes[active],
-            site_mean=posterior.site_mean[active],
-            site_precision=posterior.precision[active],
+            **active_points(posterior, self.basis),
             n_rows=len(self.data),
             n_silent=sites.n_silent,
             targets=None,
@@ -134,7 +108,7 @@ def propagate_classes(
     if priors[0].first is not None:
         starts = [s.sites for s, _ in propagate_classes([p.first for p in priors], noises, y)]
     if len(blocks) > 1 and np.any(y < 0) and isinstance(noises[0], NullCategory):
-        return [(found.swept, found.evidence) for found in settle_exclusive(priors, blocks, starts)]
+        return settle_exclusive(priors, blocks, starts)
     if starts is None:
         starts = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
     swept = [p.sweep(b, s) for p, b, s in zip(priors, blocks, starts, strict=True)]
@@ -158,7 +132,7 @@ def learn_noise(
 
 def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swept) -> Any:
     """The noise with the parameters that maximise the sum of log Z at given cavities."""
-    likelihood, at = PropagatedNoise(noise, names), (signs, swept.cavity_mean, swept.cavity_var)
+    likelihood, at = Likelihood(noise, names), (signs, swept.cavity_mean, swept.cavity_var)
     slots = Slots(likelihood.slots(Start(), PRIORS))
 
     def objective(z: FloatArray) -> tuple[float, FloatArray]:

@@ -2,83 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import field, make_dataclass
 from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray, IntArray
 from gleangp.inference import evidence
 from gleangp.inference.local import LocalPosterior
-from gleangp.inference.prior import Term
 from gleangp.models.inputs import identity_map
 from gleangp.models.local.model import Draw, LocalModel
 from gleangp.noise import Gaussian
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Knowledge:
-    """Of the shared functions: v ~ N(m, P^-1)."""
+def _old(name: str, fields: str, **missing: Any) -> Any:
+    """A class of old files with these fields, and values of those that a file may lack.
 
-    m: FloatArray  # (D,)
-    inner: FloatArray  # (D, D) lower factor of P
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OwnRows:
-    """The rows of one task, with their sites."""
-
-    X: FloatArray
-    alpha: FloatArray
-    inverse: FloatArray
-    F: FloatArray | None
-    weights: FloatArray
-    sites: Any
-    known: Knowledge | None = None  # only of tasks that were added later
+    Names end in what they must be: "*" an array of floats, "#" of whole numbers, "()" a tuple.
+    """
+    kinds = {"*": "FloatArray", "#": "IntArray", ")": "tuple"}
+    given: list[Any] = [(word.rstrip("*#()"), kinds.get(word[-1], "Any")) for word in fields.split()]
+    given += [(key, "Any", field(default=value)) for key, value in missing.items()]
+    return make_dataclass(name, given, frozen=True, eq=False)
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledPosterior:
-    """The posterior of all tasks."""
-
-    terms: tuple[Term, ...]
-    Z: FloatArray
-    chols: tuple[FloatArray | None, ...]
-    known: Knowledge
-    own: tuple[OwnRows, ...]
-    log_evidence: float
-    log_z: float
-    jitter: float
+Knowledge = _old("Knowledge", "m* inner*")  # of the shared functions: v ~ N(m, P^-1), inner the factor of P
+# The rows of one task with their sites; `known` only of tasks that were added later.
+OwnRows = _old("OwnRows", "X* alpha* inverse* F weights* sites", known=None)
+CoupledPosterior = _old("CoupledPosterior", "terms() Z* chols() known own() log_evidence log_z jitter")
+CoupledParameters = _old("CoupledParameters", "base loadings() own()", learn_loadings=False, own_priors=())
+Pareto = _old("Pareto", "", least=1.0, index=1.0)  # a prior of own variances
 
 
-@dataclass(frozen=True, eq=False)
-class CoupledParameters:
-    """Kernel, noise, and how tasks share the kernel's terms."""
-
-    base: Any
-    loadings: tuple[FloatArray, ...]
-    own: tuple[FloatArray, ...]
-    learn_loadings: bool = False
-    own_priors: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class CoupledModel:
+class CoupledModel(
+    _old(  # type: ignore[misc]
+        "CoupledModel",
+        "parameters posterior choice active# active_task# gain* site_mean* site_precision* n_rows n_rounds "
+        "converged last_change",
+        selection_objective=None,
+    )
+):
     """Parameters and the posterior of all tasks."""
-
-    parameters: CoupledParameters
-    posterior: CoupledPosterior
-    choice: Any
-    active: IntArray
-    active_task: IntArray
-    gain: FloatArray
-    site_mean: FloatArray
-    site_precision: FloatArray
-    n_rows: int
-    n_rounds: int
-    converged: bool
-    last_change: float
-    selection_objective: float | None = None
 
     def upgraded(self) -> LocalModel:
         """The same model as blocks, one for each task, and a basis; predictions are the same."""

@@ -10,23 +10,18 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import FloatArray
 from gleangp.inference.prior import Term
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import UNLABELLED
 from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import PropagatedNoise
-from gleangp.models.local.data import Data, canonical_order
+from gleangp.models.likelihood import Likelihood
+from gleangp.models.local.data import Data, canonical_order, some_of
 from gleangp.models.local.learn import pivots_of
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.plan import plan_search
-from gleangp.models.local.unlabelled import (
-    ClassPrior,
-    held_out_scores,
-    learn_noise,
-    null_categories,
-)
+from gleangp.models.local.unlabelled import ClassPrior, held_out_scores, learn_noise, null_categories
 
 ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
 
@@ -57,16 +52,8 @@ class Asked:
 class UnlabelledRows:
     """Rows of which some have no label, and the models of the labelled ones.
 
-    Parameters
-    ----------
-    asked : Asked
-        What was asked for.
-    data : Data
-        All rows; y are codes of classes, -1 without a label.
-    models : list of LocalModel
-        Of every binary problem, learnt from the labelled rows.
-    rng : numpy.random.Generator
-        For rows and basis points that are drawn.
+    In `data`, y are codes of classes, -1 without a label. `models` are those of every binary problem, learnt
+    from the labelled rows.
     """
 
     def __init__(self, asked: Asked, data: Data, models: list[LocalModel], rng: np.random.Generator):
@@ -102,9 +89,10 @@ class UnlabelledRows:
         rng = np.random.default_rng(self.seed)
         labelled, others = np.flatnonzero(self.y >= 0), np.flatnonzero(self.y < 0)
         n = max(UNLABELLED.n_checked // 2, UNLABELLED.n_checked - len(others))
-        labelled = _some(labelled, n, rng)
-        others = _some(others, UNLABELLED.n_checked - len(labelled), rng)
-        data, y, has_label = self._part(np.sort(np.concatenate([labelled, others])))
+        labelled = labelled[some_of(len(labelled), n, rng)]
+        others = others[some_of(len(others), UNLABELLED.n_checked - len(labelled), rng)]
+        rows = np.sort(np.concatenate([labelled, others]))
+        data, y, has_label = self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
         scores: dict[str, FloatArray] = {}
         noises = [model.noise for model in self.models]
         of_labelled = self._priors(self._labelled_kernels, data, None)
@@ -113,9 +101,6 @@ class UnlabelledRows:
             priors = of_labelled if name == LABELLED else self._priors(of_classes, data, None)
             scores[name] = held_out_scores(priors, self.noises, y, has_label)
         return scores
-
-    def _part(self, rows: IntArray) -> tuple[Data, IntArray, IntArray]:
-        return self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
 
     def _fit_all(self, kernels: list[_Kernel]) -> list[LocalModel]:
         """The models of all rows under given kernels."""
@@ -153,8 +138,7 @@ class UnlabelledRows:
             first = null_category_kernel(self.data.X)
             length = first.k2.kernel.length_scale
             then = clone(first).set_params(
-                k1__constant_value=UNLABELLED.variance,
-                k2__kernel__length_scale=UNLABELLED.stretch * length,
+                k1__constant_value=UNLABELLED.variance, k2__kernel__length_scale=UNLABELLED.stretch * length
             )
             first.set_params(k1__constant_value=UNLABELLED.first_variance)
             return [replace(self._made(then), first=self._made(first))] * len(self.models)
@@ -163,7 +147,7 @@ class UnlabelledRows:
     def _made(self, kernel: Any) -> _Kernel:
         data, coupling = self.data, self.asked.coupling if self.data.n_tasks > 1 else "auto"
         search = plan_search(
-            data.X, data.n_tasks, PropagatedNoise(self.noises[0]), kernel=kernel, coupling=coupling
+            data.X, data.n_tasks, Likelihood(self.noises[0]), kernel=kernel, coupling=coupling
         )
         specs = search.make_terms(search.starts[0], search.forms[0].smoothness)
         terms = tuple(Term(s.kernel, s.loadings, s.own) for s in specs)
@@ -181,7 +165,3 @@ def _clearly_better(scores: FloatArray, others: FloatArray) -> bool:
     """Whether the mean is higher by more than its standard error, from paired differences."""
     d = scores - others
     return bool(np.mean(d) > np.std(d) / np.sqrt(max(1, len(d) - 1)))
-
-
-def _some(rows: IntArray, count: int, rng: np.random.Generator) -> IntArray:
-    return rows if len(rows) <= count else rng.choice(rows, count, replace=False)
