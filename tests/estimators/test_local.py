@@ -257,6 +257,29 @@ def test_tasks_with_one_row():
         assert np.isfinite(model.predict_interval(X, tasks=tasks)).all()
 
 
+@pytest.mark.parametrize("estimator", [SparseGPRegressor, SparseGPClassifier])
+def test_tasks_predicted_together_or_one_by_one(estimator):
+    """Rows of all tasks at once, added and unknown ones among them, are predicted as each task by itself."""
+    X, y = waves(48)
+    tasks = np.repeat(np.arange(8), 6)
+    y = y + 0.5 * tasks
+    y = y if estimator is SparseGPRegressor else np.where(y > np.median(y), "up", "down")
+    model = estimator(random_state=0).fit(X, y, tasks)
+    model.add_task(X[:4] + 0.1, y[[0, 1, 46, 47]], 8).add_task(None, None, 9)
+    shuffled = np.random.default_rng(0).permutation(np.tile(np.arange(10), 5))
+    rows = waves(50, seed=1)[0]
+
+    def answers(where):
+        if estimator is SparseGPClassifier:
+            return model.predict_proba(rows[where], shuffled[where])
+        return np.column_stack(model.predict(rows[where], shuffled[where], return_std=True))
+
+    together = answers(np.arange(50))
+    for task in range(10):
+        of_task = shuffled == task
+        assert_allclose(together[of_task], answers(of_task), rtol=1e-8)
+
+
 @pytest.mark.slow
 def test_two_thousand_tasks():
     """Three rows of each of 2000 tasks: what they share is learnt."""
