@@ -262,8 +262,8 @@ class LocalPosterior:
     def _same_neighbours(self, codes: IntArray) -> IntArray:
         """(n,) codes, with one code for all tasks that have the same neighbours.
 
-        In a model of one block these are all tasks without rows beyond those learnt from: one large product is
-        faster than one for each task.
+        In a model of one block these are all tasks without rows beyond those learnt from: one large product
+        is faster than one for each task.
         """
         if not self.together:
             return codes
