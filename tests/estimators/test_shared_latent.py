@@ -182,6 +182,7 @@ def test_bad_input_of_fit(tasks):
         (2, (X, all_ones, names), LabelError, "'east' has 1 class"),
         (2, (X[:51], y[:51], names[:51]), LabelError, "'north' has 1 labeled rows"),
         (2, (np.ones((9, 3)), np.arange(9) % 2), ValueError, "features are constant"),
+        (2, (X + 1e14, y, names), ValueError, "as large as 1e\\+14.*subtract their means"),
         (2, (np.where(X > 2, np.nan, X), y, names), ValueError, "NaN"),
     ]
     for n_components, arguments, error, message in cases:

@@ -34,7 +34,7 @@ from gleangp.models.latent.model import (
     reconstruct,
     relevance,
 )
-from gleangp.models.latent.observations import Observations
+from gleangp.models.latent.observations import Observations, observe
 from gleangp.models.latent.space import Settings
 from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
@@ -288,10 +288,11 @@ class SharedLatentMixin(
             raise ValueError(
                 f"X has n_samples={len(X)}, and a latent space needs at least two rows. Give more rows."
             )
-        if np.ptp(X, axis=0).max() == 0.0:
+        if not observe(X, 1).n_scores:
             raise ValueError(
-                f"all {n_features} features are constant over the {len(X)} rows, so there is nothing that "
-                "latent positions could explain. Give features that vary."
+                f"all {n_features} features are constant over the {len(X)} rows, up to rounding of numbers "
+                f"as large as {np.abs(X).max():.3g}, so there is nothing that latent positions could "
+                "explain. Give features that vary; if they do, subtract their means first."
             )
 
     def _label_predictions(self, X: Any, codes: Any) -> list[tuple[int, Any, Any, Any]]:

@@ -17,6 +17,8 @@ from gleangp._typing import FloatArray
 
 # A component with less than this share of the leading one's deviation is rounding error.
 _NEGLIGIBLE = 1e-7
+# Features that differ by less than this share of their size are equal up to rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,7 @@ def observe(X: FloatArray, n_scores: int) -> Observations:
     centred = X - mean
     variance = np.einsum("ij,ij->j", centred, centred) / n
     scale = float(np.sqrt(variance.mean()))
-    if not scale > 1e-12 * np.max(np.abs(X), initial=0.0):
+    if not scale > _ROUNDING * np.max(np.abs(X), initial=0.0):
         return Observations(mean, np.zeros((p, 0)), 1.0, 1.0, np.zeros(p))
     deviations, components = _principal_axes(centred / scale, min(n_scores, n, p))
     keep = deviations > _NEGLIGIBLE * deviations[0]
