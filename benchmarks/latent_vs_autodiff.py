@@ -17,8 +17,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp.models.defaults import LATENT_SPACE
-from gleangp.models.latent.back_constraint import start_perceptron
-from gleangp.models.latent.space import LatentObjective, Positions, Weighted
+from gleangp.models.latent.space import LatentObjective, Positions, Weighted, start_perceptron
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 

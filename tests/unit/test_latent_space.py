@@ -10,14 +10,14 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
 from gleangp.kernels.parameters import MovingKernel
-from gleangp.models.latent.back_constraint import start_perceptron
-from gleangp.models.latent.observations import observe
+from gleangp.models.latent.model import observe
 from gleangp.models.latent.search import row_objective, search_positions
 from gleangp.models.latent.space import (
     LatentObjective,
     Positions,
     Weighted,
     fit_shared_kernel,
+    start_perceptron,
     start_positions,
 )
 from gleangp.models.latent.terms import CollapsedTerm, GaussianTerm, SignsTerm

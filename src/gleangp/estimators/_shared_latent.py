@@ -22,20 +22,20 @@ from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models.default_kernel import default_priors
 from gleangp.models.defaults import LATENT_SPACE
-from gleangp.models.latent.back_constraint import Perceptron
 from gleangp.models.latent.blend import add_task, fit_blended_model, label_inputs, most_folds
 from gleangp.models.latent.model import (
     Blend,
     Labels,
     LatentModel,
+    Observations,
     fit_latent_model,
     locate,
     most_stages,
+    observe,
     reconstruct,
     relevance,
 )
-from gleangp.models.latent.observations import Observations, observe
-from gleangp.models.latent.space import Settings
+from gleangp.models.latent.space import Perceptron, Settings
 from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
