@@ -8,10 +8,9 @@ itself gives dK/dtheta as q matrices; a contraction costs about one matrix produ
 Every matrix of a stack may have a theta of its own: `MovingKernel.at` then makes the parameters arrays
 (B, 1, 1) or (B, 1, p), which broadcast like the rows, and dL/dtheta is (B, q).
 
-A kernel has one rule, which serves every model: `composite` and `stationary` hold those of scikit-learn, by
-family. Any other kernel is evaluated by scikit-learn's conventions, one matrix at a time, with the
-gradients that its class has registered (`kernel_vjp`, `kernel_input_vjp`) or else its own `eval_gradient`
-and central differences.
+A kernel has one rule, which serves every model; `rules` holds those of scikit-learn. Any other kernel is
+evaluated by scikit-learn's conventions, one matrix at a time, with the gradients that its class has
+registered (`kernel_vjp`, `kernel_input_vjp`) or else its own `eval_gradient` and central differences.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""Rules for kernels of the distance: RBF, Matern, RationalQuadratic, ExpSineSquared.
+"""Rules of scikit-learn's kernels: those made of kernels, and those of the distance.
 
-Such a kernel is a function phi of the squared distance d2 of scaled inputs a = A / length. With M = G * phi',
+Sums pass dL/dK on; products pass it on times the other factor. A number stays a number: an amplitude, the
+factor in front of nearly every kernel, costs no matrix of its own.
+
+A kernel of the distance is a function phi of the squared distance d2 of scaled inputs a = A / length. With
+M = G * phi',
 
     dL/da_i = 2 sum_j M_ij (a_i - b_j) = 2 ((M 1) a - M b)_i,
     dL/dlog length_k = -2 sum_ij M_ij (a_ik - b_jk)^2 = -sum_i a_ik dL/da_ik - sum_j b_jk dL/db_jk:
@@ -14,15 +18,29 @@ from typing import Any
 
 import numpy as np
 from scipy.special import gamma, kv
-from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, Matern, RationalQuadratic
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    DotProduct,
+    Exponentiation,
+    ExpSineSquared,
+    Matern,
+    Product,
+    RationalQuadratic,
+    Sum,
+    WhiteKernel,
+)
 
+from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import (
     Evaluation,
+    Gradients,
     is_free,
     of_number,
     onto,
     onto_parameter,
     per_feature,
+    rule,
     rule_for,
     side_by_side,
     turned,
@@ -32,6 +50,109 @@ _CACHED = 2**15  # numbers: 256 kB stay in the cache of one core from one operat
 # Squared norms up to which |a|^2 + |b|^2 - 2 a'b is used: its rounding error is then below 1e-9, in an
 # exponent. Beyond (far-apart clusters, tiny length scales) differences are taken feature by feature.
 _LARGEST_SQUARE = 2.0**20
+
+
+@rule_for(Sum)
+def _(kernel, A, B):
+    left, right = rule(kernel.k1, A, B), rule(kernel.k2, A, B)
+
+    def vjp(G, inputs=True):
+        return _joined(left.vjp(G, inputs=inputs), right.vjp(G, inputs=inputs), inputs)
+
+    for part, k in ((left, kernel.k1), (right, kernel.k2)):
+        # No one else has the array of a sum or product, and a new one costs as much as the addition.
+        whole = np.broadcast_shapes(np.shape(left.value), np.shape(right.value))
+        if type(k) in (Sum, Product) and np.shape(part.value) == whole != ():
+            return Evaluation(np.add(left.value, right.value, out=part.value), vjp)
+    return Evaluation(left.value + right.value, vjp)
+
+
+@rule_for(Product)
+def _(kernel, A, B):
+    left, right = rule(kernel.k1, A, B), rule(kernel.k2, A, B)
+
+    def vjp(G, inputs=True):
+        first, second = _scaled_vjp(left, right.value, G, inputs), _scaled_vjp(right, left.value, G, inputs)
+        return _joined(first, second, inputs)
+
+    return Evaluation(left.value * right.value, vjp)
+
+
+@rule_for(Exponentiation)
+def _(kernel, A, B):
+    inner, exponent = rule(kernel.kernel, A, B), kernel.exponent
+
+    def vjp(G, inputs=True):
+        return inner.vjp(G * (exponent * inner.value ** (exponent - 1)), inputs=inputs)
+
+    return Evaluation(inner.value**exponent, vjp)
+
+
+@rule_for(ConstantKernel)
+def _(kernel, A, B):
+    free = is_free(kernel.constant_value_bounds)
+
+    def vjp(G, inputs=True):
+        theta = of_number(G, kernel.constant_value) if free else np.empty(0)
+        return theta, *_no_input_gradient(B)
+
+    return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
+
+
+@rule_for(WhiteKernel)
+def _(kernel, A, B):
+    n, free = A.shape[-2], is_free(kernel.noise_level_bounds)
+
+    def vjp(G, inputs=True):
+        if not free:
+            return np.empty(0), *_no_input_gradient(B)
+        diagonals = np.zeros((len(A), 1))
+        if B is None:
+            diagonals = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n)))
+        return of_number(diagonals, kernel.noise_level), *_no_input_gradient(B)
+
+    return Evaluation(kernel.noise_level * np.eye(n) if B is None else np.asarray(0.0), vjp)
+
+
+@rule_for(DotProduct)
+def _(kernel, A, B):
+    C, square = A if B is None else B, kernel.sigma_0**2
+    free = is_free(kernel.sigma_0_bounds)
+
+    def vjp(G, inputs=True):
+        theta = of_number(G, 2.0 * square) if free else np.empty(0)  # of log sigma_0, hence the 2
+        if not inputs:
+            return theta, A, None
+        if B is None:
+            return theta, (G + turned(G)) @ A, None
+        return theta, onto(G @ B, A), onto(turned(G) @ A, B)
+
+    value = A @ turned(C)
+    if np.any(square):
+        value = value + square
+    return Evaluation(value, vjp)
+
+
+def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray, inputs: bool) -> Gradients:
+    """Of K times a factor; where one of them is a number, no array is made for it."""
+    if np.ndim(K.value) == 0 and np.shape(G) == np.shape(factor):
+        return K.vjp(np.asarray(np.vdot(G, factor)), inputs=inputs)
+    if np.ndim(factor) == 0:
+        theta, dA, dB = K.vjp(G, inputs=inputs)
+        return factor * theta, factor * dA, None if dB is None else factor * dB
+    return K.vjp(G * factor, inputs=inputs)
+
+
+def _joined(left: Gradients, right: Gradients, inputs: bool) -> Gradients:
+    theta = side_by_side(left[0], right[0])
+    if not inputs:
+        return theta, left[1], None
+    dB = None if left[2] is None or right[2] is None else left[2] + right[2]
+    return theta, left[1] + right[1], dB
+
+
+def _no_input_gradient(B):
+    return np.zeros(1), None if B is None else np.zeros(1)
 
 
 @rule_for(RBF)
