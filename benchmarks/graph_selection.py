@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF
 
 from gleangp import EntropySelector, GraphSelector, TaskRelevance
-from gleangp.graph.neighbours import exponential_graph
+from gleangp.graph import exponential_graph
 from gleangp.inference.block import Block
 from gleangp.noise import Probit
 from gleangp.selection.graph import GraphRun

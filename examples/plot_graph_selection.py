@@ -20,7 +20,7 @@ from matplotlib.collections import LineCollection
 from scipy.sparse import triu
 
 from gleangp import GraphSelector, SparseGPRegressor, TaskRelevance
-from gleangp.graph.neighbours import exponential_graph
+from gleangp.graph import exponential_graph
 
 rng = np.random.default_rng(3)
 N_ROWS, N_KEEP = 110, 14

@@ -10,8 +10,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.graph.laplacian import normalized_laplacian
-from gleangp.graph.neighbours import local_scaling_graph
+from gleangp.graph import local_scaling_graph, normalized_laplacian
 from gleangp.inference.data_dependent import OrderRows, TaskRows
 from gleangp.models.hierarchical.evidence import TaskStack
 from gleangp.numerics.linalg import solve_general

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from gleangp.exceptions import GraphError
-from gleangp.graph.neighbours import (
+from gleangp.graph import (
     connectivity,
     exponential_graph,
     mean_nearest_distance,

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from gleangp import GraphSelector, SparseGPClassifier, SparseGPRegressor
 from gleangp.exceptions import GraphError
-from gleangp.graph.neighbours import connectivity, exponential_graph
+from gleangp.graph import connectivity, exponential_graph
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian
 from gleangp.selection.graph import GraphRun

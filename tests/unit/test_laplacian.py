@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
-from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
-from gleangp.graph.neighbours import local_scaling_graph
+from gleangp.graph import condense_laplacian, local_scaling_graph, normalized_laplacian
 
 
 def slow_weights(X, K):

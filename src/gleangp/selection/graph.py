@@ -16,9 +16,8 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import GraphError
-from gleangp.graph.neighbours import connectivity, exponential_graph
-from gleangp.selection.base import Selection
-from gleangp.selection.runs import Run, merged
+from gleangp.graph import connectivity, exponential_graph
+from gleangp.selection.base import Run, Selection, merged
 
 
 class GraphSelector(BaseEstimator):

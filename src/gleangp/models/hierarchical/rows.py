@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.cluster import kmeans_plusplus
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.graph.laplacian import condense_laplacian, normalized_laplacian
-from gleangp.graph.neighbours import local_scaling_graph
+from gleangp.graph import condense_laplacian, local_scaling_graph, normalized_laplacian
 from gleangp.inference.block import Block
 from gleangp.inference.data_dependent import OrderRows, TaskRows
 from gleangp.models.defaults import HIERARCHY

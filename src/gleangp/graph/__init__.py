@@ -1,1 +1,0 @@
-"""Graphs over rows: nearest neighbours, the weights of their edges, and Laplacians."""
