@@ -8,8 +8,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import EntropySelector, RandomSelector, ResidualSelector
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
+from gleangp.selection.base import Run, merge_runs
 from gleangp.selection.greedy import keep_everything
-from gleangp.selection.runs import Run, merge_runs
 from tests.unit.gp_twins import KERNELS, NOISES, greedy_twin, make_block
 
 

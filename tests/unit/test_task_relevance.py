@@ -22,8 +22,13 @@ from gleangp import (
 from gleangp.exceptions import TaskError
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
-from gleangp.selection.descriptors import crucial_points, principal_variables
-from gleangp.selection.relevance import point_scale, take_turns, task_closeness
+from gleangp.selection.relevance import (
+    crucial_points,
+    point_scale,
+    principal_variables,
+    take_turns,
+    task_closeness,
+)
 
 KERNEL = RBF(0.8)
 WRAPPED = [

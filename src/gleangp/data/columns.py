@@ -1,9 +1,15 @@
-"""One column of user data (targets or tasks) as an array: which entries are missing, of which type.
+"""One column of user data as an array: which cells are missing, of which kind, as numbers, dates or text.
 
-Lists, arrays, pandas and polars columns arrive here; `data/tasks.py` and `data/labels.py` give them meaning.
+Lists, arrays, pandas and polars columns arrive here; `tasks`, `labels` and `tables` give them meaning.
 """
 
+from __future__ import annotations
+
+import re
+from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,6 +17,14 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from gleangp._state import LARGEST
+from gleangp._typing import FloatArray
+from gleangp.exceptions import InputError
+
+_BOOLEAN_WORDS = {"true", "yes", "false", "no"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_BOUND = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*")
+_KINDS = {"b": "boolean", "i": "number", "u": "number", "f": "number", "M": "date"}
+_CORRECT = "Correct this cell, or leave it empty if the value is not known."
 
 
 def as_column(
@@ -118,3 +132,162 @@ def _scalar_type(kind: type) -> type:
         if issubclass(kind, bases):
             return common
     return object
+
+
+def read_cells(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
+    """A column as numbers, dates or objects; which cells are missing; its kind, if its type decides that."""
+    declared = str(cells.dtype).lower().startswith(("categor", "enum"))
+    kind = None
+    if hasattr(cells, "iloc") and not declared:  # pandas has types of its own, with missing values
+        kind = _KINDS.get(cells.dtype.kind)
+        if kind == "date":
+            values = np.asarray(cells, dtype="datetime64[us]")
+        elif kind is not None:
+            values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            values = cells.to_numpy(dtype=object)
+    else:
+        values = np.asarray(cells.astype(object) if hasattr(cells, "iloc") else cells)
+        kind = "category" if declared else _KINDS.get(values.dtype.kind)
+    if values.dtype.kind not in _KINDS:
+        values = values.astype(object)
+    gone = missing_entries(values)
+    if values.dtype.kind == "O":
+        gone |= np.fromiter((isinstance(v, str) and not v.strip() for v in values), bool, len(values))
+    return values, gone, kind
+
+
+def kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
+    """The kind of a column of Python objects, which should all be of one."""
+    counts: Counter[str] = Counter()
+    for cell_type, count in Counter(map(type, values[~gone])).items():
+        counts[_class_of(cell_type)] += count
+    usual = counts.most_common(1)[0][0]
+    usable = ("text", "boolean", "number", "date")
+    several = len(counts) > 1 or usual not in usable
+    for row in np.flatnonzero(~gone) if several else ():
+        found = _class_of(type(values[row]))
+        if found not in usable:
+            raise InputError(
+                f"column {name!r} has a {found} in row {row}: {shown(values[row])}. Numbers, text, booleans "
+                "and dates can be used. Convert the column to one of these, or leave it out."
+            )
+        if found != usual:
+            raise InputError(
+                f"column {name!r} mixes types: row {row} has {shown(values[row])} ({found}), but most cells "
+                f"are of the type {usual}. {_CORRECT} If the cells are categories, convert all to text."
+            )
+    if usual != "text":
+        return usual
+    return _kind_of_text(values, gone, name)
+
+
+def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
+    words = {str(value).strip() for value in values[~gone]}
+    if {word.lower() for word in words} <= _BOOLEAN_WORDS:
+        return "boolean"
+    if all(_converts(to_date, word) for word in words):
+        return "date"
+    bounds = {word for word in words if _BOUND.fullmatch(word)}
+    if bounds and any(_converts(float, word) for word in words):
+        row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in bounds)
+        raise InputError(
+            f"column {name!r} has {values[row]!r} in row {row}, a bound among numbers. Replace it by a "
+            "number, or leave it empty. If the cells are categories, convert them with astype('category')."
+        )
+    return "category"
+
+
+def _class_of(cell_type: type) -> str:
+    for bases, name in (
+        (str, "text"),
+        ((bool, np.bool_), "boolean"),
+        ((Real, Decimal), "number"),
+        ((date, np.datetime64), "date"),
+    ):
+        if issubclass(cell_type, bases):
+            return name
+    return cell_type.__name__
+
+
+def floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
+    if values.dtype.kind in "biuf":
+        numbers = values.astype(np.float64)
+    else:
+        numbers = np.array(_convert(float, values, gone, np.nan, name, "a number"), dtype=np.float64)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        row = infinite.argmax()
+        raise InputError(
+            f"column {name!r} has infinite values, the first in row {row}: {shown(values[row])}. {_CORRECT}"
+        )
+    return numbers
+
+
+def dates(values: np.ndarray, gone: np.ndarray, name: str) -> np.ndarray:
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]")
+    nothing = np.datetime64("NaT", "us")
+    return np.array(_convert(to_date, values, gone, nothing, name, "a date"), dtype="datetime64[us]")
+
+
+def _convert(
+    function: Callable[[Any], Any],
+    values: np.ndarray,
+    gone: np.ndarray,
+    nothing: Any,
+    name: str,
+    expected: str,
+) -> list[Any]:
+    """The function of every cell, `nothing` where one is missing; of equal text once."""
+    out = [nothing] * len(values)
+    known: dict[str, Any] = {}
+    for row in np.flatnonzero(~gone):
+        cell = values[row]
+        try:
+            if not isinstance(cell, str):
+                out[row] = function(cell)
+                continue
+            if cell not in known:
+                known[cell] = function(cell)
+            out[row] = known[cell]
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"column {name!r} has {shown(values[row])} in row {row}, where {expected} is expected. "
+                f"{_CORRECT}"
+            ) from None
+    return out
+
+
+def to_date(cell: Any) -> np.datetime64:
+    """A date in UTC, of a date, of a date and time, or of text such as 2024-01-31 or 2024-01-31 12:00."""
+    if isinstance(cell, str):
+        if not _DATE.fullmatch(cell.strip()):
+            raise ValueError(f"{cell!r} is not a date.")
+        return np.datetime64(cell.strip(), "us")
+    if not isinstance(cell, date | np.datetime64):
+        raise TypeError(f"{cell!r} is not a date.")
+    if isinstance(cell, datetime) and cell.tzinfo is not None:
+        cell = cell.astimezone(UTC).replace(tzinfo=None)
+    return np.datetime64(cell, "us")
+
+
+def _converts(function: Callable[[str], Any], word: str) -> bool:
+    try:
+        function(word)
+    except ValueError:
+        return False
+    return True
+
+
+def category_text(value: Any) -> str:
+    """A category as text; whole numbers without a decimal point, however they are stored."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def shown(cell: Any) -> str:
+    """A cell for a message."""
+    text = repr(cell.item() if isinstance(cell, np.generic) else cell)
+    return text if len(text) <= 60 else text[:57] + "..."

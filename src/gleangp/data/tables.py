@@ -24,8 +24,16 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.cells import category_text, dates, floats, kind_of_objects, read_cells, shown, to_date
-from gleangp.data.columns import column_of
+from gleangp.data.columns import (
+    category_text,
+    column_of,
+    dates,
+    floats,
+    kind_of_objects,
+    read_cells,
+    shown,
+    to_date,
+)
 from gleangp.data.tasks import list_names
 from gleangp.exceptions import InputError, InputWarning, warn_user
 from gleangp.io.classes import register

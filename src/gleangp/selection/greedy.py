@@ -17,8 +17,7 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import Filter, speaks
 from gleangp.kernels import has_white, kernel_columns, signal_diag
 from gleangp.noise import NoiseModel
-from gleangp.selection.base import Selection, TaskChoice, join_choices
-from gleangp.selection.runs import Run
+from gleangp.selection.base import Run, Selection, TaskChoice, join_choices
 
 Criterion = Callable[[NoiseModel, FloatArray, FloatArray, FloatArray], FloatArray]
 _MOST_EXPLAINED = 1.0 - 2.0**-53

@@ -17,9 +17,8 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
 from gleangp.kernels import kernel_columns, signal_diag, white_diag
 from gleangp.numerics.linalg import solve_lower
-from gleangp.selection.base import TaskChoice
+from gleangp.selection.base import Run, TaskChoice
 from gleangp.selection.greedy import entropy_reduction
-from gleangp.selection.runs import Run
 
 _PROPOSALS = 32
 # A row is explained when this share of its prior variance is left: float64 kernels know no more.

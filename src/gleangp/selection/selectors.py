@@ -15,11 +15,10 @@ from sklearn.base import BaseEstimator
 from gleangp._typing import IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
-from gleangp.selection.base import Selector, TaskChoice, join_choices
+from gleangp.selection.base import Run, Selector, TaskChoice, UniformRun, join_choices, merged
 from gleangp.selection.graph import GraphSelector
 from gleangp.selection.greedy import GreedyRun, entropy_reduction, information_gain
 from gleangp.selection.residual import PivotedRun
-from gleangp.selection.runs import Run, UniformRun, merged
 from gleangp.selection.swaps import swap_points
 
 
