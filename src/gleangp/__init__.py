@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gleangp import report as report
     from gleangp.constraints import DifferenceOrder as DifferenceOrder
     from gleangp.constraints import Order as Order
-    from gleangp.data.outputs import stack_outputs as stack_outputs
-    from gleangp.data.outputs import unstack_outputs as unstack_outputs
+    from gleangp.data.tasks import stack_outputs as stack_outputs
+    from gleangp.data.tasks import unstack_outputs as unstack_outputs
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor as HierarchicalGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal as SparseGPOrdinal
     from gleangp.estimators._shared_latent_classifier import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 # Module -> the public names that it defines
 _NAMES = {
     "gleangp.constraints": "DifferenceOrder Order",
-    "gleangp.data.outputs": "stack_outputs unstack_outputs",
+    "gleangp.data.tasks": "stack_outputs unstack_outputs",
     "gleangp.estimators._hierarchical": "HierarchicalGPRegressor",
     "gleangp.estimators._ordinal": "SparseGPOrdinal",
     "gleangp.estimators._shared_latent_classifier": "SharedLatentGPClassifier",

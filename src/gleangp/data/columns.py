@@ -6,11 +6,12 @@ Lists, arrays, pandas and polars columns arrive here; `tasks`, `labels` and `tab
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from numbers import Integral, Real
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -24,28 +25,29 @@ _BOOLEAN_WORDS = {"true", "yes", "false", "no"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 _BOUND = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*")
 _KINDS = {"b": "boolean", "i": "number", "u": "number", "f": "number", "M": "date"}
+_CELLS = (  # types of a cell, the type of an array of them, and the kind of their column
+    (str, str, "text"),
+    ((bool, np.bool_), bool, "boolean"),
+    (Integral, int, "number"),
+    (Real, float, "number"),
+    (Decimal, object, "number"),
+    ((date, np.datetime64), object, "date"),
+)
 _CORRECT = "Correct this cell, or leave it empty if the value is not known."
 
 
-def as_column(
-    values: Any, name: str, error: Callable[[str], Exception], n_rows: int | None = None
-) -> np.ndarray:
-    """`values` as a 1-D array, in the type in which they came; lists keep each entry's own type.
+def as_column(values: Any, name: str, error: type[ValueError], n_rows: int | None = None) -> np.ndarray:
+    """`values` as a 1-D array, in the type in which they came; `n_rows` is that of X, if there is an X.
 
-    A single column of shape (n, 1) is accepted with scikit-learn's `DataConversionWarning`. `n_rows` is the
-    number of rows of X, if there is an X.
+    A single column of shape (n, 1) is accepted with scikit-learn's `DataConversionWarning`.
     """
-    if isinstance(values, list | tuple):
-        # NumPy would turn ["a", 1] into two strings and [True, 2] into two integers.
-        column = np.array(values, dtype=object)
-    else:
-        column = np.asarray(values)
+    # As objects: NumPy would turn ["a", 1] into two strings and [True, 2] into two integers.
+    column = np.array(values, dtype=object) if isinstance(values, list | tuple) else np.asarray(values)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column_or_1d(column, warn=True)
-    if column.ndim == 0:
-        raise error(f"{name} is the single value {values!r}. One value per row of X is expected.")
-    if column.ndim > 1:
-        raise error(f"{name} has shape {column.shape}. One value per row of X is expected.")
+    if column.ndim != 1:
+        found = f"has shape {column.shape}" if column.ndim else f"is the single value {values!r}"
+        raise error(f"{name} {found}. One value per row of X is expected.")
     if column.dtype.kind == "c":
         raise error(f"{name} has complex numbers. Complex data not supported.")
     if n_rows is not None and len(column) != n_rows:
@@ -102,14 +104,14 @@ def missing_entries(column: np.ndarray) -> np.ndarray:
     return column != column
 
 
-def with_common_type(column: np.ndarray, name: str, error: Callable[[str], Exception]) -> np.ndarray:
+def with_common_type(column: np.ndarray, name: str, error: type[ValueError]) -> np.ndarray:
     """A column without missing entries in one type: strings, booleans, integers or floats.
 
     Arrays of objects are converted (integers beside floats become floats). Entries of different
     types are an error that shows one of each.
     """
     if column.dtype.kind == "O":
-        examples = {_scalar_type(type(value)): value for value in reversed(column)}
+        examples = {_cell_type(type(value))[0]: value for value in reversed(column)}
         if set(examples) == {int, float}:
             del examples[int]
         if len(examples) > 1:
@@ -126,19 +128,19 @@ def with_common_type(column: np.ndarray, name: str, error: Callable[[str], Excep
     return column
 
 
-def _scalar_type(kind: type) -> type:
-    """The Python type that stands for a Python or NumPy scalar type; object for all others."""
-    for bases, common in ((str, str), ((bool, np.bool_), bool), (Integral, int), (Real, float)):
-        if issubclass(kind, bases):
-            return common
-    return object
+def _cell_type(of: type) -> tuple[type, str]:
+    """The type of an array of such cells, and the kind of their column; object and a name for all others."""
+    found = (entry[1:] for entry in _CELLS if issubclass(of, entry[0]))
+    return next(found, (object, of.__name__))
 
 
 def read_cells(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
     """A column as numbers, dates or objects; which cells are missing; its kind, if its type decides that."""
-    declared = str(cells.dtype).lower().startswith(("categor", "enum"))
-    kind = None
-    if hasattr(cells, "iloc") and not declared:  # pandas has types of its own, with missing values
+    kind: str | None
+    is_pandas = hasattr(cells, "iloc")
+    if str(cells.dtype).lower().startswith(("categor", "enum")):
+        kind, values = "category", np.asarray(cells.astype(object) if is_pandas else cells)
+    elif is_pandas:  # it has types of its own, with missing values
         kind = _KINDS.get(cells.dtype.kind)
         if kind == "date":
             values = np.asarray(cells, dtype="datetime64[us]")
@@ -147,8 +149,8 @@ def read_cells(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
         else:
             values = cells.to_numpy(dtype=object)
     else:
-        values = np.asarray(cells.astype(object) if hasattr(cells, "iloc") else cells)
-        kind = "category" if declared else _KINDS.get(values.dtype.kind)
+        values = np.asarray(cells)
+        kind = _KINDS.get(values.dtype.kind)
     if values.dtype.kind not in _KINDS:
         values = values.astype(object)
     gone = missing_entries(values)
@@ -159,14 +161,10 @@ def read_cells(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
 
 def kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
     """The kind of a column of Python objects, which should all be of one."""
-    counts: Counter[str] = Counter()
-    for cell_type, count in Counter(map(type, values[~gone])).items():
-        counts[_class_of(cell_type)] += count
-    usual = counts.most_common(1)[0][0]
-    usable = ("text", "boolean", "number", "date")
-    several = len(counts) > 1 or usual not in usable
-    for row in np.flatnonzero(~gone) if several else ():
-        found = _class_of(type(values[row]))
+    kinds = {cell: _cell_type(cell)[1] for cell in set(map(type, values[~gone]))}
+    usual, usable = mode(kinds[type(value)] for value in values[~gone]), {kind for *_, kind in _CELLS}
+    for row in () if set(kinds.values()) == {usual} <= usable else np.flatnonzero(~gone):
+        found = kinds[type(values[row])]
         if found not in usable:
             raise InputError(
                 f"column {name!r} has a {found} in row {row}: {shown(values[row])}. Numbers, text, booleans "
@@ -177,19 +175,24 @@ def kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
                 f"column {name!r} mixes types: row {row} has {shown(values[row])} ({found}), but most cells "
                 f"are of the type {usual}. {_CORRECT} If the cells are categories, convert all to text."
             )
-    if usual != "text":
-        return usual
-    return _kind_of_text(values, gone, name)
+    return _kind_of_text(values, gone, name) if usual == "text" else usual
 
 
 def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
+    def converts(function: Callable[[str], Any], word: str) -> bool:
+        try:
+            function(word)
+        except ValueError:
+            return False
+        return True
+
     words = {str(value).strip() for value in values[~gone]}
     if {word.lower() for word in words} <= _BOOLEAN_WORDS:
         return "boolean"
-    if all(_converts(to_date, word) for word in words):
+    if all(converts(to_date, word) for word in words):
         return "date"
     bounds = {word for word in words if _BOUND.fullmatch(word)}
-    if bounds and any(_converts(float, word) for word in words):
+    if bounds and any(converts(float, word) for word in words):
         row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in bounds)
         raise InputError(
             f"column {name!r} has {values[row]!r} in row {row}, a bound among numbers. Replace it by a "
@@ -198,23 +201,10 @@ def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
     return "category"
 
 
-def _class_of(cell_type: type) -> str:
-    for bases, name in (
-        (str, "text"),
-        ((bool, np.bool_), "boolean"),
-        ((Real, Decimal), "number"),
-        ((date, np.datetime64), "date"),
-    ):
-        if issubclass(cell_type, bases):
-            return name
-    return cell_type.__name__
-
-
 def floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
-    if values.dtype.kind in "biuf":
-        numbers = values.astype(np.float64)
-    else:
-        numbers = np.array(_convert(float, values, gone, np.nan, name, "a number"), dtype=np.float64)
+    """Cells as numbers, NaN where one is missing; `InputError` if one is no number, or infinite."""
+    plain = values.dtype.kind in "biuf"
+    numbers = (values if plain else _convert(float, values, gone, name, "a number")).astype(np.float64)
     infinite = np.isinf(numbers)
     if infinite.any():
         row = infinite.argmax()
@@ -225,32 +215,20 @@ def floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
 
 
 def dates(values: np.ndarray, gone: np.ndarray, name: str) -> np.ndarray:
-    if values.dtype.kind == "M":
-        return values.astype("datetime64[us]")
-    nothing = np.datetime64("NaT", "us")
-    return np.array(_convert(to_date, values, gone, nothing, name, "a date"), dtype="datetime64[us]")
+    """Cells as dates, NaT where one is missing; `InputError` if one is no date."""
+    if values.dtype.kind != "M":
+        values = _convert(to_date, values, gone, name, "a date")
+    return values.astype("datetime64[us]")
 
 
 def _convert(
-    function: Callable[[Any], Any],
-    values: np.ndarray,
-    gone: np.ndarray,
-    nothing: Any,
-    name: str,
-    expected: str,
-) -> list[Any]:
-    """The function of every cell, `nothing` where one is missing; of equal text once."""
-    out = [nothing] * len(values)
-    known: dict[str, Any] = {}
+    function: Callable[[Any], Any], values: np.ndarray, gone: np.ndarray, name: str, expected: str
+) -> np.ndarray:
+    """The function of every cell, None where one is missing; of equal text once."""
+    out, of_text = np.full(len(values), None), cache(function)
     for row in np.flatnonzero(~gone):
-        cell = values[row]
         try:
-            if not isinstance(cell, str):
-                out[row] = function(cell)
-                continue
-            if cell not in known:
-                known[cell] = function(cell)
-            out[row] = known[cell]
+            out[row] = (of_text if isinstance(values[row], str) else function)(values[row])
         except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"column {name!r} has {shown(values[row])} in row {row}, where {expected} is expected. "
@@ -270,14 +248,6 @@ def to_date(cell: Any) -> np.datetime64:
     if isinstance(cell, datetime) and cell.tzinfo is not None:
         cell = cell.astimezone(UTC).replace(tzinfo=None)
     return np.datetime64(cell, "us")
-
-
-def _converts(function: Callable[[str], Any], word: str) -> bool:
-    try:
-        function(word)
-    except ValueError:
-        return False
-    return True
 
 
 def category_text(value: Any) -> str:

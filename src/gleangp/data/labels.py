@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from gleangp.data.columns import (
-    as_column,
-    check_magnitude,
-    is_missing,
-    missing_entries,
-    with_common_type,
-)
+from gleangp.data.columns import as_column, check_magnitude, is_missing, missing_entries, with_common_type
 from gleangp.exceptions import LabelError
+
+_TYPES = (  # kinds of arrays of labels, the types that can equal one, and their name
+    ("U", str, "strings"),
+    ("b", (bool, np.bool_), "booleans"),
+    ("iuf", (int, float, np.number), "numbers"),
+)
 
 
 def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,19 +53,21 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
     module). Raises `LabelError` if it is of a type that no label can equal, or None and entries are missing.
     """
     y = as_column(y, "y", LabelError)
-    missing = missing_entries(y)
-    if unlabeled is None:
-        if missing.any():
-            raise LabelError(
-                f"y has {missing.sum()} missing entries (NaN or None), the first in row "
-                f"{missing.argmax()}, and unlabeled=None makes every label a class. To learn from "
-                "rows without a label set unlabeled=np.nan; else leave them out."
-            )
-        return ~missing
+    labeled = ~missing_entries(y)
+    if unlabeled is None and not labeled.all():
+        raise LabelError(
+            f"y has {np.sum(~labeled)} missing entries (NaN or None), the first in row {labeled.argmin()}, "
+            "and unlabeled=None makes every label a class. To learn from rows without a label set "
+            "unlabeled=np.nan; else leave them out."
+        )
     if is_missing(unlabeled):
-        return ~missing
-    _check_comparable(y, unlabeled)
-    labeled = ~missing
+        return labeled
+    for kinds, types, name in _TYPES:  # objects can equal anything
+        if y.dtype.kind in kinds and not isinstance(unlabeled, types):
+            raise LabelError(
+                f"unlabeled={unlabeled!r} can equal no label: the labels are {name}. Give a value of their "
+                "type, np.nan if missing entries are the unlabeled rows, or None if there are none."
+            )
     labeled[labeled] = y[labeled] != unlabeled
     return labeled
 
@@ -77,17 +79,19 @@ def encode_classes(y: Any, n_rows: int, unlabeled: Any = None) -> tuple[np.ndarr
     """
     y = check_class_target(y, n_rows)
     labeled, codes = split_unlabeled(y, unlabeled), np.full(n_rows, -1)
-    removed = ""
+    removed = advice = ""
     if unlabeled is not None:
         removed = f" after removing unlabeled rows (unlabeled={unlabeled!r})"
+    if not is_missing(unlabeled):
+        advice = f" If {unlabeled!r} is one of your classes, leave unlabeled=None."
     if not labeled.any():
-        raise LabelError(f"y has no class{removed}. Two are needed.{_advice(unlabeled)}")
+        raise LabelError(f"y has no class{removed}. Two are needed.{advice}")
     labels = with_common_type(y[labeled], "y", LabelError)
     _refuse_infinity(labels)
     check_classification_targets(labels)
     classes, codes[labeled] = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise LabelError(f"y has 1 class{removed}: {classes.tolist()}. Two are needed.{_advice(unlabeled)}")
+        raise LabelError(f"y has 1 class{removed}: {classes.tolist()}. Two are needed.{advice}")
     return classes, codes
 
 
@@ -130,27 +134,5 @@ def _refuse_infinity(numbers: np.ndarray) -> None:
     if numbers.dtype.kind == "f" and np.isinf(numbers).any():
         row = np.isinf(numbers).argmax()
         raise LabelError(
-            f"y contains infinity ({numbers[row]!s}). Finite targets are expected, NaN in rows "
-            "without a target."
+            f"y contains infinity ({numbers[row]!s}). Finite targets are expected, NaN in rows without one."
         )
-
-
-def _check_comparable(y: np.ndarray, unlabeled: Any) -> None:
-    """Raise if `unlabeled` is of a type that no label can equal; objects can equal anything."""
-    for kinds, types, name in (
-        ("U", str, "strings"),
-        ("b", (bool, np.bool_), "booleans"),
-        ("iuf", (int, float, np.number), "numbers"),
-    ):
-        if y.dtype.kind in kinds and not isinstance(unlabeled, types):
-            raise LabelError(
-                f"unlabeled={unlabeled!r} can equal no label: the labels are {name}. Give a value "
-                "of their type, np.nan if missing entries are the unlabeled rows, or None if there "
-                "are none."
-            )
-
-
-def _advice(unlabeled: Any) -> str:
-    if unlabeled is None or is_missing(unlabeled):
-        return ""
-    return f" If {unlabeled!r} is one of your classes, leave unlabeled=None."

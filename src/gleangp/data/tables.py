@@ -51,23 +51,6 @@ _DAY = np.timedelta64(1, "D")
 class ColumnEncoding:
     """One column of a table, and what it becomes.
 
-    Parameters
-    ----------
-    name : str
-        Its heading.
-    kind : str
-        "number", "boolean", "date" or "category".
-    categories : tuple of str
-        The categories that `fit` saw. An empty text stands for a missing one (older model files).
-    fill : float or None
-        What a missing number, boolean or date becomes. None: missing cells are refused.
-    first : str or None
-        The first date.
-    n_missing : int
-        Number of missing cells in `fit`.
-    periods : tuple of str
-        "year" or "week", of a date whose target repeats: sine and cosine of the time of the year or week.
-
     Examples
     --------
     >>> from gleangp.data.tables import ColumnEncoding
@@ -76,13 +59,13 @@ class ColumnEncoding:
     kind: category, becomes kind=day, kind=night; 3 missing
     """
 
-    name: str
-    kind: str
-    categories: tuple[str, ...] = ()
-    fill: float | None = None
-    first: str | None = None
-    n_missing: int = 0
-    periods: tuple[str, ...] = ()
+    name: str  # its heading
+    kind: str  # "number", "boolean", "date" or "category"
+    categories: tuple[str, ...] = ()  # that `fit` saw; "" stands for a missing one (older model files)
+    fill: float | None = None  # what a missing number, boolean or date becomes; None: they are refused
+    first: str | None = None  # date
+    n_missing: int = 0  # cells, in `fit`
+    periods: tuple[str, ...] = ()  # "year" or "week", of a date along which the target repeats
 
     @property
     def feature_names(self) -> list[str]:
@@ -145,13 +128,8 @@ def feature_groups(columns: Sequence[ColumnEncoding] | None) -> IntArray | None:
     """
     if not any(column.kind == "category" for column in columns or ()):
         return None
-    numbers: dict[tuple[int, str], int] = {}
-    of_feature = [
-        (place, "" if column.kind == "category" else name)
-        for place, column in enumerate(columns or ())
-        for name in column.feature_names
-    ]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in of_feature])
+    begins = [k == 0 or c.kind != "category" for c in columns or () for k in range(len(c.feature_names))]
+    return np.cumsum(begins) - 1
 
 
 def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
@@ -161,8 +139,8 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
     week, a date becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to
     one without. Raises `InputError`, with its name and its first bad cell, if a column cannot be used.
     """
-    cells = (column_of(frame, place) for place in range(frame.shape[1]))  # headings may be repeated
-    return tuple(_learn(str(name), of, target) for name, of in zip(frame.columns, cells, strict=True))
+    headings = enumerate(map(str, frame.columns))  # which may be repeated
+    return tuple(_learn(name, column_of(frame, place), target) for place, name in headings)
 
 
 def count_features(columns: Sequence[ColumnEncoding]) -> int:
@@ -177,9 +155,23 @@ def encode_columns(columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = 
     If a category was not seen in `fit` there is an `InputWarning`; `strict` makes it an error. Raises
     `InputError` if a column is not there, or has a cell that cannot be used.
     """
+    wanted, cells = [c.name for c in columns], [column_of(X, place) for place in range(X.shape[1])]
+    if hasattr(X, "columns"):
+        there = list(map(str, X.columns))
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            raise InputError(
+                f"the table has no column {missing[0]!r}, which the model was fitted with. It has: "
+                f"{list_names(there, 20)}."
+            )
+        if there != wanted:
+            cells = [cells[there.index(name)] for name in wanted]
+    elif len(cells) != len(wanted):
+        raise InputError(
+            f"X has {len(cells)} features, and {len(wanted)} are expected: {list_names(wanted, 20)}."
+        )
     notes: list[str] = []
-    pairs = zip(columns, _matching(columns, X), strict=True)
-    parts = [_encode(column, cells, strict, notes) for column, cells in pairs]
+    parts = [_encode(column, of, strict, notes) for column, of in zip(columns, cells, strict=True)]
     if notes:
         warn_user(" ".join(notes), InputWarning)
     return np.column_stack(parts) if parts else np.zeros((len(X), 0))
@@ -187,29 +179,7 @@ def encode_columns(columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = 
 
 def as_numbers(cells: Any, name: str) -> FloatArray:
     """One column as numbers, NaN where a cell is missing; its name is for errors."""
-    values, gone, _ = read_cells(cells)
-    return floats(values, gone, name)
-
-
-def _matching(columns: Sequence[ColumnEncoding], X: Any) -> list[Any]:
-    """The cells of these columns."""
-    wanted, cells = [c.name for c in columns], [column_of(X, place) for place in range(X.shape[1])]
-    if not hasattr(X, "columns"):
-        if len(cells) != len(wanted):
-            raise InputError(
-                f"X has {len(cells)} features, and {len(wanted)} are expected: {list_names(wanted, 20)}."
-            )
-        return cells
-    there = list(map(str, X.columns))
-    if there == wanted:
-        return cells
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise InputError(
-            f"the table has no column {missing[0]!r}, which the model was fitted with. It has: "
-            f"{list_names(there, 20)}."
-        )
-    return [cells[there.index(name)] for name in wanted]
+    return floats(*read_cells(cells)[:2], name)
 
 
 def _learn(name: str, cells: Any, target: Any) -> ColumnEncoding:

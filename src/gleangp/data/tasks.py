@@ -1,19 +1,18 @@
-"""Tasks: from a column of X or an array to names and codes.
-
-This is the only file that knows how tasks arrive.
+"""Tasks: from a column of X, an array or several outputs to names and codes.
 
 The user names tasks by integers, strings or booleans; everything below the estimators sees codes
 0..M-1, or one block of rows per task. Names are sorted when a model is fitted; a task added later
 comes last, so that codes once given stay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
+from gleangp._compat import safe_indexing
 from gleangp.data.columns import as_column, column_of, missing_entries, with_common_type
 from gleangp.exceptions import TaskError
 
@@ -28,8 +27,8 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     """
     if issparse(X):
         raise TaskError("X is sparse. A frame or dense array is expected; use X.toarray().")
-    is_frame = hasattr(X, "columns")
-    if not is_frame:
+    headings = list(X.columns) if hasattr(X, "columns") else None
+    if headings is None:
         # As objects a list keeps the numbers beside its strings.
         X = np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X)
         if X.ndim != 2:
@@ -37,13 +36,34 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
                 f"X has {X.ndim} dimension(s). Expected 2D array, one column of which "
                 f"(task={task!r}) holds the task."
             )
-    position = _column_position(list(X.columns) if is_frame else X.shape[1], task)
-    n_columns = X.shape[1]
-    if n_columns == 1:
+    position = _column_position(headings, X.shape[1], task)
+    if X.shape[1] == 1:
         raise TaskError("X has 1 feature(s), and it is the task column. At least one more is needed.")
-    others = [j for j in range(n_columns) if j != position]
+    others = [j for j in range(X.shape[1]) if j != position]
     rest = X.iloc[:, others] if hasattr(X, "iloc") else X[:, others]
     return rest, task_array(column_of(X, position), f"the task column {task!r}")
+
+
+def _column_position(headings: list[Any] | None, n_columns: int, task: Any) -> int:
+    """Position of the task column; arrays have no headings."""
+    if isinstance(task, int | np.integer) and not isinstance(task, bool):
+        if not -n_columns <= task < n_columns:
+            raise TaskError(
+                f"task={task} is not a column of X, which has {n_columns}. "
+                f"A position from 0 to {n_columns - 1}, or the name of a column, is expected."
+            )
+        return int(task) % n_columns
+    if headings is None:
+        raise TaskError(
+            f"task={task!r} names a column, but X is an array without column names. "
+            "Give a DataFrame, or the position of the column."
+        )
+    if (count := headings.count(task)) != 1:
+        raise TaskError(
+            f"X has {f'{count} columns' if count else 'no column'} named task={task!r}. One is expected; the "
+            f"columns are: {list_names(headings)}."
+        )
+    return headings.index(task)
 
 
 def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int) -> Any:
@@ -146,30 +166,6 @@ def filled_blocks(codes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
             yield task, rows
 
 
-def _column_position(columns: list[Any] | int, task: Any) -> int:
-    """Position of the task column, from the names of the columns or (arrays) their number."""
-    n_columns = len(columns) if isinstance(columns, list) else columns
-    if isinstance(task, int | np.integer) and not isinstance(task, bool):
-        if not -n_columns <= task < n_columns:
-            raise TaskError(
-                f"task={task} is not a column of X, which has {n_columns}. "
-                f"A position from 0 to {n_columns - 1}, or the name of a column, is expected."
-            )
-        return int(task) % n_columns
-    if not isinstance(columns, list):
-        raise TaskError(
-            f"task={task!r} names a column, but X is an array without column names. "
-            "Give a DataFrame, or the position of the column."
-        )
-    positions = [j for j, column in enumerate(columns) if column == task]
-    if len(positions) != 1:
-        count = f"{len(positions)} columns" if positions else "no column"
-        raise TaskError(
-            f"X has {count} named task={task!r}. One is expected; the columns are: {list_names(columns)}."
-        )
-    return positions[0]
-
-
 def task_array(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     """Tasks as strings, int64 or booleans; anything else is an error."""
     column = as_column(values, name, TaskError, n_rows)
@@ -194,8 +190,118 @@ def task_array(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
 
 def list_names(names: Any, most: int = 10) -> str:
     """Names for a message, the first ones of them."""
-    shown = names[:most]
-    if isinstance(shown, np.ndarray):
-        shown = shown.tolist()  # 'ann' rather than np.str_('ann')
-    more = len(names) - len(shown)
-    return ", ".join(map(repr, shown)) + (f" and {more} more" if more else "")
+    names = names.tolist() if isinstance(names, np.ndarray) else names  # 'ann' rather than np.str_('ann')
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def stack_outputs(X: Any, Y: Any, names: Sequence[Any] | None = None) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Turn q outputs per row into q tasks over the same rows.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n, p)
+        Inputs.
+    Y : DataFrame or array-like of shape (n, q) or (n,)
+        Outputs. Missing entries stay missing: unlabeled rows of that task.
+    names : sequence of length q, default=None
+        Names of the tasks. By default the column names of Y, or 0..q-1 where it has none.
+
+    Returns
+    -------
+    X_stacked : same type as X, of shape (n * q, p)
+        X once for every output, one output after the other. Lists become arrays.
+    y_stacked : ndarray of shape (n * q,)
+        The columns of Y, one after the other.
+    tasks : ndarray of shape (n * q,)
+        The task of each row.
+
+    See Also
+    --------
+    unstack_outputs : From predictions for stacked rows back to one column per output.
+
+    Examples
+    --------
+    >>> import gleangp
+    >>> X, Y = [[0.0], [1.0]], [[10.0, 20.0], [11.0, 21.0]]
+    >>> X_stacked, y_stacked, tasks = gleangp.stack_outputs(X, Y, names=["low", "high"])
+    >>> X_stacked.ravel().tolist(), y_stacked.tolist()
+    ([0.0, 1.0, 0.0, 1.0], [10.0, 11.0, 20.0, 21.0])
+    >>> tasks.tolist()
+    ['low', 'low', 'high', 'high']
+    >>> gleangp.unstack_outputs(y_stacked, tasks)
+    array([[10., 20.],
+           [11., 21.]])
+    """
+    if names is None and hasattr(Y, "columns"):
+        names = list(Y.columns)
+    Y = np.asarray(Y)
+    if Y.ndim == 1:
+        Y = Y[:, None]
+    if Y.ndim != 2:
+        raise TaskError(
+            f"Y has shape {Y.shape}. One row per row of X and one column per output are expected."
+        )
+    X = X if hasattr(X, "columns") else np.asarray(X)
+    n, q = Y.shape
+    if len(X) != n:
+        raise TaskError(f"Y has {n} rows, but X has {len(X)}. The same number is expected.")
+    outputs = task_array(np.arange(q) if names is None else names, "names")
+    n_different = len(np.unique(outputs))
+    if len(outputs) != q or n_different != q:
+        raise TaskError(
+            f"names has {len(outputs)} entries, {n_different} of them different, but Y has {q} "
+            "columns. One name per column is expected, each of them once."
+        )
+    return safe_indexing(X, np.tile(np.arange(n), q)), Y.ravel(order="F"), np.repeat(outputs, n)
+
+
+def unstack_outputs(values: Any, tasks: Any, *, names: Sequence[Any] | None = None) -> np.ndarray:
+    """From values for stacked rows to one column per output: the inverse of `stack_outputs`.
+
+    Parameters
+    ----------
+    values : array-like of shape (n * q,) or (n * q, k)
+        One value (or k of them, such as probabilities) per stacked row.
+    tasks : array-like of shape (n * q,)
+        The task of each stacked row. The i-th row of every task belongs to the i-th row of X.
+    names : sequence of length q, default=None
+        The tasks in the wanted order of columns; by default the order in which they first appear.
+
+    Returns
+    -------
+    ndarray of shape (n, q) or (n, q, k)
+
+    See Also
+    --------
+    stack_outputs : The way there, with an example.
+
+    Examples
+    --------
+    >>> import gleangp
+    >>> tasks = ["b", "b", "a", "a"]
+    >>> gleangp.unstack_outputs([1.0, 2.0, 3.0, 4.0], tasks, names=["a", "b"])
+    array([[3., 1.],
+           [4., 2.]])
+    """
+    values = np.asarray(values)
+    found, codes = encode_tasks(tasks, len(values))
+    blocks = blocks_of_rows(codes, len(found))
+    if names is None:
+        order = np.argsort([rows[0] for rows in blocks])
+    else:
+        order = lookup_tasks(found, names)
+        if sorted(order) != list(range(len(found))):
+            raise TaskError(
+                f"names lists {list_names(names)}, but the tasks are {list_names(found)}. "
+                "Each task is expected once."
+            )
+    sizes = np.array([len(rows) for rows in blocks])
+    if sizes.min() != sizes.max():
+        small, large = sizes.argmin(), sizes.argmax()
+        raise TaskError(
+            f"tasks differ in their number of rows: {list_names(found[[small]])} has {sizes[small]}, "
+            f"{list_names(found[[large]])} has {sizes[large]}. All outputs of the same rows are "
+            "expected, as stack_outputs makes them."
+        )
+    return np.stack([values[blocks[code]] for code in order], axis=1)

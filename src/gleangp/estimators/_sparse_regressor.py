@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import HasMethods, StrOptions, fit_context
 from gleangp._typing import FloatArray
-from gleangp.data.outputs import stack_outputs
+from gleangp.data.tasks import stack_outputs
 from gleangp.estimators._observations import Latent, ObservationsMixin, check_fields, check_rows
 from gleangp.estimators._parameters import POSITIVE, generator_from, given, parameters
 from gleangp.estimators._problems import active_regression, local_regression, rows_to_learn
