@@ -7,10 +7,14 @@ from scipy.special import log_ndtr, logsumexp, softmax
 
 from gleangp.models.parameters import constrain, constrain_slope, unconstrain
 from gleangp.numerics.special import (
+    digamma_remainder,
     hazard,
+    log1p_remainder,
     log_diff_ndtr_derivatives,
+    log_expit_derivatives,
     log_ndtr_curvature,
     log_ndtr_derivatives,
+    stirling_remainder,
 )
 
 # N(z) / Phi(z) and h (h + z), computed with 60 digits.
@@ -57,6 +61,19 @@ def test_curvature_stays_between_zero_and_one():
     assert np.all((curvature >= 0.0) & (curvature <= 1.0))
     assert np.all(np.diff(curvature) <= 2e-13)
     assert_allclose(1.0 - log_ndtr_curvature(-1e4), 1e-8, rtol=1e-6)
+
+
+def test_remainders_where_the_difference_cancels():
+    """log Gamma, digamma and log(1 + x) less what they are nearly equal to."""
+    assert_allclose(stirling_remainder(1e12), -12.896572, atol=1e-6)
+    assert_allclose(digamma_remainder(1e10), -5e-11, rtol=1e-9)
+    assert_allclose(log1p_remainder(1e-10), -5e-21, rtol=1e-9)
+
+
+def test_log_expit():
+    """log p, 1 - p and p (1 - p), in the tails too."""
+    assert_allclose(log_expit_derivatives(0.0), [np.log(0.5), 0.5, 0.25], rtol=1e-14)
+    assert_allclose(log_expit_derivatives(-800.0), [-800.0, 1.0, 0.0])
 
 
 def test_scalars_in_scalars_out():

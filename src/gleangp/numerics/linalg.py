@@ -26,48 +26,34 @@ _JITTERS = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
 
 
 def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
-    """Lower Cholesky factor, and the jitter that had to be added to the diagonal for it.
+    """Lower Cholesky factor, and the jitter that had to be added to every diagonal entry for it, or 0.0.
 
-    Only the lower triangle of the matrix (n, n) is read. The jitter was added to every diagonal entry; 0.0
-    when the matrix was fine. If 1e-4 of the mean diagonal is not enough, it is an error that gives the
-    smallest eigenvalue.
-
-    Examples
-    --------
-    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))[0]
-    array([[2., 0.],
-           [1., 2.]])
+    Only the lower triangle of the matrix (n, n) is read. If 1e-4 of the mean diagonal is not enough, it is an
+    error that gives the smallest eigenvalue.
     """
-    if len(matrix) == 0:
+    n = len(matrix)
+    if n == 0:
         return np.zeros((0, 0)), 0.0
     chol, info = lapack.dpotrf(matrix, lower=1, clean=1, overwrite_a=0)
     # NaN passes through LAPACK without complaint, and so does infinity; both reach the diagonal.
     if info == 0 and np.isfinite(chol.diagonal().sum()):
         return chol, 0.0
-    scale = float(np.mean(np.diag(matrix)))
-    if np.isfinite(matrix).all() and scale > 0.0:
-        for relative in _JITTERS:
-            jitter = relative * scale
-            shifted = np.array(matrix, order="F")
-            shifted.flat[:: len(shifted) + 1] += jitter
-            chol, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
-            if info == 0:
-                return chol, jitter
-    raise NotPositiveDefiniteError(_describe_indefinite(matrix))
-
-
-def _describe_indefinite(matrix: FloatArray) -> str:
-    n = len(matrix)
     if not np.isfinite(matrix).all():
-        bad = int(np.count_nonzero(~np.isfinite(matrix)))
-        return (
+        bad = np.count_nonzero(~np.isfinite(matrix))
+        raise NotPositiveDefiniteError(
             f"a {n} x {n} covariance matrix has {bad} entries that are not finite. Check the scale "
             "of the inputs and the bounds of the kernel's parameters."
         )
-    lowest = float(np.linalg.eigvalsh(matrix)[0])
-    return (
+    scale = float(np.mean(np.diag(matrix)))
+    for jitter in [relative * scale for relative in _JITTERS if scale > 0.0]:
+        shifted = np.array(matrix, order="F")
+        shifted.flat[:: n + 1] += jitter
+        chol, info = lapack.dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
+        if info == 0:
+            return chol, jitter
+    raise NotPositiveDefiniteError(
         f"a {n} x {n} covariance matrix is not positive definite: its smallest eigenvalue is "
-        f"{lowest:.3g} and its mean diagonal {np.mean(np.diag(matrix)):.3g}. Use a kernel that is "
+        f"{np.linalg.eigvalsh(matrix)[0]:.3g} and its mean diagonal {scale:.3g}. Use a kernel that is "
         "a covariance function, or add a WhiteKernel or a larger noise variance."
     )
 
@@ -83,15 +69,6 @@ def solve_lower(chol: FloatArray, rhs: FloatArray, *, transposed: bool = False) 
     if rhs.ndim == 2 and rhs.flags.f_contiguous:
         return blas.dtrsm(1.0, chol, rhs, lower=1, trans_a=1 if transposed else 0)
     return solve_triangular(chol, rhs, lower=True, trans=1 if transposed else 0, check_finite=False)
-
-
-def gram(rows: FloatArray) -> FloatArray:
-    """`rows @ rows.T`, at half the work of a general product."""
-    if rows.size == 0:
-        return np.zeros((len(rows), len(rows)))
-    if not rows.flags.c_contiguous:
-        rows = np.ascontiguousarray(rows)
-    return _mirrored(blas.dsyrk(1.0, rows.T, trans=1, lower=1))
 
 
 def solve_cholesky(chol: FloatArray, rhs: FloatArray) -> FloatArray:
@@ -118,26 +95,17 @@ def solve_general(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
 
 def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     """`(chol chol^T)^-1` in full: needed where a gradient contracts every entry of it."""
-    if len(chol) == 0:
-        return chol
-    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=0)  # fills the lower triangle
-    return _mirrored(inverse)
+    return _mirrored(lapack.dpotri(chol, lower=1, overwrite_c=0)[0]) if len(chol) else chol
 
 
 def evidence_sensitivity(chol: FloatArray, weights: FloatArray) -> FloatArray:
-    """`(S (chol chol^T)^-1 - weights weights^T) / 2`, weights (n, S): its upper triangle, in place of chol.
+    """`(S (chol chol^T)^-1 - weights weights^T) / 2`, weights (n, S), in place of chol.
 
-    The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T. Below the diagonal stands
-    anything; `mirror_upper` fills it.
+    The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T.
     """
     inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=1)
     half = 0.5 * weights.shape[1]
-    return blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1).T
-
-
-def mirror_upper(upper: FloatArray) -> FloatArray:
-    """The symmetric matrix of which the upper triangle is given, in its memory where it is stored by rows."""
-    return _mirrored(np.asfortranarray(upper.T))
+    return _mirrored(blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1))
 
 
 def _mirrored(lower: FloatArray) -> FloatArray:
@@ -172,7 +140,7 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
     np.einsum("bii->bi", M)[...] += 1.0
     if M.shape[1] < min(_FEW_ROWS, len(M)):
         try:
-            return *_many_inverse_factors(M), jitter
+            return M, _invert_small(M), jitter
         except np.linalg.LinAlgError:
             pass  # one by one, so that each gets the jitter it needs
     for matrix in M:
@@ -185,32 +153,15 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
                     f"the covariance of a block of {M.shape[1]} rows is not positive definite. Use a kernel "
                     "that is a covariance function, or a larger noise variance."
                 )
-            lower, added = cholesky(kept)
-            jitter = max(jitter, added / float(np.mean(np.diagonal(kept))))
-            matrix[...] = lower
-            chol = matrix.T
-        log_det += 2.0 * float(np.log(chol.diagonal()).sum())
+            matrix[...], added = cholesky(kept)
+            jitter, chol = max(jitter, added / float(np.mean(np.diagonal(kept)))), matrix.T
+        log_det += log_determinant(chol)
         _invert_upper(chol)
     return M, log_det, jitter
 
 
-def _invert_upper(U: FloatArray) -> None:
-    """U^-1 in place of the upper triangular U, by halves: OpenBLAS takes twice as long from 200 rows."""
-    n = len(U)
-    if n < _HALVED_ROWS:
-        if U.flags.f_contiguous:
-            lapack.dtrtri(U, lower=0, overwrite_c=1)
-        else:
-            U[...] = lapack.dtrtri(U, lower=0)[0]
-        return
-    left, right, corner = U[: n // 2, : n // 2], U[n // 2 :, n // 2 :], U[: n // 2, n // 2 :]
-    _invert_upper(left)
-    _invert_upper(right)
-    corner[...] = blas.dtrmm(1.0, right, blas.dtrmm(-1.0, left, corner), side=1)
-
-
-def _many_inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
-    """L^-1 of the lower factor of every matrix of a large stack of small ones, in place of M; sum of log |M|.
+def _invert_small(M: FloatArray) -> float:
+    """L^-1 of the lower factors of a large stack of small matrices, in place of M; the sum of log |M|.
 
     Row i of L X = I gives row i of X from those above, of all matrices at once.
     """
@@ -220,7 +171,21 @@ def _many_inverse_factors(M: FloatArray) -> tuple[FloatArray, float]:
         M[:, i, :i] = -(L[:, i, None, :i] @ M[:, :i, :i])[:, 0] / diagonal[:, i, None]
         M[:, i, i] = 1.0 / diagonal[:, i]
         M[:, i, i + 1 :] = 0.0
-    return M, 2.0 * float(np.log(diagonal).sum())
+    return 2.0 * float(np.log(diagonal).sum())
+
+
+def _invert_upper(U: FloatArray) -> None:
+    """U^-1 in place of the upper triangular U, by halves: OpenBLAS takes twice as long from 200 rows."""
+    half = len(U) // 2
+    if len(U) >= _HALVED_ROWS:
+        left, right, corner = U[:half, :half], U[half:, half:], U[:half, half:]
+        _invert_upper(left)
+        _invert_upper(right)
+        corner[...] = blas.dtrmm(1.0, right, blas.dtrmm(-1.0, left, corner), side=1)
+    elif U.flags.f_contiguous:
+        lapack.dtrtri(U, lower=0, overwrite_c=1)
+    else:
+        U[...] = lapack.dtrtri(U, lower=0)[0]
 
 
 def triangular_times(half: FloatArray, B: FloatArray, *, transposed: bool = False) -> FloatArray:
@@ -250,12 +215,6 @@ def row_chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 
 def deviation(values: FloatArray) -> FloatArray:
-    """Standard deviation along the first axis, of values whose squares may overflow.
-
-    Examples
-    --------
-    >>> float(deviation(np.array([0.0, 2e200])))
-    1e+200
-    """
+    """Standard deviation along the first axis, of values whose squares may overflow."""
     exponent = np.frexp(np.max(np.abs(values), axis=0))[1]
     return np.ldexp(np.std(np.ldexp(values, -exponent), axis=0), exponent)

@@ -18,7 +18,6 @@ from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.numerics.parallel import freed_memory_kept
 
 Objective = Callable[[FloatArray], tuple[float, FloatArray]]
-Report = Callable[[int, float], bool | None]
 
 # Restarts are drawn uniformly in the log-bounds, but no further than this from the first start:
 # bounds of (1e-5, 1e5) would otherwise send nearly all of them to flat regions.
@@ -47,7 +46,7 @@ def minimize(
     tol: float = 1e-5,
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
-    report: Report | None = None,
+    report: Callable[[int, float], bool | None] | None = None,
     scale: float = 1.0,
     unit: float = 1.0,
     settled: float = 0.0,
@@ -67,12 +66,6 @@ def minimize(
     * `unit`: length of a usual step; the search runs in this unit.
     * `settled`: gain in value by three iterations together below which a start has converged. One alone may
       gain little on its way to more.
-
-    Examples
-    --------
-    >>> bowl = lambda t: (float(t @ t), 2 * t)
-    >>> minimize(bowl, np.array([3.0]), np.array([[1.0, 9.0]])).theta
-    array([1.])
     """
     bounds = np.asarray(bounds, dtype=np.float64).reshape(len(start), 2)
     start = np.clip(start, bounds[:, 0], bounds[:, 1])
@@ -90,14 +83,6 @@ def minimize(
             if runs[-1].stopped:
                 break
     return min(runs, key=lambda run: run.value)
-
-
-class _StopSearch(Exception):
-    """The progress function asked to stop."""
-
-
-class _Settled(Exception):
-    """The last iterations gained next to nothing."""
 
 
 class _Guarded:
@@ -125,34 +110,29 @@ class _Guarded:
         self.ceiling = max(value, self.value) + 1e3 * (1.0 + abs(self.value))
         return value, gradient
 
-    def best(self, start: FloatArray) -> FloatArray:
-        """The point of the least value; an error if none was finite."""
-        if self.theta is None:
-            raise NotPositiveDefiniteError(
-                f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
-                f" nor near it: {self.reason or 'it overflows'}\nCheck the kernel and its initial parameters."
-            ) from self.reason
-        return self.theta
+
+class _End(Exception):
+    """Of the search, after an iteration."""
 
 
 def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit, settled) -> Optimum:
     if len(start) == 0:
         return Optimum(start, objective(start)[0], True)
-    guarded, values = _Guarded(objective), []
+    guarded, values, stopped = _Guarded(objective), [], False
 
     def scaled(in_units):
         value, gradient = guarded(unit * in_units)
         return value / scale, gradient * (unit / scale)
 
     def after_iteration(intermediate_result):
+        nonlocal stopped
         values.append(scale * float(intermediate_result.fun))
-        if report is not None and report(len(values), values[-1]):
-            raise _StopSearch
-        if len(values) > 3 and values[-4] - values[-1] < settled:
-            raise _Settled
+        stopped = bool(report is not None and report(len(values), values[-1]))
+        if stopped or (len(values) > 3 and values[-4] - values[-1] < settled):
+            raise _End
 
     try:
-        result = scipy_minimize(
+        found = scipy_minimize(
             scaled,
             start / unit,
             jac=True,
@@ -162,12 +142,14 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit,
             options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
         )
         # An "abnormal" line search at the floor of rounding error has still converged.
-        converged, stopped = bool(result.success) or "ABNORMAL" in str(result.message).upper(), False
-    except _StopSearch:
-        converged, stopped = False, True
-    except _Settled:
-        converged, stopped = True, False
-    theta = guarded.best(start)
-    last_change = abs(np.diff([guarded.first, *values])[-1]) if values else 0.0
-    value = float(guarded.value)
-    return Optimum(theta, value, converged, len(values), float(last_change), stopped, tuple(values))
+        converged = bool(found.success) or "ABNORMAL" in str(found.message).upper()
+    except _End:
+        converged = not stopped
+    if guarded.theta is None:
+        raise NotPositiveDefiniteError(
+            f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
+            f" nor near it: {guarded.reason or 'it overflows'}\nCheck the kernel and its initial parameters."
+        ) from guarded.reason
+    last_change = float(abs(np.diff([guarded.first, *values])[-1])) if values else 0.0
+    value, n = float(guarded.value), len(values)
+    return Optimum(guarded.theta, value, converged, n, last_change, stopped, tuple(values))

@@ -30,7 +30,6 @@ from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 _SMALL = 1000  # rows of a block up to which one thread does the work
-
 _limiting = Lock()  # held by the one call that limits threads and will restore them
 
 
@@ -49,16 +48,15 @@ def on_one_thread() -> Iterator[None]:
     if not _limiting.acquire(blocking=False):
         yield
         return
+    before = []
     try:
-        before = [(library, library.get_num_threads()) for library in _blas()]
+        before += [(library, library.get_num_threads()) for library in _blas()]
         for library, _ in before:
             library.set_num_threads(1)
-        try:
-            yield
-        finally:
-            for library, n_threads in before:
-                library.set_num_threads(n_threads)
+        yield
     finally:
+        for library, n_threads in before:
+            library.set_num_threads(n_threads)
         _limiting.release()
 
 
@@ -81,10 +79,7 @@ def in_worker(function: Callable) -> Callable:
 
 
 def in_parallel(function: Callable, arguments: Sequence[tuple], n_jobs: int | None) -> list:
-    """`[function(*a) for a in arguments]` over joblib, in a few chunks per worker.
-
-    One BLAS thread inside each job.
-    """
+    """`[function(*a) for a in arguments]` over joblib: a few chunks per worker, each on one BLAS thread."""
     if n_jobs in (None, 1) or len(arguments) < 2:
         return [function(*a) for a in arguments]
     n_chunks = min(len(arguments), 4 * effective_n_jobs(n_jobs))
@@ -105,6 +100,7 @@ def _run_chunk(function: Callable, boxed: tuple[Sequence[tuple]]) -> list:
 
 
 _elsewhere: ContextVar[Any] = ContextVar("where blocks are computed", default=None)
+where_blocks_are = _elsewhere.get  # what `blocks_elsewhere` was given; None: in this process
 
 
 @contextmanager
@@ -117,17 +113,18 @@ def blocks_elsewhere(where: Any) -> Iterator[None]:
         _elsewhere.reset(token)
 
 
-def where_blocks_are() -> Any:
-    """What `blocks_elsewhere` was given; None: blocks are computed in this process."""
-    return _elsewhere.get()
-
-
-# Numbers of parameters of mallopt (malloc.h), and what glibc lets the first grow to on 64 bits.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGEST_MMAP_THRESHOLD = 32 * 1024**2
+# Numbers of parameters of mallopt (malloc.h), and what glibc lets the second grow to on 64 bits.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 32 * 1024**2
 _MOST_KEPT = 1024**3  # bytes that are free, while a search runs
 _OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")  # in the environment
 _n_keepers = 0  # searches that run now
+
+
+@cache
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, if it is one with these thresholds."""
+    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    return libc if hasattr(libc, "gnu_get_libc_version") else None
 
 
 @contextmanager
@@ -147,15 +144,6 @@ def freed_memory_kept() -> Iterator[None]:
         _n_keepers -= 1
         if not _n_keepers:
             libc.mallopt(_M_TRIM_THRESHOLD, 2 * _LARGEST_MMAP_THRESHOLD)
-
-
-@cache
-def _glibc() -> ctypes.CDLL | None:
-    """The C library, if it is one with these thresholds."""
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None)
-    return libc if hasattr(libc, "gnu_get_libc_version") else None
 
 
 @cache

@@ -30,10 +30,8 @@ from gleangp.noise import Gaussian, Probit
 from gleangp.numerics.linalg import (
     cholesky,
     evidence_sensitivity,
-    gram,
     inverse_from_cholesky,
     log_determinant,
-    mirror_upper,
     row_chunks,
     solve_cholesky,
     solve_lower,
@@ -112,7 +110,7 @@ class GaussianTerm:
         chol, _ = cholesky(K.value.T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
         value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
-        dL_dK = mirror_upper(evidence_sensitivity(chol, weights))
+        dL_dK = evidence_sensitivity(chol, weights)
         theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = input_gradient
@@ -223,7 +221,8 @@ class CollapsedTerm:
         X, basis = positions[self.rows], Basis(kernel, positions[self.basis])
         K, features = basis.features(X)
         Phi, B = features.T, 1.0 / (kernel.diag(X) - evaluate_diag(kernel, X, white=False).value)
-        P = gram(Phi * np.sqrt(B))
+        scaled = Phi * np.sqrt(B)
+        P = scaled @ scaled.T
         P.flat[:: len(P) + 1] += 1.0
         inner, _ = cholesky(P)
         return basis, K, Phi, B, inner, solve_cholesky(inner, (Phi * B) @ self.targets)
