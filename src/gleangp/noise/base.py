@@ -1,8 +1,4 @@
-"""What inference asks of a noise model p(y | f): the contract, and what all models share.
-
-A noise model is a frozen dataclass. A field is a float, or an array with one entry per row.
-Inference only ever meets the members of `NoiseModel`; a new noise model is a new file and nothing
-else.
+"""What inference needs of a noise model p(y | f): the contract, and what all models share.
 
 Notation, as in Lawrence, Platt & Jordan 2005, section 2.2: f ~ N(mean, var) is the latent value of
 a row before its target is seen, Z = E[p(y | f)], and
@@ -19,7 +15,7 @@ The density of f solves the heat equation in (mean, var). From this
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,13 +23,13 @@ from scipy.special import ndtri_exp
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import LabelError
-from gleangp.noise.quadrature import flat, mixture_cdf, mixture_quantile, normal_mean, tilted
+from gleangp.noise.quadrature import mixture_cdf, mixture_quantile, normal_mean, tilted
 
 Floats = float | FloatArray  # one value, or one per row
-Partition = tuple[FloatArray, FloatArray, FloatArray]  # log_z, g and nu
-Rows = Any  # whatever indexes the first axis of an array: integers, a mask, a slice
+Three = tuple[FloatArray, FloatArray, FloatArray]  # log_z, g and nu; or a function and two derivatives
 
 
+@dataclass(frozen=True, eq=False)
 class NoiseModel:
     """p(y | f), elementwise over arrays that broadcast: a frozen dataclass of parameters.
 
@@ -57,43 +53,32 @@ class NoiseModel:
     Rows of tasks with a variance of their own, and derivatives in the shared variance and in theirs:
 
     >>> rows = noise.with_variance(np.array([0.25, 1.0]))
-    >>> rows.variance.tolist()
-    [0.25, 1.0]
-    >>> slopes = rows.log_partition_grad(y, mean, var)
-    >>> by_name, by_log = rows.grad_of_shared(slopes, noise)
+    >>> by_name, by_log = rows.grad_of_shared(rows.log_partition_grad(y, mean, var), noise)
     >>> np.allclose(by_name["variance"], by_log / 0.5)
     True
     """
 
+    # Whether p(y | f) is log-concave in f, so that nu is never negative.
     log_concave: ClassVar[bool] = True
-    """Whether p(y | f) is log-concave in f, so that nu is never negative."""
-
+    # False for Gaussian noise: nu then depends on the variance alone, and gains can only fall.
     precision_depends_on_mean: ClassVar[bool] = True
-    """False for Gaussian noise: nu then depends on the variance alone, and gains can only fall."""
-
+    # Parameter name -> "identity", "log" or "logit": the scale on which it is unbounded.
     transforms: ClassVar[Mapping[str, str]] = {"bias": "identity"}
-    """Parameter name -> "identity", "log" or "logit": the scale on which it is unbounded."""
-
+    # Values of an observation: "real", "positive", "count", or "label" (classes, categories).
     support: ClassVar[str] = "label"
-    """Values of an observation: "real", "positive", "count", or "label" (classes, categories)."""
-
+    # Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior.
     priors: ClassVar[Mapping[str, tuple[float, float]]] = {}
-    """Parameter name -> median and standard deviation of the logarithm of a weak log-normal prior."""
-
-    of_tasks: ClassVar[tuple[str, float] | None] = None
-    """Parameter of which every task may have its own value v_t**power, and that power; None: there is none.
-
-    v_t is the variance of the noise of a task, or what grows with it. Its logarithm is normal over tasks.
-    """
-
+    # Parameter of which every task may have its own value v_t**power, and that power; None: there is none.
+    # v_t is the variance of the noise of a task, or what grows with it. Its logarithm is normal over tasks.
+    of_tasks: ClassVar[Any] = None
+    # Fields that are arrays and do not run over rows.
     of_all_rows: ClassVar[tuple[str, ...]] = ()
-    """Fields that are arrays and do not run over rows."""
 
     def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
-            return False
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+        names = [field.name for field in fields(self)]
+        return type(self) is type(other) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in names
+        )
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -103,13 +88,13 @@ class NoiseModel:
     @property
     def variance_of_task(self) -> Any:
         """v_t of `of_tasks`."""
-        name, power = self.of_tasks  # type: ignore[misc]
+        name, power = self.of_tasks
         return getattr(self, name) ** (1.0 / power)
 
     def with_variance(self, variance: Any) -> Self:
         """The model with these v_t of `of_tasks`, such as one for each row."""
-        name, power = self.of_tasks  # type: ignore[misc]
-        return replace(self, **{name: variance**power})  # type: ignore[type-var]
+        name, power = self.of_tasks
+        return replace(self, **{name: variance**power})
 
     def grad_of_shared(
         self, by_name: dict[str, FloatArray], shared: Self
@@ -118,26 +103,25 @@ class NoiseModel:
 
         From those in the parameters of this model, per row.
         """
-        name, power = self.of_tasks  # type: ignore[misc]
+        name, power = self.of_tasks
         by_log = by_name[name] * getattr(self, name)
         return {**by_name, name: by_log / getattr(shared, name)}, power * by_log
 
     @property
     def row_fields(self) -> dict[str, Any]:
         """Fields that may have one entry per row, by name."""
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return {name: getattr(self, name) for name in names if name not in self.of_all_rows}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.of_all_rows}
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: Any) -> Self:
         """The model of those rows: fields with one entry per row are indexed, the others kept."""
         indexed: dict[str, Any] = {k: v[rows] for k, v in self.row_fields.items() if np.ndim(v) > 0}
-        return replace(self, **indexed) if indexed else self  # type: ignore[type-var]
+        return replace(self, **indexed) if indexed else self
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         """log p(y | f)."""
         return self.log_partition(y, f, 0.0)[0]
 
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
         """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
 
         nu is the true value. Where the model is not log-concave it may be negative; what to do then is the
@@ -199,14 +183,10 @@ class Noise(NoiseModel):
 
     New observations, if f has the distribution N(mean, var):
 
-    >>> noise.predict_mean(mean, var).round(2).tolist()
-    [1.28, 12.84]
-    >>> noise.predict_var(mean, var).round(1).tolist()
-    [2.4, 119.8]
-    >>> noise.predict_quantile(mean, var, 0.9).tolist()
-    [3.0, 26.0]
-    >>> noise.predict_cdf(y, mean, var).round(2).tolist()
-    [0.84, 0.48]
+    >>> noise.predict_mean(mean, var).round(2).tolist(), noise.predict_var(mean, var).round(1).tolist()
+    ([1.28, 12.84], [2.4, 119.8])
+    >>> noise.predict_quantile(mean, var, 0.9).tolist(), noise.predict_cdf(y, mean, var).round(2).tolist()
+    ([3.0, 26.0], [0.84, 0.48])
     >>> noise.log_density(y, mean, var).round(2).tolist()
     [-1.8, -2.89]
 
@@ -227,14 +207,14 @@ class Noise(NoiseModel):
     True
     """
 
-    support: ClassVar[str] = "real"
+    support = "real"
 
     @property
     def regular(self) -> Any:
         """The model of rows that are no outliers: what intervals and deviations of new rows are made of."""
         return self
 
-    def derivatives(self, y: Floats, f: Floats) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def derivatives(self, y: Floats, f: Floats) -> Three:
         """log p(y | f) less `log_constant(y)`, its first derivative in f and minus its second."""
         raise NotImplementedError
 
@@ -249,12 +229,11 @@ class Noise(NoiseModel):
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:
         return self.derivatives(y, f)[0] + self.log_constant(y)
 
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        log_z, g, nu = tilted(self, y, mean, var)
-        return log_z, g, nu
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
+        return tilted(self, y, mean, var)
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        return tilted(self, y, mean, var, gradients=True)[0]
+        return tilted(self, y, mean, var, gradients=True)
 
     def log_density(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Log density, or log probability, of an observation y of a new row with f ~ N(mean, var)."""
@@ -283,16 +262,12 @@ class Noise(NoiseModel):
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
         """Variance of an observation of a new row with f ~ N(mean, var)."""
         centre = self.predict_mean(mean, var)
-
-        def square(noise: Self, f: FloatArray) -> FloatArray:
-            return noise.var_given(f) + noise.mean_given(f) ** 2
-
-        return normal_mean(self, square, mean, var) - centre**2
+        square = normal_mean(self, lambda noise, f: noise.var_given(f) + noise.mean_given(f) ** 2, mean, var)
+        return square - centre**2
 
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""
-        noise, shape, *columns = flat(self, y, mean, var)
-        return mixture_cdf(noise, *columns).reshape(shape)[()]
+        return mixture_cdf(self, y, mean, var)
 
     def predict_quantile(self, mean: Floats, var: Floats, q: Floats) -> FloatArray:
         """Quantile q of an observation of a new row with f ~ N(mean, var)."""
@@ -313,21 +288,3 @@ def refuse(bad: Any, values: Any, what: str, remedy: str) -> None:
     if len(rows):
         value = np.broadcast_to(values, np.shape(bad))[rows[0]]
         raise LabelError(f"{what} is {value:g} in row {rows[0]}. {remedy}")
-
-
-def check_counts(y: FloatArray, model: str) -> None:
-    """Raise `LabelError` unless y are counts: 0, 1, 2, ..."""
-    expected = f"{model} noise needs counts: 0, 1, 2, ..."
-    remedy = 'For other targets use noise="gaussian", or "gamma" if they are positive.'
-    is_count = np.isfinite(y) & np.greater_equal(y, 0.0) & np.equal(y, np.floor(y))
-    refuse(~is_count, y, "y", f"{expected} {remedy}")
-
-
-def check_positive(values: Any, n_rows: int, name: str, remedy: str) -> None:
-    """Raise `LabelError` unless a field has one entry, or one per row, and all are positive."""
-    if np.ndim(values) > 0 and np.shape(values) != (n_rows,):
-        raise LabelError(
-            f"{name} has shape {np.shape(values)} and y has {n_rows} rows. Give one number, or one per row."
-        )
-    bad = ~(np.isfinite(values) & np.greater(values, 0.0))
-    refuse(np.broadcast_to(bad, n_rows), values, name, remedy)

@@ -11,15 +11,14 @@ matter to the latent function, are kept in log_z because the gammas are learnt f
 nu (Lawrence, Platt & Jordan 2005, section 4.3) is returned as it is.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Partition, TwoClasses
+from gleangp.noise.base import Floats, Three, TwoClasses
 from gleangp.numerics.special import log_ndtr_derivatives
 
 _STEP_VARIANCE = 2.0**-52
@@ -62,13 +61,6 @@ class NullCategory(TwoClasses):
     >>> log_z, g, nu = NullCategory().log_partition(y=0.0, mean=0.0, var=1.0)
     >>> float(g.round(4)), float(nu.round(4))
     (0.0, -0.5705)
-
-    The log probabilities of both classes, and the latent mean in deviations:
-
-    >>> noise = NullCategory()
-    >>> log_no, log_yes = noise.class_log_prob(mean=1.0, var=3.0)
-    >>> float(np.exp(log_yes).round(2)), float(noise.margin(mean=1.0, var=3.0).round(2))
-    (0.76, 0.58)
     """
 
     bias: Floats = 0.0
@@ -77,8 +69,8 @@ class NullCategory(TwoClasses):
     width: float = 1.0
     variance: Floats = _STEP_VARIANCE
 
-    log_concave: ClassVar[bool] = False
-    transforms: ClassVar[Mapping[str, str]] = {
+    log_concave = False
+    transforms = {
         "bias": "identity",
         "gamma_minus": "logit",
         "gamma_plus": "logit",
@@ -87,29 +79,36 @@ class NullCategory(TwoClasses):
     }
 
     def log_prob(self, y: Floats, f: Floats) -> FloatArray:  # also where a gamma of 1 or 0 forbids a label
-        weights, arguments = self._log_weights(y), self._arguments(f, 0.0)
-        return np.logaddexp(*(weight + log_ndtr(u) for weight, u in zip(weights, arguments, strict=True)))
+        sides = zip(self._log_weights(y), self.log_sides(f, 0.0), strict=True)
+        return np.logaddexp(*(weight + log_phi for weight, log_phi in sides))
 
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Partition:
-        log_z, minus, plus = self._sides(y, mean, var)
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
+        log_z, *sides = self._sides(y, mean, var)
+        (_, _, h_minus, curve_minus, minus), (_, _, h_plus, curve_plus, plus) = sides
         total = var + self.variance
-        g = (plus.share * plus.h - minus.share * minus.h) / np.sqrt(total)
+        g = (plus * h_plus - minus * h_minus) / np.sqrt(total)
         # -d**2 log Z / d mean**2 of a mixture: the mean curvature of its parts less the variance
         # of their slopes.
-        within = minus.share * minus.curvature + plus.share * plus.curvature
-        between = minus.share * plus.share * (minus.h + plus.h) ** 2
+        within = minus * curve_minus + plus * curve_plus
+        between = minus * plus * (h_minus + h_plus) ** 2
         return log_z, g, (within - between) / total
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        log_z, minus, plus = self._sides(y, mean, var)
+        log_z, *sides = self._sides(y, mean, var)
+        (u_minus, log_minus, h_minus, _, minus), (u_plus, log_plus, h_plus, _, plus) = sides
         c = 1.0 / np.sqrt(var + self.variance)
-        minus_slope, plus_slope = minus.share * minus.h, plus.share * plus.h
+        slope_minus, slope_plus = minus * h_minus, plus * h_plus
+
+        def of_gamma(log_phi: FloatArray, gamma: Floats, label: int) -> FloatArray:
+            if_missing = np.exp(np.where(np.equal(y, 0), log_phi - log_z, -np.inf))
+            return np.where(np.equal(y, label), -1.0 / (1.0 - gamma), if_missing)
+
         return {
-            "bias": (plus_slope - minus_slope) * c,
-            "gamma_minus": self._gamma_grad(y, log_z, minus, self.gamma_minus, -1),
-            "gamma_plus": self._gamma_grad(y, log_z, plus, self.gamma_plus, 1),
-            "width": -0.5 * (minus_slope + plus_slope) * c,
-            "variance": -0.5 * (minus_slope * minus.u + plus_slope * plus.u) * c**2,
+            "bias": (slope_plus - slope_minus) * c,
+            "gamma_minus": of_gamma(log_minus, self.gamma_minus, -1),
+            "gamma_plus": of_gamma(log_plus, self.gamma_plus, 1),
+            "width": -0.5 * (slope_minus + slope_plus) * c,
+            "variance": -0.5 * (slope_minus * u_minus + slope_plus * u_plus) * c**2,
         }
 
     def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
@@ -140,39 +139,19 @@ class NullCategory(TwoClasses):
         c, centred = 1.0 / np.sqrt(var + self.variance), np.add(mean, self.bias)
         return -(centred + 0.5 * self.width) * c, (centred - 0.5 * self.width) * c
 
-    def _log_weights(self, y: Floats) -> tuple[FloatArray, FloatArray]:
+    def _log_weights(self, y: Floats) -> list[FloatArray]:
         """Logarithms of what the label leaves of either class."""
-        missing = np.equal(y, 0)
+        missing, sides = np.equal(y, 0), ((self.gamma_minus, -1), (self.gamma_plus, 1))
         with np.errstate(divide="ignore"):  # a gamma of 1 or 0 excludes a class: log -inf
-            minus, plus = (
+            return [
                 np.where(missing, np.log(gamma), np.where(np.equal(y, label), np.log1p(-gamma), -np.inf))
-                for gamma, label in ((self.gamma_minus, -1), (self.gamma_plus, 1))
-            )
-        return minus, plus
+                for gamma, label in sides
+            ]
 
-    def _sides(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, "_Side", "_Side"]:
-        """log_z, and what each class contributes to it given what is known of the label."""
-        arguments = self._arguments(mean, var)
-        found = [log_ndtr_derivatives(u) for u in arguments]
-        logs = [weight + part[0] for weight, part in zip(self._log_weights(y), found, strict=True)]
+    def _sides(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, Any, Any]:
+        """log_z; of either class u, log Phi(u), its two derivatives, and the posterior share of the class."""
+        found = [(u, *log_ndtr_derivatives(u)) for u in self._arguments(mean, var)]
+        logs = [weight + part[1] for weight, part in zip(self._log_weights(y), found, strict=True)]
         log_z = np.logaddexp(*logs)
-        minus, plus = (
-            _Side(u, *part, np.exp(log - log_z)) for u, part, log in zip(arguments, found, logs, strict=True)
-        )
+        minus, plus = ((*part, np.exp(log - log_z)) for part, log in zip(found, logs, strict=True))
         return log_z, minus, plus
-
-    @staticmethod
-    def _gamma_grad(y: Floats, log_z: FloatArray, side: "_Side", gamma: Floats, label: int) -> FloatArray:
-        missing, is_label = np.equal(y, 0), np.equal(y, label)
-        if_missing = np.exp(np.where(missing, side.log_phi - log_z, -np.inf))
-        return np.where(is_label, -1.0 / (1.0 - gamma), if_missing)
-
-
-class _Side(NamedTuple):
-    """One class: the argument of Phi, log Phi and its derivatives, and its posterior share."""
-
-    u: FloatArray
-    log_phi: FloatArray
-    h: FloatArray
-    curvature: FloatArray
-    share: FloatArray

@@ -112,10 +112,10 @@ def _agree(moments: FloatArray, mean: FloatArray, variance: FloatArray) -> Any:
     )
 
 
-def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> tuple[Any, ...]:
+def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> Any:
     """log_z, g and nu of `NoiseModel.log_partition` for a log-concave p(y | f); y, mean and var broadcast.
 
-    If `gradients`: a tuple with one dict, name -> d log_z / d parameter. g and nu follow from mean and
+    If `gradients`: a dict, name -> d log_z / d parameter. g and nu follow from mean and
     variance of f. Where these are almost those of the prior, g and nu are averages of the derivatives of
     log p(y | f) instead: the difference would have few digits.
     """
@@ -148,7 +148,7 @@ def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> 
             g[alike], nu[alike] = slope + (mode / var)[alike], curvature - (square - slope**2)
     if gradients:
         found = {"bias": g, **dict(zip(names, means, strict=True))}
-        return ({name: found[name].reshape(shape)[()] for name in noise.transforms},)
+        return {name: found[name].reshape(shape)[()] for name in noise.transforms}
     log_z = log_z - 0.5 * np.log(2.0 * np.pi * var) + noise.log_constant(y)
     # p(y | f) is log-concave: only rounding makes nu negative.
     return tuple(part.reshape(shape)[()] for part in (log_z, g, np.maximum(nu, 0.0)))
@@ -234,12 +234,13 @@ def _end(
     return end
 
 
-def mixture_cdf(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
-    """P(Y <= y) of a new observation with f ~ N(mean, var); all of shape (n,).
+def mixture_cdf(noise: Any, y: Any, mean: Any, var: Any) -> FloatArray:
+    """P(Y <= y) of a new observation with f ~ N(mean, var).
 
     `noise.cdf(y, f)` falls from 1 to 0 as f grows. Below that part the integral is the normal
     distribution function; the part itself is integrated with Gauss-Legendre nodes.
     """
+    noise, shape, y, mean, var = flat(noise, y, mean, var)
 
     def given(z: FloatArray) -> FloatArray:
         return noise.cdf(y, mean + np.sqrt(var) * z)
@@ -248,7 +249,8 @@ def mixture_cdf(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) ->
     high = _edge(lambda z: given(z) <= _SURE, _NORMAL_END, len(mean))
     z = low + _NODES * (high - low)
     density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
-    return ndtr(low) + (high - low) * np.sum(_WEIGHTS * given(z) * density, axis=0)
+    p = ndtr(low) + (high - low) * np.sum(_WEIGHTS * given(z) * density, axis=0)
+    return p.reshape(shape)[()]
 
 
 def _edge(outside: Callable[[FloatArray], Any], end: float, n: int) -> FloatArray:
@@ -270,17 +272,21 @@ def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
     """
     noise, shape, mean, var, q = flat(noise, mean, var, q)
     target, values_of = ndtri(q), _FROM_LINE[noise.support]
-    centre, unit = _line(noise, mean, var)
+    centre, unit = noise.mean_given(mean), np.ones_like(mean)
+    if noise.support == "real":
+        spread = noise.var_given(mean)
+        unit = np.sqrt(var + np.where(np.isfinite(spread), spread, 1.0))
+    else:
+        centre = np.clip(np.log(centre), -_LOG_MOST, _LOG_MOST)
 
     def excess(rows: Any, t: FloatArray) -> FloatArray:
         y = values_of(centre[rows] + unit[rows] * t)
         p = noise.at(rows).predict_cdf(y, mean[rows], var[rows])
         return ndtri(np.clip(p, _TINY, 1.0 - _EPS)) - target[rows]
 
-    every = np.arange(len(mean))
+    rows = every = np.arange(len(mean))
     a, at_a = np.zeros_like(mean), excess(every, np.zeros_like(mean))
-    side = np.where(at_a < 0.0, 1.0, -1.0)
-    b, at_b, rows = a.copy(), at_a.copy(), every
+    b, at_b, side = a.copy(), at_a.copy(), np.where(at_a < 0.0, 1.0, -1.0)
     for doubling in range(_DOUBLINGS):
         a[rows], at_a[rows] = b[rows], at_b[rows]
         b[rows] = side[rows] * 2.0**doubling
@@ -307,11 +313,3 @@ def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
     if noise.support == "count":
         y = np.maximum(np.ceil(y - _CLOSE * (1.0 + np.abs(y))), 0.0)
     return y.reshape(shape)[()]
-
-
-def _line(noise: Any, mean: FloatArray, var: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Where to start on the line that is mapped to the support, and a first step."""
-    middle, spread = noise.mean_given(mean), noise.var_given(mean)
-    if noise.support == "real":
-        return middle, np.sqrt(var + np.where(np.isfinite(spread), spread, 1.0))
-    return np.clip(np.log(middle), -_LOG_MOST, _LOG_MOST), np.ones_like(mean)
