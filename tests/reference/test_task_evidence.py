@@ -11,8 +11,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.graph import local_scaling_graph, normalized_laplacian
-from gleangp.inference.data_dependent import OrderRows, TaskRows
 from gleangp.models.hierarchical.evidence import TaskStack
+from gleangp.models.hierarchical.task import OrderRows, TaskRows
 from gleangp.numerics.linalg import solve_general
 
 LINEAR_RBF = ConstantKernel(0.5) * DotProduct(0.0, "fixed") + ConstantKernel(1.0) * RBF(1.2)

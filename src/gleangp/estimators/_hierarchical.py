@@ -28,17 +28,20 @@ from gleangp.estimators._problems import rows_to_learn
 from gleangp.estimators._progress import FitProgress, warn_about_fit
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.exceptions import warn_user
-from gleangp.inference.data_dependent import DataDependentPosterior, TaskRows
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import linear_plus_rbf
 from gleangp.models.defaults import HIERARCHY
-from gleangp.models.hierarchical import model as hierarchy
-from gleangp.models.hierarchical.checks import alone_if_better, decisions_on
 from gleangp.models.hierarchical.learn import most_stages
-from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
-from gleangp.models.hierarchical.rows import GraphSettings, RowsOfTasks
+from gleangp.models.hierarchical.model import (
+    FittedTask,
+    HierarchicalModel,
+    alone_if_better,
+    decisions_on,
+    fit_hierarchical_model,
+)
+from gleangp.models.hierarchical.task import DataDependentPosterior, RowsOfTasks, TaskRows
 from gleangp.models.units import natural_units, units_of_hierarchy
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
@@ -285,14 +288,13 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         noise = self.noise_variance
         if noise is None and (has_white(kernel) or self.optimizer is None):
             noise = HIERARCHY.no_noise if has_white(kernel) else HIERARCHY.noise
-        return hierarchy.fit_hierarchical_model(
+        return fit_hierarchical_model(
             kernel,
             blocks,
-            optimize=self.optimizer is not None,
             noise=noise,
             prior_cov=None if self.prior_cov is None else as_covariance(self.prior_cov, kernel.n_dims),
             average_theta=self.theta_uncertainty,
-            max_rounds=self.n_rounds,
+            max_rounds=0 if self.optimizer is None else self.n_rounds,
             n_jobs=self.n_jobs,
             progress=progress,
         )
@@ -368,5 +370,5 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             check_possible(encoded, y, float(np.max(scale[codes], initial=0.0)))
             of_tasks = [encoded.of_task(rows, codes, scale, mean) for rows in by_task]
         y = self._units.to_standard(y, codes) - mean
-        graph = GraphSettings(self.n_neighbors, self.n_landmarks, self.n_jobs)
-        return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, graph, self._chosen_selector())
+        graph = {name: getattr(self, name) for name in ("n_neighbors", "n_landmarks", "n_jobs")}
+        return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, self._chosen_selector(), graph)

@@ -19,7 +19,7 @@ Large ones and those with order constraints are evaluated one by one, in threads
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -28,16 +28,18 @@ from scipy.sparse import issparse
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import lay_out
-from gleangp.inference.data_dependent import TaskRows, with_jitter
 from gleangp.inference.evidence import LOG_TWO_PI, condition, evidence_gradient, gaussian_evidence
-from gleangp.inference.laplace import LaplaceFit, find_mode, laplace_gradient
 from gleangp.inference.posterior import fitc_prior
 from gleangp.kernels.evaluate import evaluate_apart
 from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import HIERARCHY
+from gleangp.models.hierarchical.task import LaplaceFit, TaskRows, find_mode, with_jitter
 from gleangp.noise.order import OrderSites
-from gleangp.numerics.linalg import inverse_factors, inverse_of, solve_general
+from gleangp.numerics.linalg import inverse_factors, inverse_of, solve_general, solve_lower
 from gleangp.numerics.parallel import in_parallel
+
+# A task with more rows fills the arithmetic units alone; padding would only add to it.
+_LARGEST_STACKED = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +51,60 @@ class TaskEvidence:
     d_log_noise: FloatArray  # (B,) in the log of the noise variance
     d_log_alpha: FloatArray  # (B,)
     d_log_width: FloatArray  # (B,) in the log of the noise of order constraints
+
+
+class TaskTerms:
+    """Log evidence of every task and its gradients, at theta (M, q) and log_alpha (M,) of the tasks.
+
+    With `noise=None` every task has its own: its logarithm is the last column of theta.
+    """
+
+    def __init__(
+        self, kernel, tasks: Sequence[TaskRows], noise: float | None = None, n_jobs: int | None = None
+    ):
+        self.noise, self.n_tasks, self.n_jobs = noise, len(tasks), n_jobs
+        self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
+        self.has_order = any(t.order is not None for t in tasks)
+        self.groups: list[tuple[list[int], TaskStack | TaskOnBasis]] = []
+        for at in _grouped(tasks):
+            on_basis = tasks[at[0]].basis is not None
+            term = (
+                TaskOnBasis(kernel, tasks[at[0]]) if on_basis else TaskStack(kernel, [tasks[i] for i in at])
+            )
+            self.groups.append((at, term))
+        self._order = np.argsort(np.concatenate([at for at, _ in self.groups]))
+
+    def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
+        if self.noise is None:
+            own = np.exp(theta[:, -1])
+            theta, log_noise = theta[:, :-1], np.log(own + HIERARCHY.least_noise)
+        else:
+            log_noise = np.full(len(theta), np.log(self.noise))
+        calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
+        with parallel_config(backend="threading"), np.errstate(over="ignore", invalid="ignore"):
+            parts = in_parallel(lambda term, *at: term(*at), calls, self.n_jobs)
+        names = [f.name for f in fields(TaskEvidence)]
+        total = TaskEvidence(*(np.concatenate([getattr(p, n) for p in parts])[self._order] for n in names))
+        if self.noise is not None:
+            return total
+        d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
+        return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
+
+
+def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
+    """Task numbers, by kind and size; each group is evaluated as one stack."""
+    alike: dict[bool, list[int]] = {}
+    groups = []
+    for i, task in enumerate(tasks):
+        if task.order is not None or task.basis is not None or len(task.X) > _LARGEST_STACKED:
+            groups.append([i])
+        else:
+            alike.setdefault(task.laplacian is not None, []).append(i)
+    for members in alike.values():
+        codes = np.repeat(members, [len(tasks[i].X) for i in members])
+        rows = np.split(np.arange(len(codes)), np.flatnonzero(np.diff(codes)) + 1)
+        groups += [stack.tasks.tolist() for group in lay_out(codes, rows).groups for stack in group.stacks]
+    return groups
 
 
 class TaskStack:
@@ -89,12 +145,11 @@ class TaskStack:
         K, alpha = kernels.value, np.exp(log_alpha)
         noise = np.exp(log_noise)[:, None] + (0.0 if kernels.white is None else kernels.white[:, :k])
         noise = np.broadcast_to(noise, (B, k))
-        plain = self.laplacian is None and self.Q is None
-        G = None if plain else self._spread(K, alpha)
+        G = None if self.laplacian is None and self.Q is None else self._spread(K, alpha)
         KG = K if G is None else K @ G
+        d_log_width, d_log_alpha = np.zeros(B), np.zeros(B)
         if self.ordered is None:
             value, dK_uu, d_noise = self._gaussian(KG[:, :k], noise)
-            d_log_width = np.zeros(B)
         else:
             K_uu, sites = with_jitter(self.Q @ KG[0]), self.ordered.sites(noise[0], log_width)
             fit = find_mode(K_uu, sites, self._dual)
@@ -102,13 +157,13 @@ class TaskStack:
             dK_uu, d_noise, d_log_width = _laplace_gradients(K_uu, sites, fit)
         d_white = np.zeros(self.X.shape[:2])
         d_white[:, :k] = d_noise
-        d_log_alpha = np.zeros(B)
         if self.laplacian is not None:
             rough = KG.swapaxes(1, 2) @ self._times_laplacian(KG)
             d_log_alpha = -alpha * np.einsum("bij,bij->b", dK_uu, rough)
         dK = dK_uu if G is None else G @ dK_uu @ G.swapaxes(1, 2)
         d_log_noise = np.exp(log_noise) * d_noise.sum(axis=1)
-        return TaskEvidence(value, kernels.vjp(dK, d_white), d_log_noise, d_log_alpha, d_log_width)
+        d_theta = kernels.vjp(dK, d_white).reshape(theta.shape)
+        return TaskEvidence(value, d_theta, d_log_noise, d_log_alpha, d_log_width)
 
     def _spread(self, K: FloatArray, alpha: FloatArray) -> FloatArray:
         """G = (1 + alpha L K)^-1 Q^T (B, n, N), or Q^T without a graph."""
@@ -135,16 +190,30 @@ class TaskStack:
         return value, dC, np.einsum("bii->bi", dC)
 
     def _times_laplacian(self, stack: FloatArray) -> FloatArray:
-        if issparse(self.laplacian):
-            return (self.laplacian @ stack[0])[None]
-        return self.laplacian @ stack
+        sparse = issparse(self.laplacian)  # then there is one task
+        return (self.laplacian @ stack[0])[None] if sparse else self.laplacian @ stack
 
 
 def _laplace_gradients(
-    K_uu: FloatArray, sites: OrderSites, fit: LaplaceFit
+    K: FloatArray, sites: OrderSites, fit: LaplaceFit
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Derivatives of the evidence of one task in K_uu, the noise of labels, and the log width."""
-    (dK, variance, pull), k = laplace_gradient(K_uu, fit), len(sites.y)
+    """Derivatives of the evidence of one task in K_uu, the noise of labels, and the log width.
+
+    They follow the mode as it moves. With g the gradient of log p at the mode, Rm = (K + W^-1)^-1,
+    s = 1/2 diag(posterior covariance) * (third derivative of log p) and h = (1 - Rm K) s,
+
+        d ln Z = tr[ (1/2 g g^T - 1/2 Rm + 1/2 (g h^T + h g^T)) dK ]
+
+    (Rasmussen & Williams 2006, section 5.5.1). Zhang & Yeung 2009 leave the terms in h out, which can turn
+    the sign of the gradient.
+    """
+    values, Rm, k = fit.sites, fit.reduction(), len(sites.y)
+    half = solve_lower(fit.chol, np.sqrt(values.precision)[:, None] * K)
+    variance = np.diagonal(K) - np.einsum("ij,ij->j", half, half)  # of u, posterior
+    s, g = 0.5 * variance * values.third, values.gradient
+    h = s - Rm @ (K @ s)
+    dK = 0.5 * (np.outer(fit.dual, fit.dual) - Rm + np.outer(g, h) + np.outer(h, g))
+    pull = K @ h
 
     def through(derivatives: tuple[FloatArray, ...], rows: slice) -> FloatArray:
         # Through log p, through its gradient (the mode moves) and through the curvature.
@@ -171,68 +240,3 @@ class TaskOnBasis:
         found, value = evidence_gradient(prior, q, [False]), np.array([gaussian_evidence(q, precision)])
         d_log_noise = np.exp(log_noise) * np.sum(found.noise_variance)
         return TaskEvidence(value, found.theta[0][None], d_log_noise, nothing, nothing)
-
-
-# A task with more rows fills the arithmetic units alone; padding would only add to it.
-_LARGEST_STACKED = 128
-
-
-class TaskTerms:
-    """Log evidence of every task and its gradients, at theta (M, q) and log_alpha (M,) of the tasks.
-
-    With `noise=None` every task has its own: its logarithm is the last column of theta.
-    """
-
-    def __init__(
-        self, kernel, tasks: Sequence[TaskRows], noise: float | None = None, n_jobs: int | None = None
-    ):
-        self.noise = noise
-        self.tasks = list(tasks)
-        self.n_jobs = n_jobs
-        self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
-        self.has_order = any(t.order is not None for t in tasks)
-        self.groups: list[tuple[np.ndarray, TaskStack | TaskOnBasis]] = []
-        for members in _grouped(tasks):
-            chosen = [tasks[i] for i in members]
-            term = TaskStack(kernel, chosen) if chosen[0].basis is None else TaskOnBasis(kernel, chosen[0])
-            self.groups.append((np.array(members), term))
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
-        if self.noise is None:
-            own = np.exp(theta[:, -1])
-            theta, log_noise = theta[:, :-1], np.log(own + HIERARCHY.least_noise)
-        else:
-            log_noise = np.full(len(theta), np.log(self.noise))
-        calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
-        with parallel_config(backend="threading"), np.errstate(over="ignore", invalid="ignore"):
-            parts = in_parallel(lambda term, *at: term(*at), calls, self.n_jobs)
-        n_tasks, q = theta.shape
-        total = TaskEvidence(
-            np.empty(n_tasks), np.empty((n_tasks, q)), np.empty(n_tasks), np.empty(n_tasks), np.empty(n_tasks)
-        )
-        for (at, _), part in zip(self.groups, parts, strict=True):
-            for name in TaskEvidence.__dataclass_fields__:
-                getattr(total, name)[at] = getattr(part, name)
-        if self.noise is not None:
-            return total
-        d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
-        return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
-
-
-def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
-    """Task numbers, by kind and size; each group is evaluated as one stack."""
-    alike: dict[bool, list[int]] = {}
-    groups = []
-    for i, task in enumerate(tasks):
-        if task.order is not None or task.basis is not None or len(task.X) > _LARGEST_STACKED:
-            groups.append([i])
-        else:
-            alike.setdefault(task.laplacian is not None, []).append(i)
-    for members in alike.values():
-        codes = np.repeat(members, [len(tasks[i].X) for i in members])
-        rows = np.split(np.arange(len(codes)), np.flatnonzero(np.diff(codes)) + 1)
-        groups += [stack.tasks.tolist() for group in lay_out(codes, rows).groups for stack in group.stacks]
-    return groups

@@ -39,6 +39,7 @@ from gleangp.progress import Progress, Stage, report_to, silent
 
 _MOST_STEPS = 100  # of a search
 _DIFFERENCE = 1e-4  # of parameters, for derivatives of gradients
+_TOL = 0.02  # of the prior at which rounds end: absolute in m, relative in the variances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,18 +50,6 @@ class Point:
     log_width: float  # of the noise of order constraints, per term
     theta: FloatArray  # (M, q)
     log_alpha: FloatArray  # (M,) meaningless for tasks without a graph
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LearningPlan:
-    """What is learnt and for how long."""
-
-    mean_bounds: FloatArray  # (q, 2)
-    learn_shared: bool = True  # prior mean and width; False for a new task
-    fixed_cov: FloatArray | None = None  # (q, q); None: learnt
-    max_rounds: int = 30
-    tol: float = 0.02  # of the prior: absolute in m, relative in the variances
-    progress: Progress = silent  # told of every round and iteration; may ask to stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,63 +66,10 @@ class HierarchyFit:
     n_rounds: int = 0
     last_change: float = 0.0
 
-
-class HierarchyObjective:
-    """J and its gradient for a given prior covariance, as a function of one vector that begins at a point.
-
-    Its slots are the prior mean and the width, if these are learnt, z of all tasks unless the root is zero,
-    and log alpha of tasks with a graph. Log densities of priors are relative to their peaks.
-    """
-
-    def __init__(self, terms: TaskTerms, centre, point: Point, root: FloatArray, plan: LearningPlan):
-        self.terms, self.begin, self.root = terms, point, root
-        shared, z = plan.learn_shared, whitened(point.theta - point.mean, root)
-        ordered = shared and terms.has_order
-        slots = [
-            _slot("mean", point.mean, plan.mean_bounds.T, (centre, HIERARCHY.mean_spread), shared),
-            _slot("log_width", point.log_width, HIERARCHY.width_bounds, HIERARCHY.width, ordered),
-            _slot("z", z, HIERARCHY.z_bounds, (0.0, 1.0), bool(root.any())),
-            _slot("log_alpha", point.log_alpha[terms.has_graph], HIERARCHY.alpha_bounds, HIERARCHY.alpha),
-        ]
-        self.slots = Slots(slots)
-        self._peak = sum(
-            float(np.sum(s.prior.log_prob(s.prior.mean + 0.0 * s.start)[0])) for s in self.slots.slots
-        )
-
-    def point(self, x: FloatArray) -> Point:
-        """The point of a vector."""
-        get, where, begin = self.slots.get, self.slots.where, self.begin
-        mean = get(x, "mean") if "mean" in where else begin.mean
-        width = float(get(x, "log_width")[0]) if "log_width" in where else begin.log_width
-        log_alpha = begin.log_alpha.copy()
-        log_alpha[self.terms.has_graph] = get(x, "log_alpha")
-        return Point(mean, width, mean + self._z(x) @ self.root.T, log_alpha)
-
-    def _z(self, x: FloatArray) -> FloatArray:
-        """(M, q)."""
-        shape = self.begin.theta.shape
-        return self.slots.get(x, "z").reshape(shape) if "z" in self.slots.where else np.zeros(shape)
-
-    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
-        point = self.point(x)
-        evidence = self.terms(point.theta, point.log_alpha, point.log_width)
-        log_prior, gradient = self.slots.log_prior(x)
-        slopes = {
-            "mean": evidence.d_theta.sum(axis=0),
-            "log_width": evidence.d_log_width.sum(),
-            "z": (evidence.d_theta @ self.root).ravel(),
-            "log_alpha": evidence.d_log_alpha[self.terms.has_graph],
-        }
-        for name, part in self.slots.where.items():
-            gradient[part] += slopes[name]
-        return -float(evidence.value.sum() + log_prior - self._peak), -gradient
-
-
-def _slot(name: str, start: Any, bounds: Any, prior: tuple[Any, float], learnt: bool = True) -> Slot:
-    """A slot with a normal prior; an empty one if it is not learnt."""
-    values = np.ravel(start) if learnt else np.zeros(0)
-    low, high = bounds
-    return Slot(name, values, low, high, Normal(*prior), "identity")
+    def of_task(self, i: int) -> tuple[Any, ...]:
+        """theta_i and its covariance, log_alpha_i, log_width, and the log evidence."""
+        point = self.point
+        return point.theta[i], self.theta_cov[i], point.log_alpha[i], point.log_width, self.log_evidence[i]
 
 
 def most_stages(max_rounds: int) -> int:
@@ -141,143 +77,186 @@ def most_stages(max_rounds: int) -> int:
     return 3 + 2 + max_rounds + 1
 
 
-def learn_hierarchy(terms: TaskTerms, start: Point, plan: LearningPlan) -> HierarchyFit:
-    """Learn the prior and every task's parameters; each task has at least one label or constraint.
+class Learner:
+    """Learns the prior and every task's parameters; each task has at least one label or constraint.
 
-    `start` is where to begin; `start.mean` is also the centre of the hyperprior of the mean.
+    `start` is where to begin; `start.mean` is also the centre of the hyperprior of the mean. `mean_bounds`
+    (q, 2) are those of the prior mean; None: prior mean and width are known (a new task). `fixed_cov` (q, q)
+    is the prior covariance; None: learnt. `progress` is told of every iteration and may ask to stop.
     """
-    best: Any = None
-    for number, (point, cov) in enumerate(_starts(terms, start, plan)):
-        stage = Stage(f"start {number + 1}", _MOST_STEPS, len(terms))
-        if plan.progress(stage, 0, None) and best is not None:
-            break
-        found = _round(terms, start, point, cov, plan, stage)
-        if best is None or found.loss < best.loss:
-            best = found
-    n_rounds, change, moved, converged = 1, 0.0, np.inf, best.converged
-    while plan.fixed_cov is None and len(best.prior_cov):
-        updated = update_cov(best.point, best.theta_cov)
-        ratio = np.abs(np.log(np.diagonal(updated) / np.diagonal(best.prior_cov)))
-        change = max(float(np.max(ratio)), moved)
-        converged = best.converged and change <= plan.tol
-        if converged or n_rounds == plan.max_rounds:
-            break
-        stage = Stage(f"round {n_rounds}", _MOST_STEPS, len(terms))
-        if plan.progress(stage, 0, -best.loss):
-            break
-        before = best.point.mean
-        best = _round(terms, start, best.point, updated, plan, stage)
-        moved = float(np.max(np.abs(best.point.mean - before)))
-        n_rounds += 1
-    if plan.learn_shared:
-        mean_cov, theta_cov = mean_uncertainty(curvatures(terms, best.point), best.theta_cov)
-        best = replace(best, mean_cov=mean_cov, theta_cov=theta_cov)
-    return replace(best, n_rounds=n_rounds, converged=converged, last_change=change)
 
+    def __init__(
+        self,
+        terms: TaskTerms,
+        start: Point,
+        mean_bounds: FloatArray | None,
+        fixed_cov: FloatArray | None = None,
+        progress: Progress = silent,
+    ):
+        self.terms, self.start, self.mean_bounds = terms, start, mean_bounds
+        self.fixed_cov, self.progress = fixed_cov, progress
 
-def _starts(terms, start: Point, plan: LearningPlan) -> list[tuple[Point, FloatArray]]:
-    """Where learning begins: at one kernel for all tasks, and at tasks that are nearly independent.
+    def learn(self, max_rounds: int) -> HierarchyFit:
+        """The better of two starts, then rounds that update the prior covariance; none: all as it starts."""
+        if max_rounds == 0:
+            n_tasks, q = self.start.theta.shape
+            cov = np.zeros((q, q)) if self.fixed_cov is None else self.fixed_cov
+            return HierarchyFit(self.start, cov, np.zeros((n_tasks, q, q)), np.full(n_tasks, np.nan))
+        best: Any = None
+        for number, (point, cov) in enumerate(self._starts()):
+            stage = self._stage(f"start {number + 1}")
+            if self.progress(stage, 0, None) and best is not None:
+                break
+            found = self._round(point, cov, stage)
+            if best is None or found.loss < best.loss:
+                best = found
+        n_rounds, change, moved, converged = 1, 0.0, np.inf, best.converged
+        while self.fixed_cov is None and len(best.prior_cov):
+            updated = _updated_cov(best.point, best.theta_cov)
+            ratio = np.abs(np.log(np.diagonal(updated) / np.diagonal(best.prior_cov)))
+            change = max(float(np.max(ratio)), moved)
+            converged = best.converged and change <= _TOL
+            stage = self._stage(f"round {n_rounds}")
+            if converged or n_rounds == max_rounds or self.progress(stage, 0, -best.loss):
+                break
+            before = best.point.mean
+            best = self._round(best.point, updated, stage)
+            moved = float(np.max(np.abs(best.point.mean - before)))
+            n_rounds += 1
+        if self.mean_bounds is not None:
+            mean_cov, theta_cov = mean_uncertainty(self._hessian(best.point), best.theta_cov)
+            best = replace(best, mean_cov=mean_cov, theta_cov=theta_cov)
+        return replace(best, n_rounds=n_rounds, converged=converged, last_change=change)
 
-    The first finds the region where tasks have few rows. It can be a trap: a task unlike the others is
-    explained by noise, which all share. The second avoids it. The better of the two goes on.
-    """
-    q = start.theta.shape[1]
-    cov = HIERARCHY.start_variance * np.eye(q) if plan.fixed_cov is None else plan.fixed_cov
-    if not plan.learn_shared:
-        graph = replace(start, log_alpha=np.full(len(terms), HIERARCHY.large_alpha))
-        return [(start, cov), (graph, cov)] if terms.has_graph.any() else [(start, cov)]
-    froms = [start]
-    if terms.has_graph.any():  # the evidence often has two peaks in alpha: graph or no graph
-        froms.append(replace(start, log_alpha=np.full(len(terms), HIERARCHY.large_alpha)))
-    one_kernel: list[tuple[Point, Any]] = []
-    for p in froms:
-        stage = Stage("one kernel", _MOST_STEPS, len(terms))
-        if plan.progress(stage, 0, None) and one_kernel:
-            break
-        one_kernel.append(_optimize(terms, start, p, np.zeros((q, q)), plan, stage, tol=HIERARCHY.start_tol))
-    shared, _ = min(one_kernel, key=lambda found: found[1].value)
-    starts = [(shared, cov)]
-    stage = Stage("tasks apart", _MOST_STEPS, len(terms))
-    if len(terms) > 1 and cov.any() and not plan.progress(stage, 0, None):
+    def _stage(self, name: str) -> Stage:
+        return Stage(name, _MOST_STEPS, self.terms.n_tasks)
+
+    def _starts(self) -> list[tuple[Point, FloatArray]]:
+        """Where learning begins: at one kernel for all tasks, and at tasks that are nearly independent.
+
+        The first finds the region where tasks have few rows. It can be a trap: a task unlike the others is
+        explained by noise, which all share. The second avoids it. The better of the two goes on.
+        """
+        start, (n_tasks, q) = self.start, self.start.theta.shape
+        cov = HIERARCHY.start_variance * np.eye(q) if self.fixed_cov is None else self.fixed_cov
+        froms = [start]
+        if self.terms.has_graph.any():  # the evidence often has two peaks in alpha: graph or no graph
+            froms.append(replace(start, log_alpha=np.full(n_tasks, HIERARCHY.large_alpha)))
+        if self.mean_bounds is None:
+            return [(point, cov) for point in froms]
+        one_kernel: list[tuple[Point, Optimum]] = []
+        for point in froms:
+            stage = self._stage("one kernel")
+            if self.progress(stage, 0, None) and one_kernel:
+                break
+            one_kernel.append(self._search(point, np.zeros((q, q)), stage, HIERARCHY.start_tol))
+        shared, _ = min(one_kernel, key=lambda found: found[1].value)
+        stage = self._stage("tasks apart")
+        if n_tasks == 1 or not cov.any() or self.progress(stage, 0, None):
+            return [(shared, cov)]
         wide = np.sqrt(HIERARCHY.wide_variance) * np.eye(q)
-        begin = replace(start, log_alpha=shared.log_alpha)
-        apart, _ = _optimize(terms, start, begin, wide, plan, stage, tol=HIERARCHY.start_tol)
-        if plan.fixed_cov is None:
-            precision = whitened_precision(curvatures(terms, apart), wide)
-            cov = update_cov(apart, wide @ np.linalg.inv(precision) @ wide.T)
-        starts.append((apart, cov))
-    return starts
+        apart, _ = self._search(replace(start, log_alpha=shared.log_alpha), wide, stage, HIERARCHY.start_tol)
+        if self.fixed_cov is not None:
+            return [(shared, cov), (apart, cov)]
+        return [(shared, cov), (apart, _updated_cov(apart, self._theta_cov(apart, wide)[0]))]
+
+    def _round(self, point: Point, cov: FloatArray, stage: Stage) -> HierarchyFit:
+        """The most probable parameters under this prior covariance, from a point."""
+        root = matrix_root(cov)
+        point, optimum = self._search(point, root, stage, 1e-6)
+        theta_cov, log_det = self._theta_cov(point, root)
+        z = _whitened(point.theta - point.mean, root)
+        values = self.terms(point.theta, point.log_alpha, point.log_width).value
+        log_evidence = values - 0.5 * np.sum(z * z, axis=1) - 0.5 * log_det
+        loss = optimum.value + 0.5 * log_det.sum()
+        if self.fixed_cov is None:  # less the log density of S, without its constant
+            q, nu0 = len(cov), len(cov) + 2
+            scatter = nu0 * HIERARCHY.start_variance * np.trace(np.linalg.inv(cov))
+            loss -= -0.5 * ((nu0 + q + 1) * np.linalg.slogdet(cov)[1] + scatter)
+        return HierarchyFit(point, cov, theta_cov, log_evidence, optimum.converged, float(loss))
+
+    def _search(self, point: Point, root: FloatArray, stage: Stage, tol: float) -> tuple[Point, Optimum]:
+        """Minimise J for a given root of the prior covariance, from a point.
+
+        Its slots are the prior mean and the width, if these are learnt, z of all tasks unless the root is
+        zero, and log alpha of tasks with a graph. Log densities of priors are relative to their peaks.
+        """
+        terms, graph, own = self.terms, self.terms.has_graph, []
+        if self.mean_bounds is not None:
+            own.append(_slot("mean", point.mean, self.mean_bounds.T, self.start.mean, HIERARCHY.mean_spread))
+            if terms.has_order:
+                own.append(_slot("log_width", point.log_width, HIERARCHY.width_bounds, *HIERARCHY.width))
+        if root.any():
+            z = _whitened(point.theta - point.mean, root)
+            own.append(_slot("z", z, HIERARCHY.z_bounds, 0.0, 1.0))
+        own.append(_slot("log_alpha", point.log_alpha[graph], HIERARCHY.alpha_bounds, *HIERARCHY.alpha))
+        slots = Slots(own)
+        peak = sum(float(np.sum(s.prior.log_prob(s.prior.mean + 0.0 * s.start)[0])) for s in slots.slots)
+
+        def at(x: FloatArray) -> Point:
+            mean = point.mean if self.mean_bounds is None else slots.get(x, "mean")
+            width = float(slots.get(x, "log_width")[0]) if "log_width" in slots.where else point.log_width
+            z = (
+                slots.get(x, "z").reshape(point.theta.shape)
+                if "z" in slots.where
+                else np.zeros_like(point.theta)
+            )
+            log_alpha = point.log_alpha.copy()
+            log_alpha[graph] = slots.get(x, "log_alpha")
+            return Point(mean, width, mean + z @ root.T, log_alpha)
+
+        def objective(x: FloatArray) -> tuple[float, FloatArray]:
+            now = at(x)
+            evidence = terms(now.theta, now.log_alpha, now.log_width)
+            log_prior, gradient = slots.log_prior(x)
+            slopes = {
+                "mean": evidence.d_theta.sum(axis=0),
+                "log_width": evidence.d_log_width.sum(),
+                "z": (evidence.d_theta @ root).ravel(),
+                "log_alpha": evidence.d_log_alpha[graph],
+            }
+            for name, part in slots.where.items():
+                gradient[part] += slopes[name]
+            return -float(evidence.value.sum() + log_prior - peak), -gradient
+
+        report = report_to(self.progress, stage)
+        optimum = minimize(objective, slots.start, slots.bounds, max_iter=_MOST_STEPS, tol=tol, report=report)
+        return at(optimum.theta), optimum
+
+    def _theta_cov(self, point: Point, root: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Posterior covariance (M, q, q) of each theta_i, and log |1 + root^T H_i root| (M,)."""
+        precision = np.eye(len(root)) + root.T @ self._hessian(point) @ root  # of z_i
+        return root @ np.linalg.inv(precision) @ root.T, np.linalg.slogdet(precision)[1]
+
+    def _hessian(self, point: Point) -> FloatArray:
+        """H (M, q, q), zero in directions in which the evidence curves the wrong way.
+
+        The rows of the task are then not taken to decide anything about them.
+        """
+        n_tasks, q = point.theta.shape
+        hessian = np.empty((n_tasks, q, q))
+        for j, step in enumerate(_DIFFERENCE * np.eye(q)):
+            above, below = (
+                self.terms(theta, point.log_alpha, point.log_width).d_theta
+                for theta in (point.theta + step, point.theta - step)
+            )
+            hessian[:, j] = (below - above) / (2.0 * _DIFFERENCE)
+        values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.swapaxes(1, 2)))
+        return (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
 
 
-def _round(
-    terms, start: Point, point: Point, cov: FloatArray, plan: LearningPlan, stage: Stage
-) -> HierarchyFit:
-    root = matrix_root(cov)
-    point, optimum = _optimize(terms, start, point, root, plan, stage)
-    precision = whitened_precision(curvatures(terms, point), root)
-    theta_cov = root @ np.linalg.inv(precision) @ root.T
-    z = whitened(point.theta - point.mean, root)
-    values = terms(point.theta, point.log_alpha, point.log_width).value
-    log_det = np.linalg.slogdet(precision)[1]
-    log_evidence = values - 0.5 * np.sum(z * z, axis=1) - 0.5 * log_det
-    loss = optimum.value + 0.5 * log_det.sum()
-    if plan.fixed_cov is None:
-        loss -= log_inverse_wishart(cov)
-    return HierarchyFit(point, cov, theta_cov, log_evidence, optimum.converged, float(loss))
+def _slot(name: str, start: Any, bounds: Any, mean: Any, spread: float) -> Slot:
+    low, high = bounds
+    return Slot(name, np.ravel(start), low, high, Normal(mean, spread), "identity")
 
 
-def log_inverse_wishart(cov: FloatArray) -> float:
-    """Log density of the prior of S, without its constant."""
-    q = len(cov)
-    nu0 = q + 2
-    return -0.5 * (
-        (nu0 + q + 1) * np.linalg.slogdet(cov)[1]
-        + nu0 * HIERARCHY.start_variance * np.trace(np.linalg.inv(cov))
-    )
-
-
-def _optimize(terms, start, point, root, plan, stage, tol=1e-6) -> tuple[Point, Optimum]:
-    objective = HierarchyObjective(terms, start.mean, point, root, plan)
-    optimum = minimize(
-        objective,
-        objective.slots.start,
-        objective.slots.bounds,
-        max_iter=_MOST_STEPS,
-        tol=tol,
-        report=report_to(plan.progress, stage),
-    )
-    return objective.point(optimum.theta), optimum
-
-
-def update_cov(point: Point, theta_cov: FloatArray) -> FloatArray:
+def _updated_cov(point: Point, theta_cov: FloatArray) -> FloatArray:
     """The expectation-maximisation step for S, under the inverse-Wishart prior."""
     n_tasks, q = point.theta.shape
     deviation = point.theta - point.mean
     scatter = deviation.T @ deviation + theta_cov.sum(axis=0)
     nu0 = q + 2
     return (nu0 * HIERARCHY.start_variance * np.eye(q) + scatter) / (n_tasks + nu0 + q + 1)
-
-
-def curvatures(terms: TaskTerms, point: Point) -> FloatArray:
-    """H (M, q, q), zero in directions in which the evidence curves the wrong way.
-
-    The rows of the task are then not taken to decide anything about them.
-    """
-    n_tasks, q = point.theta.shape
-    hessian = np.empty((n_tasks, q, q))
-    for j in range(q):
-        step = _DIFFERENCE * np.eye(q)[j]
-        above = replace(point, theta=point.theta + step)
-        below = replace(point, theta=point.theta - step)
-        slopes = [terms(p.theta, p.log_alpha, p.log_width).d_theta for p in (above, below)]
-        hessian[:, j] = (slopes[1] - slopes[0]) / (2.0 * _DIFFERENCE)
-    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.swapaxes(1, 2)))
-    return (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.swapaxes(1, 2)
-
-
-def whitened_precision(hessian: FloatArray, root: FloatArray) -> FloatArray:
-    """Posterior precision (M, q, q) of z_i: 1 + root^T H_i root."""
-    return np.eye(len(root)) + root.T @ hessian @ root
 
 
 def mean_uncertainty(hessian: FloatArray, theta_cov: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -299,6 +278,6 @@ def matrix_root(cov: FloatArray) -> FloatArray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def whitened(deviation: FloatArray, root: FloatArray) -> FloatArray:
+def _whitened(deviation: FloatArray, root: FloatArray) -> FloatArray:
     """z (M, q) with root z = deviation, zero in directions that the root does not span."""
     return deviation @ np.linalg.pinv(root).T

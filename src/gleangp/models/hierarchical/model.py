@@ -4,6 +4,9 @@ Prediction uses theta_i at its most probable value or, to account for its uncert
 2 q points theta_i +- sqrt(q) times the columns of a root of its posterior covariance (the spherical
 cubature rule, exact for cubic functions of theta): the law of total variance then adds what the means
 disagree about to what each is uncertain of.
+
+Whether constraints, unlabelled rows and other tasks help is checked on labels that are held out in turn.
+Parameters stay as they were learnt, so a check costs a few posteriors of each task.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ import numpy as np
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
-from gleangp.inference.data_dependent import TaskRows, task_posterior
+from gleangp.exceptions import warn_user
 from gleangp.inference.posterior import KernelPosterior
 from gleangp.kernels.parameters import MovingKernel
-from gleangp.models.defaults import HIERARCHY
+from gleangp.models.decisions import Decision, in_standard_errors
+from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
-from gleangp.models.hierarchical.learn import HierarchyFit, LearningPlan, Point, learn_hierarchy, matrix_root
-from gleangp.progress import Progress, Stage, silent
+from gleangp.models.hierarchical.learn import Learner, Point, matrix_root
+from gleangp.models.hierarchical.task import TaskRows, task_posterior
+from gleangp.noise import Gaussian
+from gleangp.progress import Progress, Stage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +106,11 @@ class HierarchicalModel:
         """Of the parameters of a new task (q, q): spread between tasks, and uncertainty of the mean."""
         return self.prior_cov if self.mean_cov is None else self.prior_cov + self.mean_cov
 
+    @property
+    def log_width(self) -> float:
+        """Of the noise of order constraints; where there were none, that at which a search starts."""
+        return HIERARCHY.width[0] if self.width is None else float(np.log(self.width))
+
     def noise_of(self, codes: IntArray) -> FloatArray:
         """Variance of the noise of rows of these tasks."""
         return np.array([self.noise if t.noise is None else t.noise for t in self.tasks])[codes]
@@ -138,40 +149,32 @@ class HierarchicalModel:
         """
         if task.n_labelled == 0 and task.order is None:
             return replace(self, tasks=(*self.tasks, _prior_task(self, task.X.shape[1])))
-        width = HIERARCHY.width[0] if self.width is None else np.log(self.width)
-        start = Point(self.mean, width, self.mean[None], np.array([HIERARCHY.alpha[0]]))
-        plan = LearningPlan(np.zeros((0, 2)), learn_shared=False, fixed_cov=self.new_task_cov)
-        if optimize:
-            terms = TaskTerms(self.kernel, [task], None if self.own_noise else self.noise)
-            fit = learn_hierarchy(terms, start, plan)
-        else:
-            fit = _not_learnt(start, self.prior_cov)
-        model = self
-        if self.width is None and task.order is not None:
-            model = replace(self, width=float(np.exp(width)))
-        return replace(model, tasks=(*self.tasks, _fitted_task(model, task, fit, 0)))
+        start = Point(self.mean, self.log_width, self.mean[None], np.array([HIERARCHY.alpha[0]]))
+        terms = TaskTerms(self.kernel, [task], None if self.own_noise else self.noise)
+        fit = Learner(terms, start, None, self.new_task_cov).learn(int(optimize))
+        width = float(np.exp(self.log_width)) if task.order is not None else None
+        model = replace(self, width=width if self.width is None else self.width)
+        return replace(model, tasks=(*self.tasks, _fitted_task(model, task, *fit.of_task(0))))
 
 
 def fit_hierarchical_model(
     kernel,
     tasks: list[TaskRows],
     *,
-    optimize: bool = True,
-    noise: float | None = None,
-    prior_cov: FloatArray | None = None,
-    average_theta: bool | None = False,
-    max_rounds: int = 30,
-    n_jobs: int | None = None,
-    progress: Progress = silent,
+    noise: float | None,
+    prior_cov: FloatArray | None,
+    average_theta: bool | None,
+    max_rounds: int,
+    n_jobs: int | None,
+    progress: Progress,
 ) -> HierarchicalModel:
     """Learn from all tasks, in standard units; one without labels and constraints has the prior's kernel.
 
-    `kernel` is where to start; its bounds are those of the prior mean. Without `optimize`, kernel and noise
-    stay as they are given. `noise` is the variance of the labels, `prior_cov` (q, q) that of the kernel's
-    log-parameters; None: learnt. With a given `prior_cov`, noise that is learnt is one for all tasks.
-    `average_theta` is whether predictions account for the uncertainty of theta; None: in small tasks.
-    `max_rounds` are updates of the prior covariance, `n_jobs` threads for tasks that are not evaluated in
-    stacks.
+    `kernel` is where to start; its bounds are those of the prior mean. `noise` is the variance of the labels,
+    `prior_cov` (q, q) that of the kernel's log-parameters; None: learnt. With a given `prior_cov`, noise that
+    is learnt is one for all tasks. `average_theta` is whether predictions account for the uncertainty of
+    theta; None: in small tasks. `max_rounds` are updates of the prior covariance; 0: kernel and noise stay as
+    they are given. `n_jobs` are threads for tasks that are not evaluated in stacks.
     """
     filled = [i for i, t in enumerate(tasks) if t.n_labelled or t.order is not None]
     terms = TaskTerms(kernel, [tasks[i] for i in filled], noise, n_jobs)
@@ -182,70 +185,126 @@ def fit_hierarchical_model(
         prior_cov = None if prior_cov is None else np.pad(prior_cov, (0, 1))
     thetas, alphas = np.tile(mean, (len(filled), 1)), np.full(len(filled), HIERARCHY.alpha[0])
     start = Point(mean, HIERARCHY.width[0], thetas, alphas)
-    plan = LearningPlan(bounds, True, prior_cov, max_rounds, progress=progress)
-    fit = learn_hierarchy(terms, start, plan) if optimize else _not_learnt(start, prior_cov)
+    fit = Learner(terms, start, bounds, prior_cov, progress).learn(max_rounds)
     mean_kernel, mean_noise = _split(MovingKernel(kernel), fit.point.mean, noise)
-    model = HierarchicalModel(
-        mean_kernel,
-        fit.prior_cov,
-        mean_noise,
-        float(np.exp(fit.point.log_width)) if terms.has_order else None,
-        (),
-        average_theta,
-        fit.n_rounds,
-        fit.converged,
-        fit.last_change,
-        fit.mean_cov,
-    )
+    width = float(np.exp(fit.point.log_width)) if terms.has_order else None
+    how = fit.n_rounds, fit.converged, fit.last_change, fit.mean_cov
+    model = HierarchicalModel(mean_kernel, fit.prior_cov, mean_noise, width, (), average_theta, *how)
     fitted = [_prior_task(model, t.X.shape[1]) for t in tasks]
     stage = Stage("posterior", len(filled), len(filled))
     progress(stage, 0, None)
     for k, i in enumerate(filled):
-        fitted[i] = _fitted_task(model, tasks[i], fit, k)
+        fitted[i] = _fitted_task(model, tasks[i], *fit.of_task(k))
         progress(stage, k + 1, None)
     return replace(model, tasks=tuple(fitted))
 
 
-def _fitted_task(model: HierarchicalModel, task: TaskRows, fit: HierarchyFit, k: int) -> FittedTask:
-    theta, theta_cov = fit.point.theta[k], fit.theta_cov[k]
-    alpha = float(np.exp(fit.point.log_alpha[k])) if task.laplacian is not None else 0.0
-    return _with_nodes(model, task, theta, theta_cov, alpha, fit.point.log_width, float(fit.log_evidence[k]))
-
-
 def _prior_task(model: HierarchicalModel, n_features: int) -> FittedTask:
     nothing = TaskRows(np.zeros((0, n_features)), np.zeros(0))
-    return _with_nodes(model, nothing, model.mean, model.new_task_cov, 0.0, 0.0, 0.0)
+    return _fitted_task(model, nothing, model.mean, model.new_task_cov)
 
 
-def _with_nodes(
-    model: HierarchicalModel, task: TaskRows, theta, theta_cov, alpha, log_width, log_evidence
+def _fitted_task(
+    model: HierarchicalModel, task: TaskRows, theta, theta_cov, log_alpha=0.0, log_width=0.0, log_evidence=0.0
 ) -> FittedTask:
-    noise, average = None if model.own_noise else model.noise, model.average_theta
-    if average is None:
-        average = len(task.X) <= HIERARCHY.average_rows
-    moving = MovingKernel(model.kernel)
-    parts = [_split(moving, t, noise) for t in _nodes(theta, theta_cov, average)]
-    nodes = tuple((k, task_posterior(k, task, noise, alpha, log_width)) for k, noise in parts)
-    own, _ = _split(moving, theta, noise)
-    mean_noise = float(np.mean([noise for _, noise in parts]))
-    return FittedTask(theta, theta_cov, alpha, own, nodes, log_evidence, mean_noise)
-
-
-def _nodes(theta: FloatArray, theta_cov: FloatArray, average: bool) -> list[FloatArray]:
-    if not average or len(theta) == 0:
-        return [theta]
-    offsets = np.sqrt(len(theta)) * matrix_root(theta_cov).T
-    return [theta + sign * offset for offset in offsets for sign in (1.0, -1.0)]
-
-
-def _not_learnt(start: Point, prior_cov: FloatArray | None) -> HierarchyFit:
-    n_tasks, q = start.theta.shape
-    cov = np.zeros((q, q)) if prior_cov is None else prior_cov
-    none = np.zeros((n_tasks, q, q))
-    return HierarchyFit(start, cov, none, np.full(n_tasks, np.nan))
+    """A task with its parameters, and its posterior at each node of the average over them."""
+    thetas, average = [theta], model.average_theta
+    if len(theta) and (len(task.X) <= HIERARCHY.average_rows if average is None else average):
+        offsets = np.sqrt(len(theta)) * matrix_root(theta_cov).T
+        thetas = [theta + sign * offset for offset in offsets for sign in (1.0, -1.0)]
+    alpha = 0.0 if task.laplacian is None else float(np.exp(log_alpha))
+    noise, moving = None if model.own_noise else model.noise, MovingKernel(model.kernel)
+    parts = [_split(moving, t, noise) for t in thetas]
+    nodes = tuple((k, task_posterior(k, task, own, alpha, log_width)) for k, own in parts)
+    mean_noise = float(np.mean([own for _, own in parts]))
+    kernel, _ = _split(moving, theta, noise)
+    return FittedTask(theta, theta_cov, alpha, kernel, nodes, float(log_evidence), mean_noise)
 
 
 def _split(moving: MovingKernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
     """The kernel at theta, and the variance of the noise: the one given, else the last of theta."""
     kernel = moving.copy_at(theta[: moving.n_dims])
     return kernel, float(np.exp(theta[-1])) + HIERARCHY.least_noise if noise is None else noise
+
+
+def decisions_on(model: HierarchicalModel, blocks: list[TaskRows], name: str = "") -> list[Decision]:
+    """Whether unlabelled rows and constraints help the tasks, which are the last of the model."""
+    made: list[Decision] = []
+    if any(b.laplacian is not None for b in blocks):
+        scores = _with_and_without(model, blocks, "laplacian")
+        numbers, _, reason = _decided(scores, ("all rows", "labelled rows alone"))
+        reason = f"The weight of their graph is learnt. {reason}"
+        made.append(Decision(f"{name}unlabelled rows", "all rows", numbers, reason))
+    if any(b.order is not None for b in blocks):
+        numbers, worse, reason = _decided(_with_and_without(model, blocks, "order"), ("constraints", "none"))
+        made.append(Decision(f"{name}constraints", "used", numbers, f"They were given. {reason}"))
+        if worse:
+            warn_user(
+                f"{name}labels that are held out have a lower density with the constraints "
+                f"({numbers['constraints']:.3g} nats each) than without ({numbers['none']:.3g}). They may be "
+                "wrong: check them, or leave them out.",
+                UserWarning,
+            )
+    return made
+
+
+def alone_if_better(
+    before: HierarchicalModel, model: HierarchicalModel, block: TaskRows, name: str
+) -> tuple[HierarchicalModel, list[Decision]]:
+    """The model whose last task has its own kernel where the prior of the others is clearly worse."""
+    if block.n_labelled < HELD_OUT.least_labels:
+        return model, []
+    wide = replace(before, prior_cov=HIERARCHY.wide_variance * np.eye(len(before.prior_cov)))
+    alone = wide.add_task(block)
+    scores = [_held_out(m, m.tasks[-1], block) for m in (model, alone)]
+    numbers, worse, reason = _decided(scores, ("prior of the others", "alone"))
+    if worse:
+        model = replace(model, tasks=(*model.tasks[:-1], alone.tasks[-1]))
+    return model, [Decision(name, list(numbers)[worse], numbers, reason)]
+
+
+def _decided(scores: list[FloatArray], names: tuple[str, str]) -> tuple[dict[str, float], bool, str]:
+    """Means by name, whether the second is clearly better, and that in words."""
+    if len(scores[0]) < HELD_OUT.least_labels:
+        return {}, False, "There are too few labels to hold some out."
+    numbers = {name: float(np.mean(s)) for name, s in zip(names, scores, strict=True)}
+    worse = in_standard_errors(scores[1] - scores[0]) > HELD_OUT.clear
+    without = "better" if worse else "not clearly better"
+    return numbers, worse, f"Labels that are held out are predicted {without} without."
+
+
+def _with_and_without(model: HierarchicalModel, blocks: list[TaskRows], part: str) -> list[FloatArray]:
+    """Log densities of held-out labels of the tasks that have a part, with and without it."""
+    pairs = zip(model.tasks[len(model.tasks) - len(blocks) :], blocks, strict=True)
+    having = [(t, b) for t, b in pairs if getattr(b, part) is not None and b.n_labelled > 1]
+    nothing: dict[str, Any] = {part: None}
+    scores = [(_held_out(model, t, b), _held_out(model, t, replace(b, **nothing))) for t, b in having]
+    return [np.concatenate([np.zeros(0), *(pair[k] for pair in scores)]) for k in range(2)]
+
+
+def _held_out(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> FloatArray:
+    """Log density (l,) of every label of a task without those of its fold."""
+    n = block.n_labelled
+    n_folds = min(HELD_OUT.n_folds, n)
+    fold = np.random.default_rng(0).permutation(np.arange(n) % max(1, n_folds))
+    scores, noise = np.zeros(n), model.noise if task.noise is None else task.noise
+    for k in range(n_folds):
+        known, out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        some = _with_labels(block, known, out)
+        posterior = task_posterior(task.kernel, some, noise, task.alpha, model.log_width)
+        mean, var = posterior.predict(task.kernel, block.X[out])
+        scores[out] = Gaussian(noise).log_density(block.y[out], mean, var)
+    return scores
+
+
+def _with_labels(block: TaskRows, known: IntArray, out: IntArray) -> TaskRows:
+    """The task with the labels of `known` rows; the others stay if graph or constraints name them."""
+    if block.laplacian is None and block.order is None:
+        return TaskRows(block.X[known], block.y[known])
+    rows = np.concatenate([known, out, np.arange(block.n_labelled, len(block.X))])
+    laplacian, order = block.laplacian, block.order
+    if laplacian is not None:
+        laplacian = laplacian[rows][:, rows]
+    if order is not None:
+        order = replace(order, coefficients=order.coefficients[:, rows])
+    return TaskRows(block.X[rows], block.y[known], laplacian, order)
