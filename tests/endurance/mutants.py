@@ -42,7 +42,7 @@ from gleangp import (
 from gleangp.cli._encoding import TableEncoding
 from gleangp.cli._table_model import TableModel
 from gleangp.exceptions import ModelFileError
-from gleangp.io.container import content_hash
+from gleangp.io.files import content_hash
 from tests.endurance.every_estimator import make_rows, outputs
 from tests.endurance.seeds import command, run_seeds, say, text_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from gleangp import load
 from gleangp.exceptions import ModelFileError
-from gleangp.io.container import content_hash
+from gleangp.io.files import content_hash
 from tests.endurance.kills import kills
 from tests.endurance.mutants import Saved, answers, models, mutants, saved
 from tests.endurance.random_fits import random_fits

@@ -23,7 +23,7 @@ from sklearn.preprocessing import (
 
 from gleangp import SharedLatentGPRegressor, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import InputError, ModelFileError, TaskError
-from gleangp.io.container import content_hash
+from gleangp.io.files import content_hash
 from tests.two_fits import assert_same_answers
 
 N = 40

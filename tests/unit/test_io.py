@@ -33,7 +33,7 @@ from gleangp import (
 )
 from gleangp.exceptions import ModelFileError
 from gleangp.io import classes, replacing
-from gleangp.io.container import content_hash
+from gleangp.io.files import content_hash
 from gleangp.models.priors import Gamma, LogNormal
 from gleangp.noise import Gaussian
 

@@ -1,11 +1,7 @@
 """Fits and predictions on a Dask cluster.
 
-`fit` learns from a Dask DataFrame: workers read and check its partitions, the rows come to the client once,
-and workers compute the sums over blocks of rows, which is most of the work. `predict` maps over partitions.
-Needs `pip install gleangp[dask]`.
-
-Beside this, `n_jobs` of every estimator runs on a cluster through joblib's backend
-(`joblib.parallel_config(backend="dask")`), with data that the client has.
+Needs `pip install gleangp[dask]`. Beside this, `n_jobs` of every estimator runs on a cluster through joblib's
+backend (`joblib.parallel_config(backend="dask")`), with data that the client has.
 """
 
 try:
@@ -17,7 +13,6 @@ except ImportError as error:
         "pip install 'gleangp[dask]'."
     ) from error
 
-from gleangp.dask._fit import fit
-from gleangp.dask._predict import predict
+from gleangp.dask._frames import fit, predict
 
 __all__ = ["fit", "predict"]

@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from distributed import Client, Future, get_client
@@ -71,8 +71,7 @@ def gather(client: Client, futures: list[Future[Any]]) -> list[Any]:
         ) from error
     except MemoryError as error:
         raise ClusterError(
-            "a worker could not get the memory it needs. Give workers more of it, or ask for fewer active "
-            "points."
+            "a worker could not get the memory it needs. Give workers more, or ask for fewer active points."
         ) from error
 
 
@@ -92,8 +91,7 @@ def connected(client: Client) -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """Some consecutive stacks."""
 
     stacks: list[tuple[int, Stack]]  # with their groups
@@ -141,20 +139,13 @@ class BlocksOnCluster:
     def _send_part(self, prior: BlockPrior, stacks: list[tuple[int, Stack]]) -> Part:
         """Stacks whose rows are numbered among themselves, and the inputs of these rows."""
         n = len(prior.layout)
-        rows = [stack.rows[stack.rows < n] for _, stack in stacks]
-        starts = np.cumsum([0, *map(len, rows)])
-
-        def renumbered(stack: Stack, start: int) -> Stack:
-            real = stack.rows < n
-            places = start + np.cumsum(real).reshape(real.shape) - 1
-            return replace(stack, rows=np.where(real, places, starts[-1]))
-
-        local = [(g, renumbered(stack, start)) for (g, stack), start in zip(stacks, starts[:-1], strict=True)]
+        every = np.concatenate([stack.rows[stack.rows < n] for _, stack in stacks])
+        place = np.full(n + 1, len(every))  # also that of a padded row
+        place[every] = np.arange(len(every))
         groups = [
-            replace(prior.layout.groups[g], stacks=[stack for _, stack in members])
-            for g, members in groupby(local, key=itemgetter(0))
+            replace(prior.layout.groups[g], stacks=[replace(s, rows=place[s.rows]) for _, s in members])
+            for g, members in groupby(stacks, key=itemgetter(0))
         ]
-        every = np.concatenate(rows)
         layout = Layout(prior.layout.codes[every], groups)
         return Part(stacks, np.append(every, n), send(self._client, (prior.X[every], layout)))
 

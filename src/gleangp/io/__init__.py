@@ -1,7 +1,7 @@
 """Model files: one zip of JSON and `.npy`, nothing executable inside.
 
-`container` reads and writes the zip, `trees` turns objects into JSON and back, `classes` lists what a
-file may contain, `atomic` replaces files in one step.
+`files` reads and writes the zip, `trees` turns objects into JSON and back, `classes` lists what a file may
+contain, `atomic` replaces files in one step.
 """
 
 from gleangp.io.atomic import replacing

@@ -42,8 +42,12 @@ _SKLEARN = {
     "sklearn.preprocessing": "MinMaxScaler OneHotEncoder OrdinalEncoder StandardScaler FunctionTransformer",
 }
 _HOMES = {name: module for module, names in _SKLEARN.items() for name in names.split()}
+TRANSFORMERS = {name for name, module in _HOMES.items() if not module.endswith("kernels")}
 _CLASSES: dict[str, type] = {}  # name in a file -> class
 _NAMES: dict[type, str] = {}
+
+# Public names are imported from the layers above when they are first used.
+gleangp: Any = import_module("gleangp")
 
 _FITTED_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,99}")
 _FIELD_TYPES: dict[str, Callable[[Any], bool]] = {
@@ -70,10 +74,8 @@ def register(*classes: type, **renamed: type) -> None:
 
 def import_homes(names: Iterable[str]) -> None:
     """Import the public classes among these names, whose modules register the classes of their state."""
-    package = _package()
-    for name in sorted(set(names)):
-        if name in package.__all__ or name in package.STORED:
-            getattr(package, name)
+    for name in sorted({*gleangp.__all__, *gleangp.STORED} & set(names)):
+        getattr(gleangp, name)
 
 
 def find_class(name: str) -> type:
@@ -81,8 +83,8 @@ def find_class(name: str) -> type:
     cls = _CLASSES.get(name)
     if cls is None and name in _HOMES:
         cls = getattr(import_module(_HOMES[name]), name)
-    elif cls is None and name in _package().__all__:
-        cls = getattr(_package(), name)
+    elif cls is None and name in gleangp.__all__:
+        cls = getattr(gleangp, name)
     if not isinstance(cls, type) or not (
         issubclass(cls, Kernel | BaseEstimator) or dataclasses.is_dataclass(cls)
     ):
@@ -90,33 +92,19 @@ def find_class(name: str) -> type:
     return cls
 
 
-def _package() -> Any:
-    """gleangp itself, which imports its public names from the layers above when they are first used."""
-    return import_module("gleangp")
-
-
-def is_known(value: Any) -> bool:
-    """Whether the class of a value may be named in a file."""
-    cls, name = type(value), _name(value)
-    return cls in _NAMES or ((name in _HOMES or name in _package().__all__) and cls is find_class(name))
-
-
-def _name(value: Any) -> str:
-    """What a file calls the class of a value."""
-    return _NAMES.get(type(value), type(value).__name__)
-
-
-def is_from_sklearn(name: str) -> bool:
-    """Whether a class is an estimator of scikit-learn, whose fitted state differs between its versions."""
-    cls = find_class(name)
-    return cls.__module__.startswith("sklearn.") and issubclass(cls, BaseEstimator)
+def name_of(value: Any) -> str | None:
+    """What a file calls the class of a value; None if it may not be named."""
+    cls = type(value)
+    name = _NAMES.get(cls, cls.__name__)
+    listed = name in _HOMES or name in gleangp.__all__
+    return name if cls in _NAMES or (listed and cls is find_class(name)) else None
 
 
 def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     """Name and state of an object of a listed class; None for anything else."""
-    if not is_known(value):
+    name = name_of(value)
+    if name is None:
         return None
-    name = _name(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, BaseEstimator):
         return name, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     parameters: dict[str, Any] = value.get_params(deep=False)
@@ -136,9 +124,8 @@ def put_together(name: str, state: dict[str, Any]) -> Any:
         value = _construct(cls, state)
     else:
         value = _dataclass(cls, state)
-    check = getattr(value, "_check_state", None)
-    if check is not None:
-        check()
+    if hasattr(value, "_check_state"):
+        value._check_state()
     return value
 
 
@@ -156,20 +143,13 @@ def _dataclass(cls: Any, state: dict[str, Any]) -> Any:
     if not required <= set(state) <= set(fields):
         raise ModelFileError(f"{cls.__name__} has the fields {sorted(fields)}, the file {sorted(state)}.")
     for key, value in state.items():
-        if not _has_type(value, str(fields[key].type)):
+        kinds = [part.strip().split("[")[0] for part in str(fields[key].type).split(" | ")]
+        # Any, a class of ours, ...: checked by whoever uses it.
+        if not any(kind not in _FIELD_TYPES or _FIELD_TYPES[kind](value) for kind in kinds):
             raise ModelFileError(
                 f"{cls.__name__}.{key} should be {fields[key].type} and is {type(value).__name__}."
             )
     return cls(**state)
-
-
-def _has_type(value: Any, annotation: str) -> bool:
-    """Whether a value fits the annotation of its field, as far as that says something plain.
-
-    Any, a class of ours, ...: checked by whoever uses it.
-    """
-    kinds = [part.strip().split("[")[0] for part in annotation.split(" | ")]
-    return any(kind not in _FIELD_TYPES or _FIELD_TYPES[kind](value) for kind in kinds)
 
 
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:

@@ -1,17 +1,6 @@
 """Objects as JSON: plain values as they are, everything else as a tag with what it needs.
 
-======================  ==================================================
-None, bool, int, str    themselves; a finite float too
-other float             ``{"float": "nan"}``, "inf" or "-inf"
-list                    a JSON list
-tuple, dict             ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``
-NumPy scalar            ``{"scalar": [type, value]}``
-slice                   ``{"slice": [start, stop, step]}``
-NumPy type, dtype       ``{"type": "<f8"}``, ``{"dtype": "<f8"}``
-array                   ``{"array": number of the .npy}``
-array of objects        ``{"objects": [shape, [...]]}``
-a listed class          ``{"object": number in the list of objects}``
-======================  ==================================================
+`docs/model_file.md` lists the tags.
 
 Objects are kept in one list in which each refers to earlier ones only: an object that is shared is stored
 once and shared again after loading, and no cycle can be written down. What works on a tree of objects, as a
@@ -32,11 +21,16 @@ import numpy as np
 from gleangp.exceptions import ModelFileError
 from gleangp.io.classes import import_homes, put_together, take_apart
 
-_SCALAR_KINDS = "biufU"
-_SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in _SCALAR_KINDS}
+PLAIN_KINDS = "biufU"  # of arrays and NumPy's scalars
+_SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in PLAIN_KINDS}
 _DEEPEST = 60  # levels of nesting; models have about ten
 _DEEPEST_OBJECTS = 200  # that refer to each other; a sum of k kernels has k
 _MOST_OBJECT_ITEMS = 10_000_000
+_NOT_STORABLE = (
+    ": model files hold gleangp's estimators, its and scikit-learn's kernels, and of scikit-learn Pipeline, "
+    "ColumnTransformer, StandardScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder and SimpleImputer, and "
+    "no code. Else use pickle or joblib."
+)
 
 
 class Encoder:
@@ -70,11 +64,11 @@ class Encoder:
                     )
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"dict": pairs}
-        if isinstance(value, np.generic) and value.dtype.kind in _SCALAR_KINDS:
+        if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
             return {"scalar": [value.dtype.str, self.encode(value.item(), where)]}
         if isinstance(value, slice):
             return {"slice": [self.encode(v, where) for v in (value.start, value.stop, value.step)]}
-        if isinstance(value, np.dtype) and value.kind in _SCALAR_KINDS + "O":
+        if isinstance(value, np.dtype) and value.kind in PLAIN_KINDS + "O":
             return {"dtype": value.str}
         if isinstance(value, type) and value in _SCALAR_TYPES:
             return {"type": np.dtype(value).str}
@@ -88,14 +82,18 @@ class Encoder:
             if value.dtype.kind == "O":
                 items = [self.encode(item, where) for item in value.ravel()]
                 return {"objects": [list(value.shape), items]}
-            if value.dtype.kind not in _SCALAR_KINDS:
+            if value.dtype.kind not in PLAIN_KINDS:
                 raise ModelFileError(f"cannot save {where}: an array of {value.dtype}.")
             reference = {"array": len(self.arrays)}
             self.arrays.append(value)
         else:
             parts = take_apart(value)
             if parts is None:
-                raise ModelFileError(_not_storable(value, where))
+                advice = _NOT_STORABLE
+                if isinstance(value, np.random.Generator | np.random.RandomState):
+                    advice = ". Set an int or None, for example set_params(random_state=None)."
+                kind = f"{type(value).__module__}.{type(value).__qualname__}"
+                raise ModelFileError(f"cannot save {where}, a {kind}{advice}")
             name, state = parts
             encoded = {key: self.encode(item, f"{where}.{key}") for key, item in state.items()}
             reference = {"object": len(self.objects)}
@@ -105,19 +103,6 @@ class Encoder:
         return reference
 
 
-def _not_storable(value: Any, where: str) -> str:
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    if isinstance(value, np.random.Generator | np.random.RandomState):
-        return (
-            f"cannot save {where}, a {kind}. Set an int or None, for example set_params(random_state=None)."
-        )
-    return (
-        f"cannot save {where}, a {kind}: model files hold gleangp's estimators, its and scikit-learn's "
-        "kernels, and of scikit-learn Pipeline, ColumnTransformer, StandardScaler, MinMaxScaler, "
-        "OneHotEncoder, OrdinalEncoder and SimpleImputer, and no code. Else use pickle or joblib."
-    )
-
-
 class Decoder:
     """Builds the objects of a model again."""
 
@@ -125,9 +110,8 @@ class Decoder:
         self._arrays = arrays
         self._objects: list[Any] = []
         for description in objects:
-            if not isinstance(description, dict) or set(description) != {"class", "state"}:
-                raise ModelFileError("an object in it has no class or no state.")
-            if not isinstance(description["class"], str) or not isinstance(description["state"], dict):
+            whole = isinstance(description, dict) and set(description) == {"class", "state"}
+            if not whole or (type(description["class"]), type(description["state"])) != (str, dict):
                 raise ModelFileError("an object in it has no class or no state.")
         import_homes(description["class"] for description in objects)
         for description in objects:
@@ -155,13 +139,13 @@ class Decoder:
             case {"float": content}:
                 raise ModelFileError(f"a number in it is {content!r}.")
             case {"scalar": [kind, value]}:
-                return _plain_dtype(kind, _SCALAR_KINDS).type(self.decode(value))
+                return _plain_dtype(kind, PLAIN_KINDS).type(self.decode(value))
             case {"slice": [start, stop, step]}:
                 return slice(*(self.decode(item, below) for item in (start, stop, step)))
             case {"dtype": name}:
-                return _plain_dtype(name, _SCALAR_KINDS + "O")
+                return _plain_dtype(name, PLAIN_KINDS + "O")
             case {"type": name}:
-                return _plain_dtype(name, _SCALAR_KINDS).type
+                return _plain_dtype(name, PLAIN_KINDS).type
             case {"objects": [shape, items]}:
                 if math.prod(shape) != len(items) or len(items) > _MOST_OBJECT_ITEMS:
                     raise ModelFileError(f"an array of {len(items)} values has the shape {shape}.")

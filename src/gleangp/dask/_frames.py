@@ -1,4 +1,4 @@
-"""`gleangp.dask.fit`: learn from a Dask DataFrame."""
+"""`gleangp.dask.fit` and `gleangp.dask.predict`: learn from a Dask DataFrame, and predictions for one."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from dask.dataframe.dispatch import concat
-from distributed import Client
+from dask.delayed import delayed
+from distributed import Client, get_client
 from sklearn.base import is_regressor
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import validate_parameters
-from gleangp.dask._cluster import BlocksOnCluster, connected, current_client, gather, submit
+from gleangp.dask._cluster import BlocksOnCluster, connected, current_client, gather, send, submit
 from gleangp.data.columns import as_column, missing_entries
 from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tasks import encode_tasks
 from gleangp.exceptions import GleanError, LabelError, TaskError
-from gleangp.numerics.parallel import blocks_elsewhere
+from gleangp.numerics.parallel import blocks_elsewhere, in_worker
 
 _SHOWN = 5  # partitions in an error message
 
 
 def fit(
-    estimator: Any,
-    ddf: Any,
-    target: Any,
-    task: Any = None,
-    *,
-    client: Client | None = None,
-    **columns: Any,
+    estimator: Any, ddf: Any, target: Any, task: Any = None, *, client: Client | None = None, **columns: Any
 ) -> Any:
     """Fit an estimator on a Dask DataFrame, with the work on many rows done by the workers.
 
@@ -70,12 +67,10 @@ def fit(
 
     Notes
     -----
-    A fitted model keeps its training rows, so the client has memory for all rows: rows times features. It
-    learns the parameters from up to 15 000 of them. Workers then compute the posterior of all rows, block by
-    block, and send sums over blocks. The client adds them in the same order as in memory: the result is the
-    same bit for bit, if BLAS has one thread there too, and else to rounding.
-
-    If a worker fails, others do its work again. The result is the same.
+    A fitted model keeps its training rows, so the client needs memory for all rows. It learns the parameters
+    from up to 15 000 of them. Workers compute the posterior of all rows, and send sums over blocks. The
+    client adds them in the same order as in memory: the result is the same bit for bit, if BLAS has one
+    thread there too, and else to rounding. If a worker fails, others do its work again.
 
     Examples
     --------
@@ -93,7 +88,13 @@ def fit(
         )
     task = own_task if task is None else task
     used = {"target": target, "task": task, **columns}
-    features = _features(list(ddf.columns), used)
+    names = list(ddf.columns)
+    for what, name in used.items():
+        if name is not None and names.count(name) != 1:
+            raise (TaskError if what == "task" else LabelError)(
+                f"{what}={name!r} names {names.count(name)} columns. One is expected; there are {names}."
+            )
+    features = [name for name in names if name not in used.values()]
     classes, unlabeled = not is_regressor(estimator), getattr(estimator, "unlabeled", None)
     needed = [*features, *(name for name in used.values() if name is not None)]
     with connected(client):
@@ -101,7 +102,7 @@ def fit(
         given = {name: frame[column].to_numpy() for name, column in columns.items()}
         if task is not None and own_task is None:
             given["tasks"] = frame[task]
-        inputs = features if own_task is None else [c for c in ddf.columns if c in (*features, own_task)]
+        inputs = features if own_task is None else [c for c in names if c in (*features, own_task)]
         with blocks_elsewhere(partial(BlocksOnCluster, client)):
             return estimator.fit(frame[inputs], frame[target], **given)
 
@@ -163,12 +164,69 @@ def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:
     return estimator.task
 
 
-def _features(names: list[Any], used: dict[str, Any]) -> list[Any]:
-    """The columns that are left for the features; those used otherwise must be there once."""
-    for what, name in used.items():
-        if name is not None and names.count(name) != 1:
-            raise (TaskError if what == "task" else LabelError)(
-                f"{what}={name!r} names {names.count(name)} columns. One is expected; the columns are "
-                f"{names}."
-            )
-    return [name for name in names if name not in used.values()]
+def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predict", **options: Any) -> Any:
+    """Predictions of a fitted estimator, one row for every row of `ddf`.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Any of gleangp's, however it was fitted.
+    ddf : dask.dataframe.DataFrame
+        The features of `fit` (others are left out where the estimator knows the names), and the tasks.
+    task : str, default=None
+        Column of the tasks, for an estimator fitted with tasks that names no column of its own.
+    method : str, default="predict"
+        Which method to call, for example "predict_proba".
+    **options
+        For the method, for example `return_std=True`.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Indexed as `ddf`: "prediction", and "std" if asked for; one column per class of `predict_proba`.
+
+    See Also
+    --------
+    fit : Learn from a Dask DataFrame.
+
+    Examples
+    --------
+    >>> import gleangp.dask
+    >>> gleangp.dask.predict(model, ddf, return_std=True).compute()        # doctest: +SKIP
+    """
+    check_is_fitted(estimator)
+    names = getattr(estimator, "feature_names_in_", None)
+    features = [c for c in ddf.columns if c != task] if names is None else list(names)
+    missing = [c for c in features if c not in list(ddf.columns)]
+    if missing:
+        raise ValueError(
+            f"the frame has no columns {missing}, which the estimator was fitted with. Its columns are "
+            f"{list(ddf.columns)}."
+        )
+    columns = ["prediction", "std"] if options.get("return_std") else ["prediction"]
+    if method == "predict_proba":
+        columns = [str(c) for c in estimator.classes_]
+    elif options.get("return_cov"):
+        raise ValueError("return_cov=True: partitions do not know of each other's rows. Use return_std.")
+    dtype = estimator.classes_.dtype if method == "predict" and hasattr(estimator, "classes_") else np.float64
+    if np.dtype(dtype).kind == "U":
+        dtype = object
+    meta = pd.DataFrame({c: np.zeros(0, dtype=dtype) for c in columns}, index=ddf._meta.index)
+    try:
+        model = delayed(send(get_client(), estimator))
+    except ValueError:  # no client: Dask computes in this process
+        model = delayed(estimator)
+    return ddf.map_partitions(_predict_part, model, features, task, method, columns, options, meta=meta)
+
+
+@in_worker
+def _predict_part(
+    part: Any, estimator: Any, features: list[Any], task: Any, method: str, columns: list[str], options: Any
+) -> Any:
+    if len(part) == 0:
+        return pd.DataFrame({c: np.zeros(0) for c in columns}, index=part.index)
+    tasks = {} if task is None or estimator.task == task else {"tasks": part[task]}
+    values = getattr(estimator, method)(part[features], **tasks, **options)
+    if not isinstance(values, tuple):
+        values = (values,) if np.ndim(values) == 1 else tuple(np.transpose(values))
+    return pd.DataFrame(dict(zip(columns, values, strict=True)), index=part.index)
