@@ -17,7 +17,6 @@ INTERNAL = {
     "is_stationary",
     "log_mean",
     "log_sides",
-    "norms",
     "parameters",
     "parts",
     "select",

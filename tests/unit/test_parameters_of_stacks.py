@@ -46,16 +46,16 @@ def test_stack_equals_loop(kernel, size):
     X[1:] += size - 1.0
     X[0, 1] = X[0, 0]
     theta = kernel.theta + 0.3 * rng.normal(size=(4, kernel.n_dims))
-    stack = evaluate_apart(MovingKernel(kernel).at(theta), X)
+    K, white, vjp = evaluate_apart(MovingKernel(kernel).at(theta), X)
     dL_dK, dL_dwhite = rng.normal(size=(4, 6, 6)), rng.normal(size=(4, 6))
-    gradient = stack.vjp(dL_dK, dL_dwhite)
+    gradient = vjp(dL_dK, dL_dwhite)
     assert gradient.shape == theta.shape
     for b in range(4):
         expected = evaluate(kernel.clone_with_theta(theta[b]), X[b], X[b])
         tolerance = 1e-9 * np.abs(expected.value).max()
-        assert_allclose(stack.value[b], expected.value, rtol=1e-9, atol=tolerance)
+        assert_allclose(K[b], expected.value, rtol=1e-9, atol=tolerance)
         slope = np.array(expected.vjp(dL_dK[b])[0])
-        if stack.white is not None:
-            assert_allclose(stack.white[b], np.exp(theta[b, -1]), rtol=1e-8)
+        if white is not None:
+            assert_allclose(white[b], np.exp(theta[b, -1]), rtol=1e-8)
             slope[-1] += np.exp(theta[b, -1]) * dL_dwhite[b].sum()
         assert_allclose(gradient[b], slope, rtol=1e-6, atol=1e-10)

@@ -5,12 +5,9 @@ Williams 1998, "Computation with infinite neural networks", Neural Computation 1
 paper's appendix is without it. The amplitude is a `ConstantKernel` in front.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
-from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import Evaluation, is_free, of_number, onto, rule_for, side_by_side, turned
 
 
@@ -79,29 +76,22 @@ class ArcSine(Kernel):
         return Hyperparameter("bias_variance", "numeric", self.bias_variance_bounds)
 
     def __call__(self, X, Y=None, eval_gradient=False):
-        X = np.atleast_2d(X)
         if Y is not None and eval_gradient:
             raise ValueError("Gradient can only be evaluated when Y is None.")
-        parts = self.parts(X, None if Y is None else np.atleast_2d(Y))
+        inner, norm, norm_Y = _products(self, np.atleast_2d(X), None if Y is None else np.atleast_2d(Y))
+        K = _arcsine(inner, norm, norm_Y)
         if not eval_gradient:
-            return parts.value()
+            return K
         # k depends on theta through N_ij, N_ii and N_jj, each of which is w (...) + b
-        slope = (2.0 / np.pi) / np.sqrt(parts.gap())
-        half = 0.5 / (parts.first + 1.0)
-        toward_bias = self.bias_variance * slope
-        toward_bias *= 1.0 - parts.inner * np.add.outer(half, half)
-        share = half * parts.first
-        toward_both = slope * parts.inner * (1.0 - np.add.outer(share, share))
-        gradients = []  # alphabetical: bias first
-        if not self.hyperparameter_bias_variance.fixed:
-            gradients.append(toward_bias)
-        if not self.hyperparameter_weight_variance.fixed:
-            gradients.append(toward_both - toward_bias)
-        stacked = np.stack(gradients, axis=-1) if gradients else np.empty((*slope.shape, 0))
-        return parts.value(), stacked
+        slope = (2.0 / np.pi) / np.sqrt(_gap(inner, norm, norm))
+        half = 0.5 / (norm + 1.0)
+        toward_bias = self.bias_variance * slope * (1.0 - inner * np.add.outer(half, half))
+        toward_both = slope * inner * (1.0 - np.add.outer(half * norm, half * norm))
+        free = [is_free(self.bias_variance_bounds), is_free(self.weight_variance_bounds)]  # alphabetical
+        return K, np.stack([toward_bias, toward_both - toward_bias], axis=-1)[..., free]
 
     def diag(self, X):
-        norm = self.norms(np.atleast_2d(X))
+        norm = _norms(self, np.atleast_2d(X))
         return (2.0 / np.pi) * np.arcsin(norm / (norm + 1.0))
 
     def is_stationary(self):
@@ -109,76 +99,63 @@ class ArcSine(Kernel):
         return False
 
     def __repr__(self):
-        return (
-            f"{type(self).__name__}(weight_variance={self.weight_variance:.3g}, "
-            f"bias_variance={self.bias_variance:.3g})"
-        )
-
-    def norms(self, X):
-        """Return w x'x + b for each row of X (..., n, p)."""
-        # A variance (B, 1, 1) is that of every matrix of a stack.
-        both = (np.asarray(v) for v in (self.weight_variance, self.bias_variance))
-        weight, bias = (v[..., 0] if v.ndim else v for v in both)
-        return np.einsum("...ik,...ik->...i", X, X) * weight + bias
-
-    def parts(self, X, Z=None):
-        """Return the inner products and norms that the matrices are made of."""
-        inner = X @ np.swapaxes(X if Z is None else Z, -1, -2)
-        inner *= self.weight_variance
-        inner += self.bias_variance
-        first = self.norms(X)
-        return _Parts(inner, first, first if Z is None else self.norms(Z))
+        weight, bias = self.weight_variance, self.bias_variance
+        return f"{type(self).__name__}(weight_variance={weight:.3g}, bias_variance={bias:.3g})"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Parts:
-    """Inner products (..., n, m) and squared norms (..., n), (..., m) in the space of weights and bias."""
+def _norms(kernel, X):
+    """N_ii = w x'x + b (..., n); a variance (B, 1, 1) is that of every matrix of a stack."""
+    both = (np.asarray(v) for v in (kernel.weight_variance, kernel.bias_variance))
+    weight, bias = (v[..., 0] if v.ndim else v for v in both)
+    return np.einsum("...ik,...ik->...i", X, X) * weight + bias
 
-    inner: FloatArray
-    first: FloatArray
-    second: FloatArray
 
-    def value(self):
-        """The kernel matrix."""
-        sine = self.inner / np.sqrt(self.first + 1.0)[..., None]
-        sine /= np.sqrt(self.second + 1.0)[..., None, :]
-        # the ratio is below one by Cauchy and Schwarz; rounding may lift it by an ulp
-        np.minimum(sine, 1.0, out=sine)
-        np.maximum(sine, -1.0, out=sine)
-        K = np.arcsin(sine, out=sine)
-        K *= 2.0 / np.pi
-        return K
+def _products(kernel, X, Z):
+    """N_ij = w x'z + b (..., n, m), and N_ii and N_jj of either argument."""
+    inner = X @ turned(X if Z is None else Z)
+    inner *= kernel.weight_variance
+    inner += kernel.bias_variance
+    first = _norms(kernel, X)
+    return inner, first, first if Z is None else _norms(kernel, Z)
 
-    def gap(self):
-        """(N_ii + 1)(N_jj + 1) - N_ij**2, what the gradient divides by the root of.
 
-        Written as (N_ii N_jj - N_ij**2) + (N_ii + N_jj + 1), the first bracket is never negative,
-        so that the gap stays positive for equal rows of any size, where 1 - sine**2 rounds to 0.
-        """
-        gap = self.first[..., None] * self.second[..., None, :]
-        gap -= self.inner**2
-        np.maximum(gap, 0.0, out=gap)
-        gap += (self.first + 1.0)[..., None]
-        gap += self.second[..., None, :]
-        return gap
+def _arcsine(inner, first, second):
+    sine = inner / np.sqrt(first + 1.0)[..., None]
+    sine /= np.sqrt(second + 1.0)[..., None, :]
+    np.clip(sine, -1.0, 1.0, out=sine)  # within by Cauchy and Schwarz; rounding may lift it by an ulp
+    K = np.arcsin(sine, out=sine)
+    K *= 2.0 / np.pi
+    return K
+
+
+def _gap(inner, first, second):
+    """(N_ii + 1)(N_jj + 1) - N_ij**2, what the gradient divides by the root of.
+
+    Written as (N_ii N_jj - N_ij**2) + (N_ii + N_jj + 1), the first bracket is never negative,
+    so that the gap stays positive for equal rows of any size, where 1 - sine**2 rounds to 0.
+    """
+    gap = first[..., None] * second[..., None, :]
+    gap -= inner**2
+    np.maximum(gap, 0.0, out=gap)
+    gap += (first + 1.0)[..., None]
+    gap += second[..., None, :]
+    return gap
 
 
 @rule_for(ArcSine)
 def _(kernel, A, B):
     w, b = np.broadcast_arrays(kernel.weight_variance, kernel.bias_variance)
-    parts = kernel.parts(A, B)
+    inner, first, second = _products(kernel, A, B)
 
     def vjp(G, inputs=True):
         # dL/d inner, and dL/d first and second norm (the square root's argument, less one)
-        W = (2.0 / np.pi) * G / np.sqrt(parts.gap())
-        WN = W * parts.inner
-        d_first = -0.5 * WN.sum(axis=-1) / (parts.first + 1.0)
-        d_second = -0.5 * WN.sum(axis=-2) / (parts.second + 1.0)
+        W = (2.0 / np.pi) * G / np.sqrt(_gap(inner, first, second))
+        WN = W * inner
+        d_first, d_second = -0.5 * WN.sum(axis=-1) / (first + 1.0), -0.5 * WN.sum(axis=-2) / (second + 1.0)
         # inner and norms are all w (...) + b
         one = b / b
         d_bias = of_number(W, b) + of_number(d_first, b) + of_number(d_second, b)
-        d_both = of_number(WN, one)
-        d_both = d_both + of_number(d_first * parts.first, one) + of_number(d_second * parts.second, one)
+        d_both = of_number(WN, one) + of_number(d_first * first, one) + of_number(d_second * second, one)
         theta = side_by_side(  # alphabetical: bias first
             d_bias if is_free(kernel.bias_variance_bounds) else np.empty(0),
             d_both - d_bias if is_free(kernel.weight_variance_bounds) else np.empty(0),
@@ -191,4 +168,4 @@ def _(kernel, A, B):
         dA, dB = w * (W @ B + d_first * A), w * (turned(W) @ A + d_second * B)
         return theta, onto(dA, A), onto(dB, B)
 
-    return Evaluation(parts.value(), vjp)
+    return Evaluation(_arcsine(inner, first, second), vjp)

@@ -11,22 +11,27 @@ Every matrix of a stack may have a theta of its own: `MovingKernel.at` then make
 A kernel has one rule, which serves every model; `rules` holds those of scikit-learn. Any other kernel is
 evaluated by scikit-learn's conventions, one matrix at a time, with the gradients that its class has
 registered (`kernel_vjp`, `kernel_input_vjp`) or else its own `eval_gradient` and central differences.
+
+White variance is what is in ``kernel(X)`` and ``kernel.diag(X)`` but not in ``kernel(X, Z)``. It belongs to a
+row, not to the function: two measurements at the same place do not share it. `C * WhiteKernel()` is all
+white, and `(C + WhiteKernel()) * RBF()` is a function of variance C with white noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import singledispatch, wraps
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.gaussian_process.kernels import Kernel, WhiteKernel
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.white import DIAGONAL_ROWS, has_white
 
 _STEP = np.cbrt(np.finfo(float).eps)  # balances truncation (step**2) and rounding (eps / step)
+_DIAGONAL_ROWS = 64  # at a time where only the diagonal of a square block is wanted
 
 # dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
 # Without `inputs` the last two may be anything.
@@ -58,45 +63,36 @@ def evaluate(kernel: Kernel, A: FloatArray, B: FloatArray | None = None) -> Eval
 
 
 def evaluate_diag(kernel: Kernel, X: FloatArray, white: bool = True) -> Evaluation:
-    """k(x, x) (n,) of each row of X (n, p), with white variance or without it.
-
-    A row is a stack of one: the rule of the kernel serves here too.
-    """
+    """k(x, x) (n,) of each row of X (n, p), with white variance or without it: a row is a stack of one."""
     rows = X[:, None, :]
     value, vjp = rule(kernel, rows, None if white else rows)
 
     def diag_vjp(g: FloatArray, inputs: bool = True) -> Gradients:
         theta, first, second = vjp(g[:, None, None], inputs=inputs)
-        if not inputs:
-            return theta, X, None
         moved = first if second is None else first + second
         return theta, np.broadcast_to(moved, rows.shape)[:, 0], None
 
     return Evaluation(np.broadcast_to(value, (len(X), 1, 1))[:, 0, 0], diag_vjp)
 
 
-class FunctionAndWhite(NamedTuple):
-    """Kernel matrices of the function itself, and the white variance that belongs to each row."""
+def evaluate_apart(
+    kernel: Kernel, X: FloatArray
+) -> tuple[FloatArray, FloatArray | None, Callable[[FloatArray, FloatArray], FloatArray]]:
+    """K(X, X) (B, n, n) of a stack without white variance, that apart (B, n) or None if there is none.
 
-    value: FloatArray  # (B, n, n)
-    white: FloatArray | None  # (B, n); None: the kernel has none
-    vjp: Callable[[FloatArray, FloatArray], FloatArray]  # from dL/dvalue and dL/dwhite to dL/dtheta
-
-
-def evaluate_apart(kernel: Kernel, X: FloatArray) -> FunctionAndWhite:
-    """K(X, X) of every matrix of a stack X (B, n, p), its white variance apart."""
-    white_too = has_white(kernel)
-    function = evaluate(kernel, X, X if white_too else None)
-    if not white_too:
-        return FunctionAndWhite(function.value, None, lambda G, g: function.vjp(G, inputs=False)[0])
-    whole = evaluate(kernel, X)
+    Last comes the function from dL/dK and dL/dwhite to dL/dtheta.
+    """
+    if not has_white(kernel):
+        K = evaluate(kernel, X)
+        return K.value, None, lambda G, g: K.vjp(G, inputs=False)[0]
+    function, whole = evaluate(kernel, X, X), evaluate(kernel, X)
 
     def vjp(G: FloatArray, g: FloatArray) -> FloatArray:
         on_diagonal = g[:, :, None] * np.eye(X.shape[1])
         return function.vjp(G - on_diagonal, inputs=False)[0] + whole.vjp(on_diagonal, inputs=False)[0]
 
     white = np.einsum("bii->bi", whole.value) - np.einsum("bii->bi", function.value)
-    return FunctionAndWhite(function.value, white, vjp)
+    return function.value, white, vjp
 
 
 def kernel_columns(kernel: Kernel, X: FloatArray, Z: FloatArray) -> FloatArray:
@@ -142,6 +138,49 @@ def kernel_input_vjp(kernel: Kernel, X: FloatArray, Z: FloatArray, dL_dK: FloatA
     return np.broadcast_to(rule(kernel, X, Z).vjp(dL_dK)[1], X.shape)
 
 
+def _whites(kernel: Kernel) -> Iterator[WhiteKernel]:
+    """The white kernels inside a kernel, however they are wrapped."""
+    if isinstance(kernel, WhiteKernel):
+        yield kernel
+    for value in vars(kernel).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Kernel):
+                yield from _whites(part)
+
+
+def has_white(kernel: Kernel) -> bool:
+    """Whether any part of the kernel is white: ``kernel.diag(X)`` can differ from that of ``kernel(X, X)``.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> has_white(RBF() + WhiteKernel()), has_white(2.0 * RBF())
+    (True, False)
+    """
+    return next(_whites(kernel), None) is not None
+
+
+def signal_diag(kernel: Kernel, X: FloatArray) -> FloatArray:
+    """Variance (n,) of the function itself at each row: the diagonal of ``kernel(X, X)``.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> signal_diag(2.0 * RBF() + WhiteKernel(0.5), np.zeros((3, 1)))
+    array([2., 2., 2.])
+    """
+    if has_white(kernel):
+        kernel = deepcopy(kernel)
+        for white in _whites(kernel):
+            white.noise_level = 0.0
+    return kernel.diag(X)
+
+
+def white_diag(kernel: Kernel, X: FloatArray) -> FloatArray:
+    """White variance (n,) of each row; exactly zero for kernels without white."""
+    return kernel.diag(X) - signal_diag(kernel, X) if has_white(kernel) else np.zeros(len(X))
+
+
 def rule_for(kernel_class):
     """Register the rule of `kernel_class`, kept off subclasses that compute something else.
 
@@ -163,11 +202,7 @@ def rule_for(kernel_class):
 
 
 def is_free(bounds) -> bool:
-    """Whether a hyperparameter with these bounds is in theta.
-
-    The same as ``not kernel.hyperparameter_name.fixed`` without making a `Hyperparameter`, which
-    would cost as much as the matrix product of a small problem.
-    """
+    """Whether a hyperparameter with these bounds is in theta. A `Hyperparameter` would tell, but slowly."""
     return not (isinstance(bounds, str) and bounds == "fixed")
 
 
@@ -187,9 +222,7 @@ def turned(M: FloatArray) -> FloatArray:
 
 def per_feature(product: FloatArray, parameter: FloatArray) -> FloatArray:
     """(p,) sums over all rows of a stack (..., n, p), or (B, p) where every matrix has its own parameter."""
-    if np.ndim(parameter) == 3:
-        return product.sum(axis=-2)
-    return product.reshape(-1, product.shape[-1]).sum(0)
+    return product.sum(axis=-2) if np.ndim(parameter) == 3 else product.reshape(-1, product.shape[-1]).sum(0)
 
 
 def onto_parameter(by_feature: FloatArray, parameter: FloatArray) -> FloatArray:
@@ -211,31 +244,26 @@ def side_by_side(*thetas: FloatArray) -> FloatArray:
     return np.concatenate(filled, axis=-1) if filled else np.empty(0)
 
 
-@singledispatch
-def rule(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
-    """Of any other kernel."""
-    return unknown(kernel, A, B)
-
-
 def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
     """By scikit-learn's conventions, one matrix at a time."""
-    if A.ndim == 2 and (B is None or B.ndim == 2):
-        return _one_matrix(kernel, A, B)
     own = {name: value for name, value in kernel.get_params().items() if np.ndim(value) == 3}
-    if B is None and A.shape[-2] == 1 and not own:
+    if B is None and A.ndim > 2 and A.shape[-2] == 1 and not own:
         return _variances(kernel, A)
     lead = A.shape[:-2] if B is None else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-    flat_A = np.broadcast_to(A, (*lead, *A.shape[-2:])).reshape(-1, *A.shape[-2:])
-    flat_B = [None] * len(flat_A)
-    if B is not None:
-        flat_B = list(np.broadcast_to(B, (*lead, *B.shape[-2:])).reshape(-1, *B.shape[-2:]))
-    kernels = [kernel] * len(flat_A)
-    if own:
-        kernels = [_with_values(kernel, {k: v[b, 0] for k, v in own.items()}) for b in range(len(flat_A))]
-    parts = [_one_matrix(k, a, b) for k, a, b in zip(kernels, flat_A, flat_B, strict=True)]
+
+    def flat(stack):
+        return np.broadcast_to(stack, (*lead, *stack.shape[-2:])).reshape(-1, *stack.shape[-2:])
+
+    flat_A, parts = flat(A), []
+    flat_B = [None] * len(flat_A) if B is None else flat(B)
+    for b in range(len(flat_A)):
+        values = {k: v[b, 0] if v.shape[-1] > 1 else float(v[b, 0, 0]) for k, v in own.items()}
+        of_matrix = clone(kernel).set_params(**values) if own else kernel
+        parts.append(_one_matrix(of_matrix, flat_A[b], flat_B[b]))
+    shape = parts[0].value.shape
 
     def vjp(G, inputs=True):
-        G = np.broadcast_to(G, (*lead, *parts[0].value.shape)).reshape(len(parts), *parts[0].value.shape)
+        G = np.broadcast_to(G, (*lead, *shape)).reshape(-1, *shape)
         each = [part.vjp(g, inputs=inputs) for part, g in zip(parts, G, strict=True)]
         thetas, dA, dB = zip(*each, strict=True)
         theta = np.array(thetas) if own else np.sum(thetas, axis=0)
@@ -244,43 +272,48 @@ def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
         back = None if B is None else onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
         return theta, onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
 
-    return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *parts[0].value.shape), vjp)
+    return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *shape), vjp)
 
 
-def _with_values(kernel: Kernel, values: dict[str, FloatArray]) -> Kernel:
-    """The kernel of one matrix of a stack."""
-    return clone(kernel).set_params(**{k: v if len(v) > 1 else float(v[0]) for k, v in values.items()})
+rule = singledispatch(unknown)  # of a kernel, A and B: an `Evaluation`
 
 
 def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
-    def theta_vjp(G):
+    value = kernel(A) if B is None else kernel(A, B)
+    # Rules that somebody registered for this kernel's class, or None.
+    rules = [(f.dispatch(type(kernel)), f.dispatch(object)) for f in (kernel_vjp, kernel_input_vjp)]
+    own_theta, own_input = (found if found is not default else None for found, default in rules)
+
+    def of_theta(X, G):
         if kernel.n_dims == 0:
             return np.empty(0)
-        if B is None:
-            return _square_vjp(kernel, A, G)
-        # K(A, B) is an off-diagonal block of K([A; B]), where there is no white variance. Both
-        # blocks share the weight, for rules that count on a symmetric dL/dK.
-        n, m = G.shape
-        joint = np.zeros((n + m, n + m))
-        joint[:n, n:] = 0.5 * G
-        joint[n:, :n] = 0.5 * G.T
-        return _square_vjp(kernel, np.vstack((A, B)), joint)
+        if own_theta is not None:
+            return own_theta(kernel, X, G)
+        return G.reshape(-1) @ kernel(X, eval_gradient=True)[1].reshape(G.size, -1)
+
+    def of_first(X, Z, G):
+        if own_input is not None:
+            return own_input(kernel, X, Z, G)
+        return _by_differences(lambda moved: kernel(moved, Z), X, np.vstack((X, Z)), G)
 
     def vjp(G, inputs=True):
         G = np.broadcast_to(G, value.shape)
-        if not inputs:
-            return theta_vjp(G), A, None
         if B is not None:
-            first, second = _first_argument_vjp(kernel, A, B, G), _first_argument_vjp(kernel, B, A, G.T)
-            return theta_vjp(G), first, second
+            # K(A, B) is an off-diagonal block of K([A; B]), where there is no white variance. Both
+            # blocks share the weight, for rules that count on a symmetric dL/dK.
+            n, m = G.shape
+            joint = np.block([[np.zeros((n, n)), 0.5 * G], [0.5 * G.T, np.zeros((m, m))]])
+            theta = of_theta(np.vstack((A, B)), joint)
+            return theta, *((of_first(A, B, G), of_first(B, A, G.T)) if inputs else (A, None))
+        theta = of_theta(A, G)
+        if not inputs:
+            return theta, A, None
         both = G + G.T  # kernels are symmetric, so either argument's derivative serves
-        if not has_white(kernel) and _user_rule(kernel_input_vjp, kernel) is not None:
-            return theta_vjp(G), _first_argument_vjp(kernel, A, A, both), None
+        if own_input is not None and not has_white(kernel):
+            return theta, of_first(A, A, both), None
         np.fill_diagonal(both, 0.0)
-        moved = _first_argument_vjp(kernel, A, A, both) + _by_differences(kernel.diag, A, A, np.diagonal(G))
-        return theta_vjp(G), moved, None
+        return theta, of_first(A, A, both) + _by_differences(kernel.diag, A, A, np.diagonal(G)), None
 
-    value = kernel(A) if B is None else kernel(A, B)
     return Evaluation(value, vjp)
 
 
@@ -291,33 +324,12 @@ def _variances(kernel: Kernel, A: FloatArray) -> Evaluation:
     def vjp(G, inputs=True):
         g = np.broadcast_to(G, (*A.shape[:-1], 1)).reshape(-1)
         theta = np.zeros(kernel.n_dims)
-        for start in range(0, len(X), DIAGONAL_ROWS):
-            rows = slice(start, start + DIAGONAL_ROWS)
+        for start in range(0, len(X), _DIAGONAL_ROWS):
+            rows = slice(start, start + _DIAGONAL_ROWS)
             theta += _one_matrix(kernel, X[rows], None).vjp(np.diag(g[rows]), inputs=False)[0]
         return theta, _by_differences(kernel.diag, X, X, g).reshape(A.shape) if inputs else A, None
 
     return Evaluation(kernel.diag(X).reshape(*A.shape[:-1], 1), vjp)
-
-
-def _square_vjp(kernel, X, dL_dK):
-    own = _user_rule(kernel_vjp, kernel)
-    if own is not None:
-        return own(kernel, X, dL_dK)
-    gradient = kernel(X, eval_gradient=True)[1]
-    return dL_dK.reshape(-1) @ gradient.reshape(dL_dK.size, -1)
-
-
-def _first_argument_vjp(kernel, X, Z, dL_dK):
-    own = _user_rule(kernel_input_vjp, kernel)
-    if own is not None:
-        return own(kernel, X, Z, dL_dK)
-    return _by_differences(lambda moved: kernel(moved, Z), X, np.vstack((X, Z)), dL_dK)
-
-
-def _user_rule(function, kernel):
-    """The rule somebody registered for this kernel's class, or None."""
-    found = function.dispatch(type(kernel))
-    return None if found is function.dispatch(object) else found
 
 
 def _by_differences(value, X, rows, weights):

@@ -14,22 +14,11 @@ one matrix product gives the derivatives in the inputs and in all length scales.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 from scipy.special import gamma, kv
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    ConstantKernel,
-    DotProduct,
-    Exponentiation,
-    ExpSineSquared,
-    Matern,
-    Product,
-    RationalQuadratic,
-    Sum,
-    WhiteKernel,
-)
+from sklearn.gaussian_process import kernels
 
 from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import (
@@ -52,22 +41,22 @@ _CACHED = 2**15  # numbers: 256 kB stay in the cache of one core from one operat
 _LARGEST_SQUARE = 2.0**20
 
 
-@rule_for(Sum)
+@rule_for(kernels.Sum)
 def _(kernel, A, B):
     left, right = rule(kernel.k1, A, B), rule(kernel.k2, A, B)
 
     def vjp(G, inputs=True):
         return _joined(left.vjp(G, inputs=inputs), right.vjp(G, inputs=inputs), inputs)
 
+    whole = np.broadcast_shapes(np.shape(left.value), np.shape(right.value))
     for part, k in ((left, kernel.k1), (right, kernel.k2)):
         # No one else has the array of a sum or product, and a new one costs as much as the addition.
-        whole = np.broadcast_shapes(np.shape(left.value), np.shape(right.value))
-        if type(k) in (Sum, Product) and np.shape(part.value) == whole != ():
+        if type(k) in (kernels.Sum, kernels.Product) and np.shape(part.value) == whole != ():
             return Evaluation(np.add(left.value, right.value, out=part.value), vjp)
     return Evaluation(left.value + right.value, vjp)
 
 
-@rule_for(Product)
+@rule_for(kernels.Product)
 def _(kernel, A, B):
     left, right = rule(kernel.k1, A, B), rule(kernel.k2, A, B)
 
@@ -76,61 +65,6 @@ def _(kernel, A, B):
         return _joined(first, second, inputs)
 
     return Evaluation(left.value * right.value, vjp)
-
-
-@rule_for(Exponentiation)
-def _(kernel, A, B):
-    inner, exponent = rule(kernel.kernel, A, B), kernel.exponent
-
-    def vjp(G, inputs=True):
-        return inner.vjp(G * (exponent * inner.value ** (exponent - 1)), inputs=inputs)
-
-    return Evaluation(inner.value**exponent, vjp)
-
-
-@rule_for(ConstantKernel)
-def _(kernel, A, B):
-    free = is_free(kernel.constant_value_bounds)
-
-    def vjp(G, inputs=True):
-        theta = of_number(G, kernel.constant_value) if free else np.empty(0)
-        return theta, *_no_input_gradient(B)
-
-    return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
-
-
-@rule_for(WhiteKernel)
-def _(kernel, A, B):
-    n, free = A.shape[-2], is_free(kernel.noise_level_bounds)
-
-    def vjp(G, inputs=True):
-        if not free:
-            return np.empty(0), *_no_input_gradient(B)
-        diagonals = np.zeros((len(A), 1))
-        if B is None:
-            diagonals = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n)))
-        return of_number(diagonals, kernel.noise_level), *_no_input_gradient(B)
-
-    return Evaluation(kernel.noise_level * np.eye(n) if B is None else np.asarray(0.0), vjp)
-
-
-@rule_for(DotProduct)
-def _(kernel, A, B):
-    C, square = A if B is None else B, kernel.sigma_0**2
-    free = is_free(kernel.sigma_0_bounds)
-
-    def vjp(G, inputs=True):
-        theta = of_number(G, 2.0 * square) if free else np.empty(0)  # of log sigma_0, hence the 2
-        if not inputs:
-            return theta, A, None
-        if B is None:
-            return theta, (G + turned(G)) @ A, None
-        return theta, onto(G @ B, A), onto(turned(G) @ A, B)
-
-    value = A @ turned(C)
-    if np.any(square):
-        value = value + square
-    return Evaluation(value, vjp)
 
 
 def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray, inputs: bool) -> Gradients:
@@ -151,27 +85,75 @@ def _joined(left: Gradients, right: Gradients, inputs: bool) -> Gradients:
     return theta, left[1] + right[1], dB
 
 
-def _no_input_gradient(B):
-    return np.zeros(1), None if B is None else np.zeros(1)
+@rule_for(kernels.Exponentiation)
+def _(kernel, A, B):
+    inner, exponent = rule(kernel.kernel, A, B), kernel.exponent
+
+    def vjp(G, inputs=True):
+        return inner.vjp(G * (exponent * inner.value ** (exponent - 1)), inputs=inputs)
+
+    return Evaluation(inner.value**exponent, vjp)
 
 
-@rule_for(RBF)
+@rule_for(kernels.ConstantKernel)
+def _(kernel, A, B):
+    def vjp(G, inputs=True):
+        theta = of_number(G, kernel.constant_value) if is_free(kernel.constant_value_bounds) else np.empty(0)
+        return theta, np.zeros(1), None if B is None else np.zeros(1)
+
+    return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
+
+
+@rule_for(kernels.WhiteKernel)
+def _(kernel, A, B):
+    n = A.shape[-2]
+
+    def vjp(G, inputs=True):
+        theta = np.empty(0)
+        if is_free(kernel.noise_level_bounds):
+            diagonals = np.zeros((len(A), 1))
+            if B is None:
+                diagonals = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n)))
+            theta = of_number(diagonals, kernel.noise_level)
+        return theta, np.zeros(1), None if B is None else np.zeros(1)
+
+    return Evaluation(kernel.noise_level * np.eye(n) if B is None else np.asarray(0.0), vjp)
+
+
+@rule_for(kernels.DotProduct)
+def _(kernel, A, B):
+    square = kernel.sigma_0**2
+
+    def vjp(G, inputs=True):
+        # of log sigma_0, hence the 2
+        theta = of_number(G, 2.0 * square) if is_free(kernel.sigma_0_bounds) else np.empty(0)
+        if not inputs:
+            return theta, A, None
+        if B is None:
+            return theta, (G + turned(G)) @ A, None
+        return theta, onto(G @ B, A), onto(turned(G) @ A, B)
+
+    value = A @ turned(A if B is None else B)
+    return Evaluation(value + square if np.any(square) else value, vjp)
+
+
+@rule_for(kernels.RBF)
 def _(kernel, A, B):
     return _stationary(kernel, A, B, _gaussian)
 
 
-@rule_for(Matern)
+@rule_for(kernels.Matern)
 def _(kernel, A, B):
-    shape = {0.5: _exponential, 1.5: _matern_32, 2.5: _matern_52, np.inf: _gaussian}.get(kernel.nu)
-    if shape is None:
-        return _stationary(kernel, A, B, lambda d2: _matern(kernel.nu, d2), rough=True)
-    return _stationary(kernel, A, B, shape, rough=kernel.nu == 0.5)
+    if kernel.nu == np.inf:
+        return _stationary(kernel, A, B, _gaussian)
+    shape = _half_integer if kernel.nu in (0.5, 1.5, 2.5) else _matern
+    return _stationary(kernel, A, B, partial(shape, kernel.nu), rough=kernel.nu not in (1.5, 2.5))
 
 
-@rule_for(RationalQuadratic)
+@rule_for(kernels.RationalQuadratic)
 def _(kernel, A, B):
-    alpha = kernel.alpha
-    base: Any = None
+    """(1 + d2 / (2 alpha))^-alpha."""
+    alpha, base = kernel.alpha, np.empty(0)
 
     def shape(d2):
         nonlocal base
@@ -191,30 +173,26 @@ def _(kernel, A, B):
     return Evaluation(value, vjp)
 
 
-@rule_for(ExpSineSquared)
+@rule_for(kernels.ExpSineSquared)
 def _(kernel, A, B):
     """exp(-2 sin^2(angle) / length^2), angle = pi sqrt(d2) / periodicity."""
     inverse_square = kernel.length_scale**-2.0 * np.ones_like(kernel.periodicity)
-    d2 = by_differences(A, A if B is None else B)
-    distance = np.sqrt(d2)
+    distance = np.sqrt(_by_differences(A, A if B is None else B))
     angle = (np.pi / kernel.periodicity) * distance
     sine, cosine = np.sin(angle), np.cos(angle)
     value = np.exp((-2.0 * inverse_square) * sine**2)
 
     def vjp(G, inputs=True):
         W = 4.0 * G * value * sine
+        slopes = (W * sine, kernel.length_scale_bounds), (W * cosine * angle, kernel.periodicity_bounds)
         theta = side_by_side(
-            of_number(W * sine, inverse_square) if is_free(kernel.length_scale_bounds) else np.empty(0),
-            of_number(W * cosine * angle, inverse_square)
-            if is_free(kernel.periodicity_bounds)
-            else np.empty(0),
+            *(of_number(slope, inverse_square) for slope, bounds in slopes if is_free(bounds))
         )
         if not inputs:
             return theta, A, None
         # phi' = -(sin cos angle / d) 2 K / (length^2 d), and 0 where rows are equal
         M = (-0.5 * inverse_square * np.pi / kernel.periodicity) * W * cosine * _inverse(distance)
-        _, dA, dB = _contract(M, A, B, inverse_square)
-        return theta, dA, dB
+        return theta, *_contract(M, A, B, inverse_square)[1:]
 
     return Evaluation(value, vjp)
 
@@ -231,12 +209,11 @@ def _stationary(kernel, A, B, shape, rough=False) -> Evaluation:
             "features. Give one number, or one per feature."
         )
     value, slope = shape(_square_distances(A, B, length, rough))
-    free = is_free(kernel.length_scale_bounds)
 
     def vjp(G, inputs=True):
         a, b = A / length, None if B is None else B / length
         by_feature, da, db = _contract(G * slope(), a, b, length)
-        theta = -onto_parameter(by_feature, length) if free else np.empty(0)
+        theta = -onto_parameter(by_feature, length) if is_free(kernel.length_scale_bounds) else np.empty(0)
         return theta, da / length, None if db is None else db / length
 
     return Evaluation(value, vjp)
@@ -250,7 +227,7 @@ def _square_distances(A, B, length, rough):
     weights = np.broadcast_to(length**-2.0, A.shape[-1:])
     square_a, square_c = (np.einsum("...ik,...ik,k->...i", V, V, weights)[..., None] for V in (A, C))
     if rough or max(square_a.max(initial=0.0), square_c.max(initial=0.0)) > _LARGEST_SQUARE:
-        return by_differences(A / length, C / length)
+        return _by_differences(A / length, C / length)
     left = (-2.0 * weights) * A
     if A.shape[-2] <= A.shape[-1]:  # few rows: a pass over d2 costs less than one over C
         d2 = left @ turned(C)
@@ -265,7 +242,7 @@ def _square_distances(A, B, length, rough):
     return d2
 
 
-def by_differences(a, c):
+def _by_differences(a, c):
     """The same with all digits, one feature at a time: rows that repeat are at zero."""
     d2 = np.zeros((*np.broadcast_shapes(a.shape[:-2], c.shape[:-2]), a.shape[-2], c.shape[-2]))
     for k in range(a.shape[-1]):
@@ -282,26 +259,25 @@ def _contract(M, a, b, parameter):
     if square:
         M, b = M + turned(M), a  # both arguments move: twice the sum over pairs
     if max(np.max(np.abs(v), initial=0.0) for v in (a, b)) ** 2 > _LARGEST_SQUARE:
-        by_feature, da, db = _contract_differences(M, a, b, parameter)
+        columns = []  # with all digits, one feature at a time
+        for k in range(a.shape[-1]):
+            difference = a[..., :, None, k] - b[..., None, :, k]
+            W = 2.0 * M * difference
+            sums = per_feature((W * difference).sum(-1)[..., None], parameter)
+            columns.append((sums, W.sum(-1)[..., None], -W.sum(-2)[..., None]))
+        by_feature, da, db = (np.concatenate(part, axis=-1) for part in zip(*columns, strict=True))
     else:
         da = 2.0 * (M.sum(-1)[..., None] * a - M @ b)
         db = da if square else 2.0 * (M.sum(-2)[..., None] * b - turned(M) @ a)
-        by_feature = sum(per_feature(v * dv, parameter) for v, dv in ((a, da), (b, db)))
-    if square:
-        return 0.5 * by_feature, da, None
-    return by_feature, onto(da, a), onto(db, b)
+        by_feature = per_feature(a * da, parameter) + per_feature(b * db, parameter)
+    return (0.5 * by_feature, da, None) if square else (by_feature, onto(da, a), onto(db, b))
 
 
-def _contract_differences(M, a, b, parameter):
-    """The same with all digits, one feature at a time."""
-    by_feature, da, db = [], [], []
-    for k in range(a.shape[-1]):
-        difference = a[..., :, None, k] - b[..., None, :, k]
-        W = 2.0 * M * difference
-        da.append(W.sum(-1))
-        db.append(-W.sum(-2))
-        by_feature.append(per_feature((W * difference).sum(-1)[..., None], parameter))
-    return np.concatenate(by_feature, axis=-1), np.stack(da, axis=-1), np.stack(db, axis=-1)
+def _parts(*arrays):
+    """Parts of arrays of one shape that stay in the cache from one operation to the next."""
+    flat = [a.reshape(-1) for a in arrays]
+    for start in range(0, flat[0].size, _CACHED):
+        yield tuple(a[start : start + _CACHED] for a in flat)
 
 
 def _gaussian(d2):
@@ -311,36 +287,32 @@ def _gaussian(d2):
     return d2, lambda: -0.5 * d2
 
 
-def _exponential(d2):
-    r, K = d2, np.empty_like(d2)
-    for r_part, K_part in _parts(r, K):
-        np.sqrt(r_part, out=r_part)
-        np.negative(r_part, out=K_part)
-        np.exp(K_part, out=K_part)
-    return K, lambda: -0.5 * K * _inverse(r)
-
-
-def _matern_32(d2):
+def _half_integer(nu, d2):
+    """exp(-r), (1 + r) exp(-r), (1 + r + r^2 / 3) exp(-r) for nu = 1/2, 3/2, 5/2: r = sqrt(2 nu d2)."""
     decay, K = np.empty_like(d2), np.empty_like(d2)
     for r, e, K_part in _parts(d2, decay, K):
-        _root_and_decay(r, e, 3.0)
-        np.add(r, 1.0, out=K_part)
-        K_part *= e
-    return K, lambda: -1.5 * decay
-
-
-def _matern_52(d2):
-    decay, K = np.empty_like(d2), np.empty_like(d2)
-    for r, e, K_part in _parts(d2, decay, K):  # (1 + r + r^2 / 3) exp(-r)
-        _root_and_decay(r, e, 5.0)
-        np.divide(r, 3.0, out=K_part)
-        K_part += 1.0
-        K_part *= r
-        K_part += 1.0
-        K_part *= e
+        r *= 2.0 * nu
+        np.sqrt(r, out=r)
+        np.negative(r, out=e)
+        np.exp(e, out=e)
+        if nu == 2.5:
+            np.divide(r, 3.0, out=K_part)
+            K_part += 1.0
+            K_part *= r
+            K_part += 1.0
+            K_part *= e
+        elif nu == 1.5:
+            np.add(r, 1.0, out=K_part)
+            K_part *= e
+        else:
+            np.copyto(K_part, e)
 
     def slope():
-        found = 1.0 + d2  # r by now
+        if nu == 0.5:
+            return -0.5 * K * _inverse(d2)  # r by now
+        if nu == 1.5:
+            return -1.5 * decay
+        found = 1.0 + d2
         found *= decay
         found *= -5.0 / 6.0
         return found
@@ -355,8 +327,7 @@ def _matern(nu, d2):
     difference of zero, so its value is of no account.
     """
     t = np.sqrt(2.0 * nu * d2)
-    apart = t > 0.0
-    factor = 2.0 ** (1.0 - nu) / gamma(nu)
+    apart, factor = t > 0.0, 2.0 ** (1.0 - nu) / gamma(nu)
     K = np.ones_like(t)
     K[apart] = factor * t[apart] ** nu * kv(nu, t[apart])
 
@@ -366,21 +337,6 @@ def _matern(nu, d2):
         return found
 
     return K, slope
-
-
-def _root_and_decay(r, decay, factor):
-    """r = sqrt(factor d2) in place of d2, and exp(-r)."""
-    r *= factor
-    np.sqrt(r, out=r)
-    np.negative(r, out=decay)
-    np.exp(decay, out=decay)
-
-
-def _parts(*arrays):
-    """Parts of arrays of one shape that stay in the cache from one operation to the next."""
-    flat = [a.reshape(-1) for a in arrays]
-    for start in range(0, flat[0].size, _CACHED):
-        yield tuple(a[start : start + _CACHED] for a in flat)
 
 
 def _inverse(distance):

@@ -17,7 +17,6 @@ from gleangp.kernels.evaluate import (
     rule_for,
     side_by_side,
 )
-from gleangp.kernels.white import signal_diag
 
 _STEP = np.cbrt(np.finfo(float).eps)
 
@@ -79,12 +78,7 @@ class ScaledInputs(Kernel):
         self.center = center
 
     def get_params(self, deep=True):
-        params = {
-            "kernel": self.kernel,
-            "scales": self.scales,
-            "scales_bounds": self.scales_bounds,
-            "center": self.center,
-        }
+        params = dict(vars(self))
         if deep:
             inner = self.kernel.get_params()
             params.update((f"kernel__{name}", value) for name, value in inner.items())
@@ -105,13 +99,10 @@ class ScaledInputs(Kernel):
         return [*inner, self.hyperparameter_scales]
 
     def __eq__(self, other):
-        return (
-            type(self) is type(other)
-            and self.kernel == other.kernel
-            and np.array_equal(self.scales, other.scales)
-            and np.array_equal(self.scales_bounds, other.scales_bounds)
-            and np.array_equal(self.center, other.center)
-        )
+        if type(self) is not type(other) or self.kernel != other.kernel:
+            return False
+        names = ("scales", "scales_bounds", "center")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __call__(self, X, Y=None, eval_gradient=False):
         U = self.scale_inputs(X)
@@ -119,19 +110,15 @@ class ScaledInputs(Kernel):
             return self.kernel(U, None if Y is None else self.scale_inputs(Y))
         if Y is not None:
             raise ValueError("Gradient can only be evaluated when Y is None.")
-        K, inner_gradient = self.kernel(U, eval_gradient=True)
-        if self.hyperparameter_scales.fixed:
-            return K, inner_gradient
-        return K, np.dstack((inner_gradient, *self._toward_scales(U)))
-
-    def _toward_scales(self, U):
-        """dK/dlog scale, one matrix per scale, by central differences."""
-        n_scales = np.size(self.scales)
-        for k in range(n_scales):
-            log_factor = np.zeros(n_scales)
-            log_factor[k] = _STEP
-            up, down = self.kernel(U * np.exp(log_factor)), self.kernel(U * np.exp(-log_factor))
-            yield (up - down) / (2.0 * _STEP)
+        K, gradient = self.kernel(U, eval_gradient=True)
+        if not is_free(self.scales_bounds):
+            return K, gradient
+        # dK/dlog scale, one matrix per scale, by central differences
+        slopes = [gradient]
+        for step in _STEP * np.eye(np.size(self.scales)):
+            up, down = self.kernel(U * np.exp(step)), self.kernel(U * np.exp(-step))
+            slopes.append((up - down) / (2.0 * _STEP))
+        return K, np.dstack(slopes)
 
     def diag(self, X):
         return self.kernel.diag(self.scale_inputs(X))
@@ -180,8 +167,3 @@ def _(kernel, A, B):
         return theta, da * scales, None if db is None else db * scales
 
     return Evaluation(inner.value, vjp)
-
-
-@signal_diag.register
-def _(kernel: ScaledInputs, X):
-    return signal_diag(kernel.kernel, kernel.scale_inputs(X))

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.parameters import KernelParameters, MovingKernel
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.priors import Prior
 
 # From the free scale to the parameter; back; and the slope of the first, from the parameter.
@@ -85,12 +85,13 @@ class Slot:
 
 def kernel_slots(kernel: Any, priors: Mapping[str, Any]) -> list[Slot]:
     """One slot for each free hyperparameter of a kernel."""
-    of_kernel, slots, at = KernelParameters(kernel), [], 0
-    theta, bounds = of_kernel.theta, of_kernel.bounds
-    for name, size in of_kernel.layout:
-        part = slice(at, at + size)
-        slots.append(Slot(name, theta[part], bounds[part, 0], bounds[part, 1], priors.get(name)))
-        at += size
+    free, slots, at = [h for h in kernel.hyperparameters if not h.fixed], [], 0
+    with np.errstate(divide="ignore"):  # a bound of zero is no bound
+        theta, bounds = kernel.theta, np.reshape(kernel.bounds, (-1, 2))
+    for h in free:
+        part = slice(at, at + h.n_elements)
+        slots.append(Slot(h.name, theta[part], bounds[part, 0], bounds[part, 1], priors.get(h.name)))
+        at += h.n_elements
     return slots
 
 

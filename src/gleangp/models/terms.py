@@ -24,7 +24,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import TaskError
 from gleangp.inference.prior import Term
-from gleangp.kernels.parameters import KernelParameters, MovingKernel
+from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.parameters import Slot, Slots, kernel_slots
 from gleangp.models.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied
@@ -75,7 +75,7 @@ class MovingTerm:
     def __init__(self, spec: TermSpec, prefix: str, slots: Slots):
         self._kernel, self._spec, self._slots, self._prefix = MovingKernel(spec.kernel), spec, slots, prefix
         numbers = [np.zeros(0, dtype=np.intp)]
-        for name, size in KernelParameters(spec.kernel).layout:
+        for name, size in self._kernel.layout:
             part = slots.where[prefix + name]
             of_slot = np.arange(part.start, part.stop)
             numbers.append(of_slot if len(of_slot) == size else of_slot[spec.groups])

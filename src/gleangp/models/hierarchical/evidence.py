@@ -141,9 +141,9 @@ class TaskStack:
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
         B, k = self.y.shape
-        kernels = evaluate_apart(self.kernel.at(theta), self.X)
-        K, alpha = kernels.value, np.exp(log_alpha)
-        noise = np.exp(log_noise)[:, None] + (0.0 if kernels.white is None else kernels.white[:, :k])
+        K, white, vjp = evaluate_apart(self.kernel.at(theta), self.X)
+        alpha = np.exp(log_alpha)
+        noise = np.exp(log_noise)[:, None] + (0.0 if white is None else white[:, :k])
         noise = np.broadcast_to(noise, (B, k))
         G = None if self.laplacian is None and self.Q is None else self._spread(K, alpha)
         KG = K if G is None else K @ G
@@ -162,7 +162,7 @@ class TaskStack:
             d_log_alpha = -alpha * np.einsum("bij,bij->b", dK_uu, rough)
         dK = dK_uu if G is None else G @ dK_uu @ G.swapaxes(1, 2)
         d_log_noise = np.exp(log_noise) * d_noise.sum(axis=1)
-        d_theta = kernels.vjp(dK, d_white).reshape(theta.shape)
+        d_theta = vjp(dK, d_white).reshape(theta.shape)
         return TaskEvidence(value, d_theta, d_log_noise, d_log_alpha, d_log_width)
 
     def _spread(self, K: FloatArray, alpha: FloatArray) -> FloatArray:

@@ -11,6 +11,7 @@ Parameters stay as they were learnt, so a check costs a few posteriors of each t
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -223,7 +224,7 @@ def _fitted_task(
 
 def _split(moving: MovingKernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
     """The kernel at theta, and the variance of the noise: the one given, else the last of theta."""
-    kernel = moving.copy_at(theta[: moving.n_dims])
+    kernel = deepcopy(moving.at(theta[: moving.n_dims]))
     return kernel, float(np.exp(theta[-1])) + HIERARCHY.least_noise if noise is None else noise
 
 
