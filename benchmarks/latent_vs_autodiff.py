@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp.models.defaults import LATENT_SPACE
-from gleangp.models.latent.space import LatentObjective, Positions, Weighted, start_perceptron
+from gleangp.models.latent.space import LatentObjective, Weighted, start_perceptron
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 
@@ -37,7 +37,7 @@ def problem(n_rows: int):
     terms = [GaussianTerm(scores, np.arange(n_rows))]
     terms += [GaussianTerm(z, b) for z, b in zip(labels, blocks, strict=True)]
     parts = [Weighted(term, Parameters(kernel, None)) for term in terms]
-    objective = LatentObjective(Positions(start, perceptron, inputs, DECAY), parts)
+    objective = LatentObjective(start, perceptron, inputs, DECAY, parts)
     return objective, objective.slots.start, inputs, terms
 
 

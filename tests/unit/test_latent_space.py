@@ -10,11 +10,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
 from gleangp.kernels.parameters import MovingKernel
-from gleangp.models.latent.model import observe
-from gleangp.models.latent.search import row_objective, search_positions
+from gleangp.models.latent.model import observe, row_objective, search_positions
 from gleangp.models.latent.space import (
     LatentObjective,
-    Positions,
     Weighted,
     fit_shared_kernel,
     start_perceptron,
@@ -117,7 +115,7 @@ def test_dense_propagation_survives_certain_labels():
     assert np.array_equal(np.sign(mean), np.sign(X))
 
 
-def objective(rng, layout):
+def objective(rng, *layout):
     """Three mappings, one of which has a weight and one a prior."""
     terms = label_terms(rng)
     priors = {"k1__k1__constant_value": LogNormal(1.0, 2.0), "k1__k2__length_scale": LogNormal(1.0, 0.7)}
@@ -126,7 +124,7 @@ def objective(rng, layout):
         Weighted(terms["least squares"][0], Parameters(ROUGH, None), 3.0),
         Weighted(terms["least squares"][0], Parameters(NOISY, None, (), priors)),
     ]
-    return LatentObjective(layout, parts)
+    return LatentObjective(*layout, parts)
 
 
 @pytest.mark.parametrize("constrained", [True, False])
@@ -134,7 +132,7 @@ def test_objective_gradient(constrained, rng, positions):
     """Value and gradient agree in every entry: weights or positions, and the theta of all mappings."""
     inputs = rng.normal(size=(14, 4))
     perceptron = start_perceptron(inputs, positions, 3, rng) if constrained else None
-    function = objective(rng, Positions(positions, perceptron, inputs, 0.7))
+    function = objective(rng, positions, perceptron, inputs, 0.7)
     z = function.slots.start
     value, gradient = function(z)
     assert np.isfinite(value)

@@ -26,7 +26,7 @@ from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.model import Blend, Labels, LatentModel, fit_latent_model, label_term, locate
 from gleangp.models.latent.space import Settings, fit_shared_kernel
-from gleangp.models.latent.terms import Mapping, Term
+from gleangp.models.latent.terms import Mapping, Term, choose_basis
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.progress import Progress
@@ -47,7 +47,10 @@ class _Task:
 
     def term(self, offset: float) -> Term:
         """What it adds to the objective, where its labels have that prior mean."""
-        return label_term(self.inputs, self.targets - offset, self.settings)
+        n, basis = len(self.inputs), None
+        if not self.settings.is_dense(n):
+            basis = choose_basis(RBF(), self.inputs, self.settings.n_active, np.random.default_rng(0))
+        return label_term(Labels(np.arange(n), self.targets - offset), self.settings, basis)
 
     def fit_map(self, kernel: Kernel, offset: float) -> Mapping:
         """The mapping of this task; without rows it is the prior, where all classes are as probable."""

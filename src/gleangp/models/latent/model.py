@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
-from sklearn.gaussian_process.kernels import RBF
+from scipy.spatial.distance import cdist
 
 from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.models.latent.search import search_positions
+from gleangp.kernels.evaluate import evaluate, evaluate_diag
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.space import (
-    LatentFit,
     Perceptron,
     Settings,
     Weighted,
@@ -28,14 +28,19 @@ from gleangp.models.latent.space import (
     learn_positions,
     start_positions,
 )
-from gleangp.models.latent.terms import CollapsedTerm, GaussianTerm, Mapping, SignsTerm, Term, choose_basis
+from gleangp.models.latent.terms import Mapping, SignsTerm, Term, choose_basis, numbers_term
 from gleangp.models.parameters import Parameters
+from gleangp.numerics.linalg import row_chunks, solve_cholesky, solve_lower
 from gleangp.progress import Stage
 
 # A component with less than this share of the leading one's deviation is rounding error.
 _NEGLIGIBLE = 1e-7
 # Features that differ by less than this share of their size are equal up to rounding.
 _ROUNDING = 1e-12
+_NEAREST = 3  # training rows whose positions are tried as starts of a search
+_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
+_HALVINGS = 12
+_MOST_STEPS, _TOLERANCE = 50, 1e-8  # of a row; the gain, relative to the value, after which it stops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +50,7 @@ class Observations:
     mean: FloatArray  # (p,)
     components: FloatArray  # (p, k) orthonormal columns
     scale: float  # root mean square of the centred features: the unit of the scores
-    leading: float  # standard deviation of the first score
+    leading: float  # deviation of the first score: unit of the back-constraint, where weak scores stay weak
     left_out: FloatArray  # (p,) variance of each feature outside the components
 
     def _check_state(self) -> None:
@@ -65,15 +70,11 @@ class Observations:
         """(n, p) features of scores."""
         return scores @ (self.components.T * self.scale) + self.mean
 
-    def restored_variance(self, var: FloatArray) -> FloatArray:
-        """(n, p) variance of features whose scores have variance `var` (n,) each."""
-        return np.outer(var, self.scale**2 * np.sum(self.components**2, axis=1)) + self.left_out
-
 
 def observe(X: FloatArray, n_scores: int) -> Observations:
     """The leading `n_scores` principal components of the rows, or as many as there are.
 
-    Rows that are all equal have no component.
+    Rows that are all equal have no component. The largest entry of each component is positive.
     """
     n, p = X.shape
     mean = X.mean(axis=0)
@@ -82,25 +83,19 @@ def observe(X: FloatArray, n_scores: int) -> Observations:
     scale = float(np.sqrt(variance.mean()))
     if not scale > _ROUNDING * np.max(np.abs(X), initial=0.0):
         return Observations(mean, np.zeros((p, 0)), 1.0, 1.0, np.zeros(p))
-    deviations, components = _principal_axes(centred / scale, min(n_scores, n, p))
-    keep = deviations > _NEGLIGIBLE * deviations[0]
-    components = components[:, keep]
-    explained = (components * (scale * deviations[keep])) ** 2
-    left_out = np.maximum(variance - explained.sum(axis=1), 0.0)
-    return Observations(mean, components, scale, float(deviations[0]), left_out)
-
-
-def _principal_axes(centred: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Standard deviations, falling, and axes as columns, each with its largest entry positive."""
-    n, p = centred.shape
+    centred, count = centred / scale, min(n_scores, n, p)
     if p <= n:
         values, axes = eigh(centred.T @ centred / n, subset_by_index=(p - count, p - 1))
         deviations, axes = np.sqrt(np.maximum(values[::-1], 0.0)), axes[:, ::-1]
     else:
         _, singular, right = np.linalg.svd(centred, full_matrices=False)
         deviations, axes = singular[:count] / np.sqrt(n), right[:count].T
-    largest = np.abs(axes).argmax(axis=0)
-    return deviations, axes * np.sign(axes[largest, np.arange(count)])
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
+    keep = deviations > _NEGLIGIBLE * deviations[0]
+    components = axes[:, keep]
+    explained = (components * (scale * deviations[keep])) ** 2
+    left_out = np.maximum(variance - explained.sum(axis=1), 0.0)
+    return Observations(mean, components, scale, float(deviations[0]), left_out)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,17 +180,35 @@ def fit_latent_model(
     """Learn the latent space of all rows and every task's label mapping; the best of `n_init` starts."""
     observations = observe(X, settings.n_scores)
     scores = observations.scores(X)
-    inputs = perceptron_inputs(observations, scores)
+    inputs = scores / observations.leading
     speaking = labels if settings.label_weight > 0.0 else []
-    start = start_positions(inputs, [_label_term(task, settings) for task in speaking], settings.n_components)
+    start = start_positions(inputs, [label_term(task, settings) for task in speaking], settings.n_components)
     fits: list[Any] = []
     for number, stream in enumerate(rng.spawn(settings.n_init)):
         stage = Stage(f"start {number + 1}", settings.max_iter, len(labels), settings.n_active)
         if settings.progress(stage, 0, None) and fits:
             break
         fits.append(_learn(inputs, start, scores, labels, settings, stream, stage))
-    best, parts, basis = min(fits, key=lambda found: found[0].objective)
-    return _finish(observations, scores, best, parts, basis, settings)
+    fit, parts, basis = min(fits, key=lambda found: found[0].objective)
+    maps: list[Mapping] = []
+    stage = Stage("mappings", len(parts), len(labels), settings.n_active)
+    settings.progress(stage, 0, None)
+    for part, kernel in zip(parts, fit.kernels, strict=True):
+        if part.weight == 0.0:  # these labels had no say in the positions: learn their kernel now
+            kernel = fit_shared_kernel([(part.term, fit.positions)], part.parameters)
+        maps.append(part.term.fit_map(kernel, fit.positions))
+        settings.progress(stage, len(maps), None)
+    space = (
+        observations,
+        fit.perceptron,
+        fit.positions,
+        scores,
+        maps[0],
+        tuple(maps[1:]),
+        fit.objective,
+        basis,
+    )
+    return LatentModel(*space, fit.optimum.n_iterations, fit.optimum.converged, fit.optimum.last_change)
 
 
 def most_stages(settings: Settings) -> int:
@@ -203,23 +216,59 @@ def most_stages(settings: Settings) -> int:
     return 2 * settings.n_init + 1
 
 
-def perceptron_inputs(observations: Observations, scores: FloatArray) -> FloatArray:
-    """Scores in units of the leading one's deviation: not whitened, so that weak ones stay weak."""
-    return scores / observations.leading
+def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
+    """A fit from one start, its parts, and the basis.
+
+    A basis is chosen twice: at the start, and where half of the iterations led.
+    """
+    if settings.is_dense(len(inputs)):
+        parts = _parts(scores, labels, settings)
+        return learn_positions(inputs, start, parts, settings, settings.max_iter, rng, stage), parts, None
+    basis = choose_basis(settings.observation_kernel, start, settings.n_active, rng)
+    parts, half = _parts(scores, labels, settings, basis), max(1, settings.max_iter // 2)
+    first = learn_positions(inputs, start, parts, settings, half, rng, stage)
+    stage = replace(stage, name=f"{stage.name}, second basis")
+    settings.progress(stage, 0, -first.objective)
+    basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
+    parts = [
+        replace(part, parameters=replace(part.parameters, kernel=kernel))
+        for part, kernel in zip(_parts(scores, labels, settings, basis), first.kernels, strict=True)
+    ]
+    left = max(1, settings.max_iter - first.optimum.n_iterations)
+    fit = learn_positions(inputs, first.positions, parts, settings, left, rng, stage, first.perceptron)
+    n_iterations = first.optimum.n_iterations + fit.optimum.n_iterations
+    return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
+
+
+def _parts(scores, labels: list[Labels], settings: Settings, basis: IntArray | None = None) -> list[Weighted]:
+    """The mappings of the objective, that to the observations first."""
+    first = numbers_term(scores, np.arange(len(scores)), basis)
+    weight, of_labels = settings.label_weight, settings.label_parameters
+    parts = [Weighted(label_term(task, settings, basis), of_labels, weight) for task in labels]
+    return [Weighted(first, Parameters(settings.observation_kernel, None)), *parts]
+
+
+def label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Term:
+    """The term of the labels of a task: dense, or through a basis."""
+    if settings.probit:
+        return SignsTerm(labels.targets, labels.rows, labels.rows if basis is None else basis)
+    return numbers_term(labels.targets, labels.rows, basis)
 
 
 def locate(model: LatentModel, X: FloatArray) -> FloatArray:
     """Latent positions (m, q) of rows (m, p): by the back-constraint, or by search where there is none."""
     scores = model.observations.scores(X)
     if model.perceptron is not None:
-        return model.perceptron(perceptron_inputs(model.observations, scores))
+        return model.perceptron(scores / model.observations.leading)
     return search_positions(model.observation_map, scores, model.scores, model.positions)
 
 
 def reconstruct(model: LatentModel, positions: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and variance (m, p) of the features at latent positions (m, q), noise included."""
     mean, var = model.observation_map.predict(positions)
-    return model.observations.restore(mean), model.observations.restored_variance(var[:, 0])
+    seen = model.observations
+    of_features = np.outer(var[:, 0], seen.scale**2 * np.sum(seen.components**2, axis=1)) + seen.left_out
+    return seen.restore(mean), of_features
 
 
 def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray:
@@ -231,84 +280,86 @@ def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray
     return np.max([spread / scale for scale in length_scales], axis=0)
 
 
-def label_term(inputs: FloatArray, targets: FloatArray, settings: Settings) -> Term:
-    """The term of one task whose rows have these inputs: dense, or through a basis."""
-    basis = None
-    if not _is_dense(settings, len(inputs)):
-        basis = choose_basis(RBF(), inputs, settings.n_active, np.random.default_rng(0))
-    return _label_term(Labels(np.arange(len(inputs)), targets), settings, basis)
+def search_positions(
+    mapping: Mapping, scores: FloatArray, known_scores: FloatArray, known_positions: FloatArray
+) -> FloatArray:
+    """Positions (m, q) of rows with the given scores (m, k), from training rows with known positions.
 
-
-def _is_dense(settings: Settings, n_rows: int) -> bool:
-    return settings.n_active is None or settings.n_active >= n_rows
-
-
-def _label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Any:
-    if settings.probit:
-        return SignsTerm(labels.targets, labels.rows, labels.rows if basis is None else basis)
-    return _numbers_term(labels.targets, labels.rows, basis)
-
-
-def _numbers_term(targets: FloatArray, rows: IntArray, basis: IntArray | None) -> Any:
-    return GaussianTerm(targets, rows) if basis is None else CollapsedTerm(targets, rows, basis)
-
-
-def _parts(scores, labels: list[Labels], settings: Settings, basis=None, kernels=None) -> list[Weighted]:
-    """The mappings of the objective, that to the observations first, at given kernels or the start's."""
-    first = _numbers_term(scores, np.arange(len(scores)), basis)
-    parts = [Weighted(first, Parameters(settings.observation_kernel, None))]
-    parts += [
-        Weighted(_label_term(task, settings, basis), settings.label_parameters, settings.label_weight)
-        for task in labels
-    ]
-    if kernels is None:
-        return parts
-    return [
-        replace(part, parameters=replace(part.parameters, kernel=kernel))
-        for part, kernel in zip(parts, kernels, strict=True)
-    ]
-
-
-def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
-    """A fit from one start, its parts, and the basis.
-
-    A basis is chosen twice: at the start, and where half of the iterations led.
+    For every row -log p(y | x) + 0.005 |x|^2 is minimised over its own position x, where p(y | x) is the
+    prediction of the map to the observations: a short search from the best of the nearest training rows. All
+    rows are searched at once and none sees another: each has its own quasi-Newton matrix (q x q) and step.
     """
-    if _is_dense(settings, len(inputs)):
-        parts = _parts(scores, labels, settings)
-        return learn_positions(inputs, start, parts, settings, settings.max_iter, rng, stage), parts, None
-    basis = choose_basis(settings.observation_kernel, start, settings.n_active, rng)
-    parts, half = _parts(scores, labels, settings, basis), max(1, settings.max_iter // 2)
-    first = learn_positions(inputs, start, parts, settings, half, rng, stage)
-    stage = replace(stage, name=f"{stage.name}, second basis")
-    settings.progress(stage, 0, -first.objective)
-    basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
-    parts = _parts(scores, labels, settings, basis, first.kernels)
-    left = max(1, settings.max_iter - first.optimum.n_iterations)
-    fit = learn_positions(inputs, first.positions, parts, settings, left, rng, stage, first.perceptron)
-    n_iterations = first.optimum.n_iterations + fit.optimum.n_iterations
-    return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
+    out = np.empty((len(scores), known_positions.shape[1]))
+    for rows in row_chunks(len(scores), len(known_scores)):
+        some = scores[rows]
+        near = np.argsort(cdist(some, known_scores), axis=1, kind="stable")[:, :_NEAREST]
+        values = [row_objective(mapping, some, known_positions[column])[0] for column in near.T]
+        best = near[np.arange(len(some)), np.argmin(values, axis=0)]
+        out[rows] = _descend(mapping, some, known_positions[best].copy())
+    return out
 
 
-def _finish(observations, scores, fit: LatentFit, parts, basis, settings) -> LatentModel:
-    maps = []
-    stage = Stage("mappings", len(parts), len(parts) - 1, settings.n_active)
-    settings.progress(stage, 0, None)
-    for part, kernel in zip(parts, fit.kernels, strict=True):
-        if part.weight == 0.0:  # these labels had no say in the positions: learn their kernel now
-            kernel = fit_shared_kernel([(part.term, fit.positions)], part.parameters)
-        maps.append(part.term.fit_map(kernel, fit.positions))
-        settings.progress(stage, len(maps), None)
-    return LatentModel(
-        observations,
-        fit.perceptron,
-        fit.positions,
-        scores,
-        maps[0],
-        tuple(maps[1:]),
-        fit.objective,
-        basis,
-        fit.optimum.n_iterations,
-        fit.optimum.converged,
-        fit.optimum.last_change,
-    )
+def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Minus log p(y | x) up to a constant, plus the pull, per row (m,); and its gradient (m, q)."""
+    n_scores = scores.shape[1]
+    chol, inner = mapping.factors[0]
+    K = evaluate(mapping.kernel, X, mapping.points)
+    diag = evaluate_diag(mapping.kernel, X)
+    v = solve_lower(chol, K.value.T)
+    w = v if inner is None else v - solve_cholesky(inner, v)
+    var = diag.value - np.einsum("dm,dm->m", v, w)
+    error = scores - K.value @ mapping.weights
+    square = np.einsum("mk,mk->m", error, error)
+    value = 0.5 * (n_scores * np.log(var) + square / var + LATENT_SPACE.pull * np.einsum("mq,mq->m", X, X))
+    d_var = 0.5 * (n_scores - square / var) / var
+    dL_dK = -(error / var[:, None]) @ mapping.weights.T
+    dL_dK -= 2.0 * d_var[:, None] * solve_lower(chol, w, transposed=True).T
+    return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + LATENT_SPACE.pull * X
+
+
+def _descend(mapping, scores, X) -> FloatArray:
+    """BFGS in every row on its own (Nocedal & Wright 2006, eq. 6.17), with backtracking."""
+    value, gradient = row_objective(mapping, scores, X)
+    H = np.tile(np.eye(X.shape[1]), (len(X), 1, 1))
+    H /= np.maximum(1.0, np.linalg.norm(gradient, axis=1))[:, None, None]  # a first step of at most one
+    going = np.arange(len(X))
+    for _ in range(_MOST_STEPS):
+        direction = -np.einsum("mij,mj->mi", H[going], gradient[going])
+        moved, new_value, new_gradient = _backtrack(
+            mapping, scores[going], X[going], value[going], gradient[going], direction
+        )
+        H[going] = _updated(H[going], moved, new_gradient - gradient[going])
+        gain = value[going] - new_value
+        X[going] += moved
+        value[going], gradient[going] = new_value, new_gradient
+        going = going[gain > _TOLERANCE * (1.0 + np.abs(new_value))]
+        if len(going) == 0:
+            break
+    return X
+
+
+def _backtrack(mapping, scores, X, value, gradient, direction):
+    """The first of the halved steps that decreases enough; a row that finds none does not move."""
+    slope = np.einsum("mi,mi->m", gradient, direction)
+    moved, new_value, new_gradient = np.zeros_like(X), value.copy(), gradient.copy()
+    left, length = np.arange(len(X)), 1.0
+    for _ in range(_HALVINGS):
+        v, g = row_objective(mapping, scores[left], X[left] + length * direction[left])
+        fine = v <= value[left] + _SUFFICIENT * length * slope[left]
+        rows = left[fine]
+        moved[rows] = length * direction[rows]
+        new_value[rows], new_gradient[rows] = v[fine], g[fine]
+        left = left[~fine]
+        if len(left) == 0:
+            break
+        length *= 0.5
+    return moved, new_value, new_gradient
+
+
+def _updated(H, s, y):
+    curvature = np.einsum("mi,mi->m", s, y)
+    usable = curvature > 1e-12 * np.linalg.norm(s, axis=1) * np.linalg.norm(y, axis=1)
+    rho = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=usable)
+    V = np.eye(H.shape[1]) - rho[:, None, None] * np.einsum("mi,mj->mij", s, y)
+    updated = V @ H @ V.transpose(0, 2, 1) + rho[:, None, None] * np.einsum("mi,mj->mij", s, s)
+    return np.where(usable[:, None, None], updated, H)

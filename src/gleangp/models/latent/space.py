@@ -19,8 +19,8 @@ over hidden units, where it belongs inside; both layers have offsets, and both a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -66,15 +66,13 @@ class Perceptron:
 
     def pack(self) -> FloatArray:
         """All weights in one vector."""
-        parts = (self.hidden, self.hidden_offset, self.output, self.output_offset)
-        return np.concatenate([part.ravel() for part in parts])
+        return np.concatenate([getattr(self, f.name).ravel() for f in fields(self)])
 
     def unpack(self, weights: FloatArray) -> Perceptron:
         """A perceptron of this shape with other weights."""
-        shapes = (self.hidden.shape, self.hidden_offset.shape, self.output.shape, self.output_offset.shape)
-        edges = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-        parts = np.split(weights, edges)
-        return Perceptron(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
+        own = [getattr(self, f.name) for f in fields(self)]
+        parts = np.split(weights, np.cumsum([part.size for part in own])[:-1])
+        return Perceptron(*(new.reshape(part.shape) for new, part in zip(parts, own, strict=True)))
 
     def backward(self, inputs: FloatArray, activations: FloatArray, dL_dX: FloatArray) -> FloatArray:
         """dL/dweights, packed, from dL/dpositions (n, q)."""
@@ -116,6 +114,10 @@ class Settings:
     signs: bool = False  # targets are signs -1 and +1, and not numbers
     progress: Progress = silent  # told of every iteration and mapping; may ask to stop
 
+    def is_dense(self, n_rows: int) -> bool:
+        """Whether the positions of all rows are the basis."""
+        return self.n_active is None or self.n_active >= n_rows
+
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
@@ -126,54 +128,42 @@ class Weighted:
     weight: float = 1.0
 
 
-class Positions:
-    """Latent positions: optimised themselves, or read off the observations by a perceptron.
+class LatentObjective:
+    """The objective and its exact gradient in one vector: positions first, then every mapping's theta.
 
-    The second is UQD07 eqs. 6 and 7: the weights are optimised, under a penalty.
+    Positions (n, q) are optimised themselves or, with a perceptron, read off the `inputs` (n, k) by it: then
+    its weights are optimised, under a penalty (UQD07 eqs. 6 and 7).
     """
 
-    def __init__(self, start: FloatArray, perceptron: Perceptron | None, inputs: FloatArray, decay: float):
-        self.start = start.ravel() if perceptron is None else perceptron.pack()
-        self._shape, self._perceptron, self._inputs, self._decay = start.shape, perceptron, inputs, decay
-
-    def perceptron(self, z: FloatArray) -> Perceptron | None:
-        """The perceptron with these weights."""
-        return None if self._perceptron is None else self._perceptron.unpack(z)
-
-    def at(self, z: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], tuple[float, FloatArray]]]:
-        """Positions (n, q); and from dL/dpositions, the penalty on z and the gradient of all in z."""
-        perceptron = self.perceptron(z)
-        if perceptron is None:
-            return z.reshape(self._shape), lambda dL_dX: (0.0, dL_dX.ravel())
-        activations = perceptron.activations(self._inputs)
-
-        def pull_back(dL_dX: FloatArray) -> tuple[float, FloatArray]:
-            gradient = perceptron.backward(self._inputs, activations, dL_dX)
-            return 0.5 * self._decay * float(z @ z), gradient + self._decay * z
-
-        return activations @ perceptron.output + perceptron.output_offset, pull_back
-
-
-class LatentObjective:
-    """The objective and its exact gradient in one vector: positions first, then every mapping's theta."""
-
-    def __init__(self, positions: Positions, parts: Sequence[Weighted]):
-        self.positions, self.parts = positions, parts
-        of_maps = [part.parameters.slots for part in parts]
-        slots = [Slot("positions", positions.start, -np.inf, np.inf, transform="identity")]
-        slots += [replace(s, name=f"{k}__{s.name}") for k, m in enumerate(of_maps) for s in m.slots]
+    def __init__(
+        self,
+        start: FloatArray,
+        perceptron: Perceptron | None,
+        inputs: FloatArray,
+        decay: float,
+        parts: Sequence[Weighted],
+    ):
+        self.shape, self.inputs, self.decay, self.parts = start.shape, inputs, decay, parts
+        self.perceptron = perceptron
+        first, maps = (
+            start.ravel() if perceptron is None else perceptron.pack(),
+            [p.parameters for p in parts],
+        )
+        slots = [Slot("positions", first, -np.inf, np.inf, transform="identity")]
+        slots += [replace(s, name=f"{k}__{s.name}") for k, m in enumerate(maps) for s in m.slots.slots]
         self.slots = Slots(slots)
-        self._edges = np.cumsum([len(positions.start), *(m.size for m in of_maps)])[:-1]
-        self._kernels = [MovingKernel(part.parameters.kernel) for part in parts]
-
-    def split(self, z: FloatArray) -> list[FloatArray]:
-        """Positions' part and the theta of every mapping."""
-        return np.split(z, self._edges)
+        self._edges = np.cumsum([len(first), *(m.slots.size for m in maps)])[:-1]
+        self._kernels = [MovingKernel(m.kernel) for m in maps]
 
     def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Value and gradient."""
-        own, *thetas = self.split(z)
-        X, pull_back = self.positions.at(own)
+        own, *thetas = np.split(z, self._edges)
+        if self.perceptron is None:
+            X = own.reshape(self.shape)
+        else:
+            perceptron = self.perceptron.unpack(own)
+            activations = perceptron.activations(self.inputs)
+            X = activations @ perceptron.output + perceptron.output_offset
         log_prior, prior_gradient = self.slots.log_prior(z)
         value = 0.5 * LATENT_SPACE.pull * float(np.vdot(X, X)) - log_prior
         dL_dX, gradients = LATENT_SPACE.pull * X, []
@@ -185,8 +175,20 @@ class LatentObjective:
             value += part.weight * v
             dL_dX += part.weight * g_X
             gradients.append(part.weight * g_theta)
-        penalty, first = pull_back(dL_dX)
-        return value + penalty, np.concatenate([first, *gradients]) - prior_gradient
+        first = dL_dX.ravel()
+        if self.perceptron is not None:
+            value += 0.5 * self.decay * float(own @ own)
+            first = perceptron.backward(self.inputs, activations, dL_dX) + self.decay * own
+        return value, np.concatenate([first, *gradients]) - prior_gradient
+
+    def fit_at(self, optimum: Optimum, objective: float) -> LatentFit:
+        """What was learnt, where the optimisation ended."""
+        own, *thetas = np.split(optimum.theta, self._edges)
+        kernels = tuple(p.parameters.kernel_at(t) for p, t in zip(self.parts, thetas, strict=True))
+        if self.perceptron is None:
+            return LatentFit(own.reshape(self.shape).copy(), None, kernels, optimum, objective)
+        perceptron = self.perceptron.unpack(own)
+        return LatentFit(perceptron(self.inputs), perceptron, kernels, optimum, objective)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +219,7 @@ def learn_positions(
     """
     if settings.n_hidden is not None and perceptron is None:
         perceptron = start_perceptron(inputs, start, settings.n_hidden, rng)
-    positions = Positions(start, perceptron, inputs, settings.weight_decay)
-    objective = LatentObjective(positions, parts)
+    objective = LatentObjective(start, perceptron, inputs, settings.weight_decay, parts)
     # In nats per observed number, so that `tol` means the same for any number of rows.
     size = parts[0].term.targets.size
 
@@ -234,10 +235,7 @@ def learn_positions(
         tol=settings.tol,
         report=lambda step, value: settings.progress(stage, step, -size * value),
     )
-    own, *thetas = objective.split(optimum.theta)
-    kernels = tuple(part.parameters.kernel_at(t) for part, t in zip(parts, thetas, strict=True))
-    found = positions.at(own)[0].copy()
-    return LatentFit(found, positions.perceptron(own), kernels, optimum, size * optimum.value)
+    return objective.fit_at(optimum, size * optimum.value)
 
 
 def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters) -> Any:

@@ -1,7 +1,8 @@
 """What each mapping from the latent space contributes to the objective: minus its log evidence.
 
 A term is called with the mapping's kernel and the positions of all rows; it gives the value and its
-gradients in theta and in the positions. `fit_map` gives the fitted mapping, which is what predicts.
+gradients in theta (t,) and in the positions (N, q), zero in rows of other tasks. `fit_map` gives the fitted
+mapping, which is what predicts.
 
 `GaussianTerm` has columns of targets that share one covariance, the noise being the kernel's white
 variance (Urtasun, Quattoni & Darrell 2007, eqs. 1 and 3). The others go through a basis: the latent positions
@@ -14,14 +15,14 @@ as future work).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import evidence_gradient
+from gleangp.inference.evidence import LOG_TWO_PI, evidence_gradient
 from gleangp.inference.posterior import fitc_prior, on_basis, sweep, variance_taken
 from gleangp.inference.prior import Basis
 from gleangp.kernels import kernel_columns
@@ -37,8 +38,6 @@ from gleangp.numerics.linalg import (
     solve_lower,
 )
 from gleangp.selection.selectors import ResidualSelector
-
-_LOG_TWO_PI = np.log(2.0 * np.pi)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,19 +82,6 @@ class Mapping:
         return mean, np.maximum(var, 0.0)
 
 
-class Term(Protocol):
-    """One mapping's part of the objective."""
-
-    targets: FloatArray  # (n, S)
-    rows: IntArray  # (n,) of the training set
-
-    def __call__(self, kernel, positions: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Minus the log evidence, its gradient in theta (t,) and in all positions (N, q)."""
-
-    def fit_map(self, kernel, positions: FloatArray) -> Mapping:
-        """The mapping at these positions."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GaussianTerm:
     """Targets with Gaussian noise; exact."""
@@ -109,7 +95,8 @@ class GaussianTerm:
         K = evaluate(kernel, positions[self.rows])
         chol, _ = cholesky(K.value.T)  # symmetric, and stored the way LAPACK reads it
         weights = solve_cholesky(chol, self.targets)
-        value = 0.5 * (n_columns * (log_determinant(chol) + n * _LOG_TWO_PI) + np.vdot(self.targets, weights))
+        log_det = log_determinant(chol) + n * LOG_TWO_PI
+        value = 0.5 * (n_columns * log_det + np.vdot(self.targets, weights))
         dL_dK = evidence_sensitivity(chol, weights)
         theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
@@ -142,7 +129,6 @@ class SignsTerm:
     warm: dict = field(default_factory=dict)
 
     def __call__(self, kernel, positions):
-        """Minus the log evidence, its gradient in theta and in all positions."""
         value, theta_gradient, gradient = 0.0, np.zeros(len(kernel.theta)), np.zeros_like(positions)
         prior, swept = self._swept(kernel, positions)
         for found in swept:
@@ -188,13 +174,12 @@ class CollapsedTerm:
     basis: IntArray  # (d,) rows of the training set
 
     def __call__(self, kernel, positions):
-        """Minus the bound, its gradient in theta and in all positions."""
         X, Y, (n, S) = positions[self.rows], self.targets, self.targets.shape
         basis, K, Phi, B, inner, m = self._solved(kernel, positions)
         signal, whole = evaluate_diag(kernel, X, white=False), evaluate_diag(kernel, X)
         unexplained = np.maximum(signal.value - np.einsum("dn,dn->n", Phi, Phi), 0.0)
         error = Y - Phi.T @ m
-        constant = n * np.log(2.0 * np.pi) - np.sum(np.log(B)) + log_determinant(inner)
+        constant = n * LOG_TWO_PI - np.sum(np.log(B)) + log_determinant(inner)
         value = 0.5 * (S * (constant + B @ unexplained) + np.sum((Y * error).T @ B))
         scaled = Phi * B
         d_Phi = m @ (error.T * B) + S * (scaled - solve_cholesky(inner, scaled))
@@ -226,3 +211,11 @@ class CollapsedTerm:
         P.flat[:: len(P) + 1] += 1.0
         inner, _ = cholesky(P)
         return basis, K, Phi, B, inner, solve_cholesky(inner, (Phi * B) @ self.targets)
+
+
+Term = GaussianTerm | SignsTerm | CollapsedTerm
+
+
+def numbers_term(targets: FloatArray, rows: IntArray, basis: IntArray | None) -> Term:
+    """The term of numbers (n, S): dense, or through a basis."""
+    return GaussianTerm(targets, rows) if basis is None else CollapsedTerm(targets, rows, basis)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -100,7 +100,7 @@ def regressor_error(F: np.ndarray, z: np.ndarray, F_test: np.ndarray, z_test: np
     kernel = latent_kernel(2, ard=False) + WhiteKernel(0.1, (1e-4, 10.0))
     term = GaussianTerm(np.where(z[:, None] == 1, 1.0, -1.0), np.arange(len(z)))
     parameters = Parameters(kernel, None, (), default_priors(kernel))
-    learnt = fit_shared_kernel([(cast(Any, term), F)], parameters)
+    learnt = fit_shared_kernel([(term, F)], parameters)
     predicted = term.fit_map(learnt, F).predict(F_test)[0][:, 0] > 0
     return float(np.mean(predicted != (z_test == 1)))
 
