@@ -15,7 +15,7 @@ from gleangp import EntropySelector, GraphSelector, TaskRelevance
 from gleangp.graph import exponential_graph
 from gleangp.inference.block import Block
 from gleangp.noise import Probit
-from gleangp.selection.graph import GraphRun
+from gleangp.selection.runs import GraphRun
 
 
 def best_of(repeats, function):

@@ -160,7 +160,7 @@ def report_machine():
     from gleangp.inference.posterior import fitc_prior
     from gleangp.models.active.tasks import ActiveEvidence
     from gleangp.noise import Gaussian
-    from gleangp.selection.greedy import GreedyRun, entropy_reduction
+    from gleangp.selection.runs import GreedyRun, entropy_reduction
 
     def best(function, repeats=5):
         times = []

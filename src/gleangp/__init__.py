@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from gleangp.model_selection import TaskKFold as TaskKFold
     from gleangp.models.terms import CoregionCoupling as CoregionCoupling
     from gleangp.models.terms import FunctionCoupling as FunctionCoupling
-    from gleangp.selection.graph import GraphSelector as GraphSelector
     from gleangp.selection.relevance import LabelRelevance as LabelRelevance
     from gleangp.selection.relevance import PosteriorRelevance as PosteriorRelevance
     from gleangp.selection.relevance import TaskRelevance as TaskRelevance
     from gleangp.selection.selectors import EntropySelector as EntropySelector
+    from gleangp.selection.selectors import GraphSelector as GraphSelector
     from gleangp.selection.selectors import InformationGainSelector as InformationGainSelector
     from gleangp.selection.selectors import RandomSelector as RandomSelector
     from gleangp.selection.selectors import ResidualSelector as ResidualSelector
@@ -65,9 +65,10 @@ _NAMES = {
     "gleangp.kernels.scaled_inputs": "ScaledInputs",
     "gleangp.model_selection": "TaskKFold",
     "gleangp.models.terms": "CoregionCoupling FunctionCoupling",
-    "gleangp.selection.graph": "GraphSelector",
     "gleangp.selection.relevance": "LabelRelevance PosteriorRelevance TaskRelevance",
-    "gleangp.selection.selectors": "EntropySelector InformationGainSelector RandomSelector ResidualSelector",
+    "gleangp.selection.selectors": (
+        "EntropySelector GraphSelector InformationGainSelector RandomSelector ResidualSelector"
+    ),
 }
 _MODULES = "dask datasets exceptions noise plots report"
 # Public name -> module that defines it; a module is its own home.

@@ -8,8 +8,6 @@ weights in (0, 1].
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import coo_array, csr_array, diags_array
@@ -27,25 +25,17 @@ _LEAST_SCALE = 1e-6
 _RIDGE = 1e-9
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Neighbours:
-    """The k nearest other rows of each row, nearest first; equally near ones by row number."""
-
-    row: IntArray  # (n, k)
-    distance: FloatArray  # (n, k)
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-
-def nearest_neighbours(X: FloatArray, n_neighbors: int, *, n_jobs: int | None = None) -> Neighbours:
+def nearest_neighbours(
+    X: FloatArray, n_neighbors: int, *, n_jobs: int | None = None
+) -> tuple[IntArray, FloatArray]:
     """The `n_neighbors` nearest other rows of every row of X (n, p), at least 1 and at most n - 1.
 
-    Duplicates are neighbours at distance zero. `n_jobs` are threads of the search.
+    Rows and distances (n, k), nearest first; equally near ones by row number. Duplicates are neighbours at
+    distance zero. `n_jobs` are threads of the search.
 
     Examples
     --------
-    >>> nearest_neighbours(np.array([[0.0], [1.0], [3.0]]), 1).row.ravel().tolist()
+    >>> nearest_neighbours(np.array([[0.0], [1.0], [3.0]]), 1)[0].ravel().tolist()
     [1, 0, 1]
     """
     if len(X) <= n_neighbors:
@@ -59,25 +49,27 @@ def nearest_neighbours(X: FloatArray, n_neighbors: int, *, n_jobs: int | None = 
     X = np.ldexp(X, -exponent)  # so that squares of very small numbers are not zero
     search = NearestNeighbors(n_neighbors=n_neighbors, n_jobs=n_jobs).fit(X)
     row = search.kneighbors(return_distance=False)
-    distance = np.ldexp(_distances(X, row), exponent)
+    distance = np.empty(row.shape)
+    for part in row_chunks(len(X), row.shape[1] * X.shape[1]):
+        difference = X[row[part]] - X[part, None, :]
+        distance[part] = np.sqrt(np.einsum("nkp,nkp->nk", difference, difference))
+    distance = np.ldexp(distance, exponent)
     order = np.lexsort((row, distance), axis=1)
-    return Neighbours(
-        np.take_along_axis(row, order, axis=1).astype(np.intp), np.take_along_axis(distance, order, axis=1)
-    )
+    return np.take_along_axis(row, order, axis=1), np.take_along_axis(distance, order, axis=1)
 
 
-def mean_nearest_distance(X: FloatArray, neighbours: Neighbours) -> float:
-    """Mean over rows of the distance to the nearest row that is not a duplicate.
+def mean_nearest_distance(X: FloatArray, distance: FloatArray) -> float:
+    """Mean over rows of the distance to the nearest row that is not a duplicate, from `nearest_neighbours`.
 
     This is m_x of Zhu & Sun 2013, eq. 14, with duplicates passed over: they would make it zero.
     A row whose neighbours are all duplicates of it is looked up among the distinct rows.
     """
-    nearest = np.where(neighbours.distance > 0.0, neighbours.distance, np.inf).min(axis=1)
+    nearest = np.where(distance > 0.0, distance, np.inf).min(axis=1)
     if not np.isfinite(nearest).all():
         distinct, copy_of = np.unique(X, axis=0, return_inverse=True)
         nearest = np.zeros(len(X))
         if len(distinct) > 1:
-            nearest = nearest_neighbours(distinct, 1).distance[copy_of.ravel(), 0]
+            nearest = nearest_neighbours(distinct, 1)[1][copy_of.ravel(), 0]
         if not nearest.any():
             raise GraphError(
                 f"all {len(X)} rows are the same point, so no distance sets the scale of a graph. "
@@ -86,23 +78,15 @@ def mean_nearest_distance(X: FloatArray, neighbours: Neighbours) -> float:
     return float(nearest.mean())
 
 
-def union_graph(neighbours: Neighbours, weight: FloatArray) -> csr_array:
-    """Symmetric graph (n, n) with an edge where either row is among the other's neighbours.
+def _union_graph(row: IntArray, decay: FloatArray) -> csr_array:
+    """Symmetric graph (n, n) with an edge where either row is among the other's neighbours `row` (n, k).
 
-    `weight` (n, k) is that of the edge to each neighbour; where both ends name the edge, the larger counts.
+    Weights are exp(-decay); where both ends name the edge, the larger counts.
     """
-    n, k = neighbours.row.shape
-    start = np.repeat(np.arange(n), k)
-    directed = coo_array((weight.ravel(), (start, neighbours.row.ravel())), shape=(n, n)).tocsr()
+    n, k = row.shape
+    weight = np.exp(-np.minimum(decay, _FARTHEST))
+    directed = coo_array((weight.ravel(), (np.repeat(np.arange(n), k), row.ravel())), shape=(n, n)).tocsr()
     return csr_array(directed.maximum(directed.T))
-
-
-def _distances(X: FloatArray, row: IntArray) -> FloatArray:
-    distance = np.empty(row.shape)
-    for part in row_chunks(len(X), row.shape[1] * X.shape[1]):
-        difference = X[row[part]] - X[part, None, :]
-        distance[part] = np.sqrt(np.einsum("nkp,nkp->nk", difference, difference))
-    return distance
 
 
 def exponential_graph(
@@ -122,9 +106,8 @@ def exponential_graph(
     """
     if not scale > 0.0:
         raise GraphError(f"scale={scale}; the reach of the weights must be positive.")
-    neighbours = nearest_neighbours(X, n_neighbors, n_jobs=n_jobs)
-    reach = scale * mean_nearest_distance(X, neighbours)
-    return union_graph(neighbours, np.exp(-np.minimum(neighbours.distance / reach, _FARTHEST)))
+    row, distance = nearest_neighbours(X, n_neighbors, n_jobs=n_jobs)
+    return _union_graph(row, distance / (scale * mean_nearest_distance(X, distance)))
 
 
 def local_scaling_graph(X: FloatArray, n_neighbors: int, *, n_jobs: int | None = None) -> csr_array:
@@ -140,16 +123,13 @@ def local_scaling_graph(X: FloatArray, n_neighbors: int, *, n_jobs: int | None =
            [0.368, 0.   , 0.135],
            [0.   , 0.135, 0.   ]])
     """
-    n_neighbors = min(n_neighbors, len(X) - 1)
-    if n_neighbors < 1:
+    if min(n_neighbors, len(X) - 1) < 1:
         return csr_array((len(X), len(X)))
-    neighbours = nearest_neighbours(X, n_neighbors, n_jobs=n_jobs)
-    distance, scale = neighbours.distance, neighbours.distance[:, -1]
-    positive = scale[scale > 0.0]
-    scale = np.maximum(scale, _LEAST_SCALE * positive.mean() if len(positive) else 1.0)
+    row, distance = nearest_neighbours(X, min(n_neighbors, len(X) - 1), n_jobs=n_jobs)
+    positive = distance[:, -1][distance[:, -1] > 0.0]
+    scale = np.maximum(distance[:, -1], _LEAST_SCALE * positive.mean() if len(positive) else 1.0)
     # Zhang & Yeung 2009, section 3. Ratios first: the product of two floors could underflow.
-    exponent = (distance / scale[:, None]) * (distance / scale[neighbours.row])
-    return union_graph(neighbours, np.exp(-np.minimum(exponent, _FARTHEST)))
+    return _union_graph(row, (distance / scale[:, None]) * (distance / scale[row]))
 
 
 def connectivity(W: csr_array, kept: IntArray) -> float:
@@ -179,17 +159,14 @@ def normalized_laplacian(weights: csr_array) -> csr_array:
 
     Examples
     --------
-    >>> from scipy.sparse import csr_array
     >>> normalized_laplacian(csr_array([[0.0, 2.0], [2.0, 0.0]])).toarray()
     array([[ 1., -1.],
            [-1.,  1.]])
     """
     degree: FloatArray = np.asarray(weights.sum(axis=1)).ravel()
     joined = degree > 0.0
-    root = np.zeros_like(degree)
-    root[joined] = degree[joined] ** -0.5
-    scaled = diags_array(root) @ weights @ diags_array(root)
-    return csr_array(diags_array(joined.astype(np.float64)) - scaled)
+    root = diags_array(np.where(joined, degree, np.inf) ** -0.5)
+    return csr_array(diags_array(joined.astype(np.float64)) - root @ weights @ root)
 
 
 def condense_laplacian(laplacian: csr_array, keep: IntArray) -> FloatArray:
@@ -203,7 +180,6 @@ def condense_laplacian(laplacian: csr_array, keep: IntArray) -> FloatArray:
 
     Examples
     --------
-    >>> from scipy.sparse import csr_array
     >>> path = csr_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
     >>> condense_laplacian(path, np.array([0, 2])).round(6)
     array([[ 0.5, -0.5],

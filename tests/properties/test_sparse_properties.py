@@ -12,7 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
-from gleangp.selection.greedy import GreedyRun, entropy_reduction
+from gleangp.selection.runs import GreedyRun, entropy_reduction
 
 KERNEL = ConstantKernel(1.2) * RBF([0.8, 1.5])
 X_NEW = np.random.default_rng(1).normal(size=(6, 2))

@@ -21,7 +21,7 @@ from gleangp.models.priors import Gamma
 from gleangp.noise import NoiseModel
 from gleangp.numerics.optimize import minimize
 from gleangp.selection.base import Run
-from gleangp.selection.greedy import GreedyRun, entropy_reduction
+from gleangp.selection.runs import GreedyRun, entropy_reduction
 from tests.reference.kernels_from_reference import ReferenceKernel, kernel_from_reference
 from tests.reference.noise_from_reference import noise_from_reference, targets_from_reference
 from tests.reference.reference_data import load

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
 from gleangp.inference.posterior import posterior_from_sites
-from gleangp.selection.greedy import GreedyRun, entropy_reduction
+from gleangp.selection.runs import GreedyRun, entropy_reduction
 from gleangp.selection.selectors import EntropySelector
 from tests.reference.algorithm2 import one_round_each, rounds
 from tests.reference.ivm_cases import (

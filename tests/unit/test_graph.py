@@ -44,7 +44,7 @@ def test_weights_do_not_depend_on_units():
 def test_duplicates_are_passed_over_in_the_scale():
     """m_x is the distance to the nearest distinct row, also where all neighbours are duplicates."""
     X = np.repeat(np.array([[0.0], [1.0], [4.0]]), [9, 2, 3], axis=0)
-    m_x = mean_nearest_distance(X, nearest_neighbours(X, 2))
+    m_x = mean_nearest_distance(X, nearest_neighbours(X, 2)[1])
     assert m_x == pytest.approx((9 * 1 + 2 * 1 + 3 * 3) / 14)
     W = exponential_graph(X, n_neighbors=2)
     assert W.max() == 1.0

@@ -11,7 +11,7 @@ from gleangp.exceptions import GraphError
 from gleangp.graph import connectivity, exponential_graph
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian
-from gleangp.selection.graph import GraphRun
+from gleangp.selection.runs import GraphRun
 
 
 def random_weights(rng, n, ties):
@@ -76,7 +76,7 @@ def test_scores_are_kept_up_to_date(objective):
     W = csr_array(random_weights(np.random.default_rng(3), 60, ties=False))
     run = GraphRun(W, objective)
     for _ in range(60):
-        again = run.objective.scores(run.W, np.arange(60))
+        again = run.worth_of(np.arange(60))
         assert_array_equal(run.scores(), np.where(run.left, again, -np.inf))
         run.extend(1)
     assert_array_equal(run.scores(), -np.inf)

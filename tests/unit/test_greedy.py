@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian
-from gleangp.selection.greedy import GreedyRun, entropy_reduction, information_gain
+from gleangp.selection.runs import GreedyRun, entropy_reduction, information_gain
 from tests.unit.gp_twins import KERNELS, NOISES, DensePosterior, greedy_twin, make_block
 
 CRITERIA = {"entropy": entropy_reduction, "information": information_gain}

@@ -8,8 +8,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import EntropySelector, RandomSelector, ResidualSelector
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
-from gleangp.selection.base import Run, merge_runs
-from gleangp.selection.greedy import keep_everything
+from gleangp.selection.base import Run, merged
+from gleangp.selection.runs import keep_everything
 from tests.unit.gp_twins import KERNELS, NOISES, greedy_twin, make_block
 
 
@@ -74,16 +74,16 @@ class Scripted(Run):
 
 def test_head_against_head_is_not_a_sort():
     """A gain that rises later must wait behind its own predecessors."""
-    order, counts = merge_runs([Scripted([3.0, 1.0, 9.0]), Scripted([2.0, 2.0])], 5)
-    assert_array_equal(order, [0, 1, 1, 0, 0])
-    assert_array_equal(counts, [3, 2])
+    selection = merged([Scripted([3.0, 1.0, 9.0]), Scripted([2.0, 2.0])], [None, None], 5)
+    assert_array_equal(selection.order, [0, 1, 1, 0, 0])
+    assert_array_equal([len(active) for active in selection.active], [3, 2])
 
 
 def test_runs_are_extended_only_as_far_as_needed():
     """A task that never wins is not computed to its end."""
     poor, rich = Scripted([0.5] * 100), Scripted([1.0] * 100)
-    order, _ = merge_runs([poor, rich], 20)
-    assert_array_equal(order, np.ones(20))
+    selection = merged([poor, rich], [None, None], 20)
+    assert_array_equal(selection.order, np.ones(20))
     assert (len(poor.picks), len(rich.picks)) == (0, 20)
 
 

@@ -11,8 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, PairwiseKernel
 from gleangp import ResidualSelector
 from gleangp.inference.block import Block
 from gleangp.noise import Gaussian, Probit
-from gleangp.selection.greedy import GreedyRun, entropy_reduction
-from gleangp.selection.residual import PivotedRun
+from gleangp.selection.runs import GreedyRun, PivotedRun, entropy_reduction
 from tests.unit.gp_twins import DensePosterior, make_block
 
 X = np.array([[0.0], [0.4], [1.5], [4.0]])

@@ -8,10 +8,9 @@ sequences, head against head (not a sort: a probit gain can rise).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import Sites
+
+# From one task: rows of its block in order of inclusion, the gain of each, and their sites or None.
+TaskChoice = tuple[IntArray, FloatArray, Sites | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,15 +38,6 @@ class Selection:
         return in_order(self.order, [rows[a] for rows, a in zip(block_rows, self.active, strict=True)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskChoice:
-    """What was chosen from one task."""
-
-    active: IntArray  # rows of its block, in order of inclusion
-    gain: FloatArray  # of each
-    sites: Sites | None = None  # of each, where the selector filtered them
-
-
 def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
     """What is known task by task, in the order of inclusion over all tasks. O(d log d)."""
     out = np.empty(len(order), dtype=by_task[0].dtype)
@@ -55,31 +48,8 @@ def in_order(order: IntArray, by_task: Sequence[np.ndarray]) -> np.ndarray:
 
 def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
     """The selection over all tasks from what was chosen of each."""
-    sites: Any = None if choices[0].sites is None else tuple(c.sites for c in choices)
-    gain = in_order(order, [c.gain for c in choices])
-    return Selection(order, tuple(c.active for c in choices), gain, sites)
-
-
-class Selector(Protocol):
-    """Chooses the active set.
-
-    A selector whose choice depends on neither kernel nor noise may say so with a true attribute
-    `model_free`: it is then asked once per fit and not in every round. One that needs several tasks
-    refuses a single one in `check_tasks(n_tasks)`, which is asked even where all rows are kept and
-    nothing is chosen, and names in `alone` the selector that serves a task on its own. A true attribute
-    `samples` says that points are drawn and not ranked.
-    """
-
-    def select(
-        self,
-        kernel,
-        blocks: list[Block],
-        n_active: int,
-        *,
-        rng: np.random.Generator,
-        n_jobs: int | None = None,
-    ) -> Selection:
-        """The `n_active` points over all blocks; at most as many as there are rows."""
+    active, gain, sites = zip(*choices, strict=True)
+    return Selection(order, active, in_order(order, gain), None if sites[0] is None else sites)
 
 
 def select_in_two_rounds(
@@ -109,8 +79,8 @@ def select_in_two_rounds(
     return replace(again, active=(union[again.active[0]],))
 
 
-class Run(ABC):
-    """A selection within one task that can be taken further.
+class Run:
+    """A selection within one task that can be taken further; in this one all rows are worth the same.
 
     With `rng` rows are drawn in proportion to their scores; without, the best one is taken, and the lowest of
     several.
@@ -126,11 +96,10 @@ class Run(ABC):
     def __len__(self) -> int:
         return len(self.left)
 
-    @abstractmethod
     def worth(self) -> FloatArray:
         """What every row is worth now (n,); what it says of rows that were taken is not used."""
+        return np.ones(len(self))
 
-    @abstractmethod
     def include(self, row: int) -> None:
         """Change the state as a pick does."""
 
@@ -153,16 +122,18 @@ class Run(ABC):
         if self.rng is None:
             return int(np.argmax(scores))
         weights = np.where(self.left, np.maximum(scores, 0.0), 0.0)
-        total = weights.sum()  # where nothing left has a score, all rows left are alike
-        return int(
-            self.rng.choice(len(self), p=weights / total if total > 0.0 else self.left / self.left.sum())
-        )
+        if not weights.sum() > 0.0:  # where nothing left has a score, all rows left are alike
+            weights = self.left
+        return int(self.rng.choice(len(self), p=weights / weights.sum()))
 
     def take(self, row: int) -> None:
         """Include a row, keeping the books."""
-        self.weights.append(self.weight)
-        self.gains.append(float(self.scores()[row]))
+        self._book(row, self.weight, self.scores()[row])
         self.include(row)
+
+    def _book(self, row: int, weight: float, gain: float) -> None:
+        self.weights.append(float(weight))
+        self.gains.append(float(gain))
         self.picks.append(row)
         self.left[row], self._scores = False, None
 
@@ -174,55 +145,30 @@ class Run(ABC):
 
     def choice(self, count: int, block: Block) -> TaskChoice:
         """The first `count` picks."""
-        return TaskChoice(np.array(self.picks[:count], dtype=np.intp), np.array(self.gains[:count]))
+        return np.array(self.picks[:count], dtype=np.intp), np.array(self.gains[:count]), None
 
 
-class UniformRun(Run):
-    """A run in which every row left is worth the same."""
+def merged(
+    runs: Sequence[Run], blocks: Sequence[Any], n_active: int, draws: FloatArray | None = None
+) -> Selection:
+    """The first `n_active` picks of new runs of all tasks; at most the number of rows.
 
-    def worth(self) -> FloatArray:
-        """One."""
-        return np.ones(len(self))
-
-    def include(self, row: int) -> None:
-        """Nothing changes."""
-
-
-def merge_runs(
-    runs: Sequence[Run], n_active: int, draws: FloatArray | None = None
-) -> tuple[IntArray, IntArray]:
-    """Extend the runs of all tasks until their first `n_active` picks are known; at most the number of rows.
-
-    Gives the task of each inclusion (n_active,), and how many picks of every run these are (M,); it may have
-    made more. With `draws`, uniform numbers (n_active,) in [0, 1), the task of each inclusion is sampled in
-    proportion to its weight; without, the heaviest wins and ties go to the lowest task.
+    Runs are extended as far as needed. With `draws`, uniform numbers (n_active,) in [0, 1), the task of each
+    inclusion is sampled in proportion to its weight; without, the heaviest wins and ties go to the lowest
+    task.
     """
-    order, counts = np.empty(n_active, dtype=np.intp), np.zeros(len(runs), dtype=np.intp)
-    weight = np.array([run.weights[0] if run.picks else run.weight for run in runs])
+    order, counts = np.empty(n_active, dtype=np.intp), [0] * len(runs)
+    weight = np.array([run.weight for run in runs])  # -inf of a task that has no rows left
     for step in range(n_active):
-        t = int(np.argmax(weight)) if draws is None else _drawn(weight, draws[step])
+        t, total = int(np.argmax(weight)), np.cumsum(np.maximum(weight, 0.0))
+        if draws is not None and total[-1] > 0.0:  # else all is explained: the first task that still has rows
+            t = int(np.searchsorted(total, draws[step] * total[-1], side="right"))
+            t = min(t, int(np.flatnonzero(weight > 0)[-1]))
         run = runs[t]
         if counts[t] == len(run.picks):
             run.extend(1)
         order[step] = t
         counts[t] += 1
         weight[t] = run.weights[counts[t]] if counts[t] < len(run.picks) else run.weight
-    return order, counts
-
-
-def _drawn(weight: FloatArray, draw: float) -> int:
-    """A task in proportion to the weights, which are -inf of tasks that have no rows left."""
-    total = np.cumsum(np.maximum(weight, 0.0))
-    if not total[-1] > 0.0:  # everything is explained: the first task that still has rows
-        return int(np.argmax(weight))
-    t = int(np.searchsorted(total, draw * total[-1], side="right"))
-    return min(t, int(np.flatnonzero(weight > 0)[-1]))
-
-
-def merged(
-    runs: Sequence[Run], blocks: list[Block], n_active: int, draws: FloatArray | None = None
-) -> Selection:
-    """The selection over all tasks from one run of each."""
-    order, counts = merge_runs(runs, n_active, draws)
-    given = zip(runs, counts.tolist(), blocks, strict=True)
+    given = zip(runs, counts, blocks, strict=True)
     return join_choices(order, [run.choice(count, block) for run, count, block in given])

@@ -5,20 +5,14 @@ the largest score over the largest Reg of the moment and beta the `weight`,
 
     Reg(x) = sum_{i != t} sum_{j <= k'} 1 / (|f_t - f_i| |x - x_i^j|)            (eq. 11)
 
-where f_t describes task t and x_i^j are the k' points nearest to x among those chosen in task i. How the
-reciprocals are bounded and what else the paper leaves open is in the notes of `TaskRelevance`. Units of
-inputs and descriptors cancel. Tasks take turns, so that they share the budget equally.
-
-The paper describes a task by the mean label of eight crucial points, found as principal variables (Cumming &
-Wooff 2007). Two measures of how alike tasks are are here; a third is any object with the method
-`distances(kernel, blocks, n_points)` that gives an (M, M) matrix for M tasks.
+where f_t describes task t and x_i^j are the k' points nearest to x among those chosen in task i. Tasks take
+turns, so that they share the budget equally. The notes of `TaskRelevance` say how the reciprocals are bounded
+and what else the paper leaves open. Crucial points are found as principal variables (Cumming & Wooff 2007).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from numbers import Integral, Real
 
 import numpy as np
@@ -77,7 +71,10 @@ class LabelRelevance(BaseEstimator):
         points = crucial_points(blocks, n_points)
         near = [cdist(points, b.X) for b in blocks]
         shared = np.all([d.min(axis=1) == 0.0 for d in near], axis=0)
-        descriptors = np.array([_labels_at(d, b.y, shared) for d, b in zip(near, blocks, strict=True)])
+        descriptors = []
+        for distance, block in zip(near, blocks, strict=True):
+            rows = np.argsort(distance, axis=1, kind="stable")[:, :_LABELS_PER_POINT]
+            descriptors.append(np.where(shared, block.y[rows[:, 0]], block.y[rows].mean(axis=1)))
         return cdist(descriptors, descriptors)
 
 
@@ -168,12 +165,6 @@ def principal_variables(C: FloatArray, count: int) -> IntArray:
     return np.array(chosen, dtype=np.intp)
 
 
-def _labels_at(distance: FloatArray, y: FloatArray, shared: FloatArray) -> FloatArray:
-    """A task's label at each point; `distance` (m, n) is that of the points to its rows."""
-    nearest = np.argsort(distance, axis=1, kind="stable")[:, :_LABELS_PER_POINT]
-    return np.where(shared, y[nearest[:, 0]], y[nearest].mean(axis=1))
-
-
 class TaskRelevance(BaseEstimator):
     """Adds to a selector's score how near a point is to those that related tasks chose.
 
@@ -247,31 +238,18 @@ class TaskRelevance(BaseEstimator):
         return selector
 
     @property
+    def _measure(self):
+        """How alike tasks are."""
+        if not isinstance(self.relevance, str):
+            return self.relevance
+        if self.relevance not in RELEVANCES:
+            raise ValueError(f"relevance={self.relevance!r} is not known; use one of {sorted(RELEVANCES)}.")
+        return RELEVANCES[self.relevance]()
+
+    @property
     def model_free(self) -> bool:
         """Whether the choice depends on neither kernel nor noise."""
-        parts = (self.alone, self._relevance())
-        return all(getattr(part, "model_free", False) for part in parts)
-
-    def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The joint choice of all tasks, in turns."""
-        self.check_tasks(len(blocks))
-        self._check_numbers()
-        selector = self.alone
-        if n_active >= sum(len(b) for b in blocks):
-            return selector.select(kernel, blocks, n_active, rng=rng, n_jobs=n_jobs)
-        runs = selector.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
-        pull = Pull([b.X for b in blocks], self._task_closeness(kernel, blocks), self.n_neighbors)
-        order = np.array(list(islice(take_turns([len(b) for b in blocks]), n_active)), dtype=np.intp)
-        for task in order:
-            run = runs[task]
-            scores = np.where(run.left, np.maximum(run.scores(), 0.0), -np.inf)
-            row = run.choose(scores + self.weight * scaled_to(scores, pull.on(task)))
-            run.take(row)
-            pull.add(task, row)
-        choices = [run.choice(len(run.picks), block) for run, block in zip(runs, blocks, strict=True)]
-        gain = in_order(order, [np.array(run.gains) for run in runs])
-        achieved = getattr(selector, "achieved", lambda runs: None)
-        return replace(join_choices(order, choices), gain=gain, objective=achieved(runs))
+        return all(getattr(part, "model_free", False) for part in (self.alone, self._measure))
 
     def check_tasks(self, n_tasks: int) -> None:
         """Refuse a single task."""
@@ -281,56 +259,60 @@ class TaskRelevance(BaseEstimator):
                 f"alone: selector={self.selector!r}."
             )
 
-    def _check_numbers(self) -> None:
+    def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
+        """The joint choice of all tasks, in turns."""
+        self.check_tasks(len(blocks))
         if not (isinstance(self.weight, Real) and 0.0 <= float(self.weight) < np.inf):
             raise ValueError(f"weight={self.weight!r}; a finite number that is not negative is expected.")
         for name in ("n_neighbors", "n_descriptor_points"):
             value = getattr(self, name)
             if not (isinstance(value, Integral) and int(value) >= 1):
                 raise ValueError(f"{name}={value!r}; an integer of at least 1 is expected.")
+        selector = self.alone
+        if n_active >= sum(len(b) for b in blocks):
+            return selector.select(kernel, blocks, n_active, rng=rng, n_jobs=n_jobs)
+        runs = selector.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
+        distances = np.asarray(self._measure.distances(kernel, blocks, self.n_descriptor_points))
+        self._check_distances(distances, len(blocks))
+        pull = Pull([b.X for b in blocks], task_closeness(distances), self.n_neighbors)
+        order = take_turns([len(b) for b in blocks])[:n_active]
+        for task in order:
+            run = runs[task]
+            scores, reg = np.where(run.left, np.maximum(run.scores(), 0.0), -np.inf), pull.on(task)
+            most = reg[run.left].max()
+            alpha = scores[run.left].max() / most if most > 0.0 else 1.0
+            row = run.choose(scores + self.weight * (reg * alpha))
+            run.take(row)
+            pull.add(task, row)
+        choices = [run.choice(len(run.picks), block) for run, block in zip(runs, blocks, strict=True)]
+        gain = in_order(order, [np.array(run.gains) for run in runs])
+        achieved = getattr(selector, "achieved", lambda runs: None)
+        return replace(join_choices(order, choices), gain=gain, objective=achieved(runs))
 
-    def _relevance(self):
-        if isinstance(self.relevance, str):
-            if self.relevance not in RELEVANCES:
-                raise ValueError(
-                    f"relevance={self.relevance!r} is not known; use one of {sorted(RELEVANCES)}."
-                )
-            return RELEVANCES[self.relevance]()
-        return self.relevance
-
-    def _task_closeness(self, kernel, blocks) -> FloatArray:
-        distances = np.asarray(self._relevance().distances(kernel, blocks, self.n_descriptor_points))
-        expected = (len(blocks), len(blocks))
-        if distances.shape != expected:
+    def _check_distances(self, distances: FloatArray, n_tasks: int) -> None:
+        if distances.shape != (n_tasks, n_tasks):
             raise TaskError(
-                f"the distances between tasks have shape {distances.shape}, not {expected}. "
+                f"the distances between tasks have shape {distances.shape}, not {(n_tasks, n_tasks)}. "
                 f"Look at relevance={self.relevance!r}."
             )
-        if not (np.isfinite(distances) & (distances >= 0.0)).all():
-            a, b = np.argwhere(~(np.isfinite(distances) & (distances >= 0.0)))[0]
+        bad = np.argwhere(~(np.isfinite(distances) & (distances >= 0.0)))
+        if len(bad):
+            a, b = bad[0]
             raise TaskError(
                 f"the distance between tasks number {a} and {b} (from 0) is {distances[a, b]}, from "
                 f"descriptors that are not finite or not a distance. Look at their targets, or at "
                 f"relevance={self.relevance!r}."
             )
-        return task_closeness(distances)
 
 
 class Pull:
-    """Reg(x) for the rows of every task, kept up to date as tasks choose points.
-
-    Attributes
-    ----------
-    nearest : ndarray of shape (M, k', N)
-        1 / (1 + distance / m_x) of every row to the nearest chosen points of every task, descending;
-        zero where a task has chosen fewer.
-    """
+    """Reg(x) for the rows of every task, kept up to date as tasks choose points."""
 
     def __init__(self, inputs: list[FloatArray], closeness: FloatArray, n_neighbors: int):
-        self.X = np.vstack(inputs)
+        self.X, self.closeness, self.m_x = np.vstack(inputs), closeness, point_scale(inputs)
         self.edges = np.cumsum([0] + [len(X) for X in inputs])
-        self.closeness = closeness
-        self.m_x = point_scale(inputs)
+        # (M, k', N) 1 / (1 + distance / m_x) of every row to the nearest chosen points of every task,
+        # descending; zero where a task has chosen fewer
         self.nearest = np.zeros((len(inputs), n_neighbors, len(self.X)))
         self._sum = np.zeros((len(inputs), len(self.X)))  # of `nearest` over k'
         self._waiting = set(range(len(inputs)))
@@ -345,9 +327,7 @@ class Pull:
     def add(self, task: int, row: int) -> None:
         """A task has chosen a row."""
         self._waiting.discard(task)
-        start = self.edges[task]
-        distance = cdist(self.X[start + row : start + row + 1], self.X)[0]
-        new = self.m_x / (self.m_x + distance)
+        new = self.m_x / (self.m_x + cdist(self.X[[self.edges[task] + row]], self.X)[0])
         for near in self.nearest[task]:  # insert into the descending list of every row
             new, near[:] = np.minimum(near, new), np.maximum(near, new)
         np.sum(self.nearest[task], axis=0, out=self._sum[task])
@@ -363,21 +343,14 @@ def task_closeness(distances: FloatArray) -> FloatArray:
     return closeness
 
 
-def scaled_to(scores: FloatArray, reg: FloatArray) -> FloatArray:
-    """`reg` with its largest value among candidates made that of the scores (alpha of the paper)."""
-    left = np.isfinite(scores)
-    most = reg[left].max()
-    return reg * (scores[left].max() / most) if most > 0.0 else reg
-
-
-def take_turns(sizes: list[int]) -> Iterator[int]:
+def take_turns(sizes: list[int]) -> IntArray:
     """Task after task, round and round; a task that has no row left is passed over."""
-    for round_ in range(max(sizes)):
-        yield from (task for task, n in enumerate(sizes) if round_ < n)
+    round_ = np.concatenate([np.arange(n) for n in sizes])
+    return np.repeat(np.arange(len(sizes)), sizes)[np.argsort(round_, kind="stable")]
 
 
 def point_scale(inputs: list[FloatArray]) -> float:
     """Mean distance of a row to the nearest distinct row of its task; 1 where no two rows differ."""
     differ = [X for X in inputs if (X != X[0]).any()]
-    means = [mean_nearest_distance(X, nearest_neighbours(X, 1)) for X in differ]
+    means = [mean_nearest_distance(X, nearest_neighbours(X, 1)[1]) for X in differ]
     return float(np.average(means, weights=[len(X) for X in differ])) if means else 1.0

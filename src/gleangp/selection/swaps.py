@@ -1,4 +1,4 @@
-"""Second thoughts about an active set: its least useful points are swapped for better ones.
+"""Swaps: the least useful points of an active set are exchanged for better ones.
 
 The first points of a greedy choice were taken when little was known; later ones may have made them
 superfluous (Lawrence, Platt & Jordan 2005, section 3.5, who suggest to remove points again). A swap
@@ -18,8 +18,8 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import PRECISION_FLOOR, Sites, include_moments, site_moments
 from gleangp.kernels import kernel_columns
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
-from gleangp.selection.base import Selection
-from gleangp.selection.greedy import Criterion, prior_variances
+from gleangp.selection.base import Selection, in_order
+from gleangp.selection.runs import Criterion, prior_variances
 
 _MARGIN = 1e-9  # nats by which a newcomer must be better: equal points are not swapped to and fro
 
@@ -62,12 +62,8 @@ def _find_swap(states: list[ActiveState], order: list[int]) -> tuple[int, int, i
 
     Active points are tried from the least missed on, of equal ones the earliest first.
     """
-    positions = np.empty(len(order), dtype=np.intp)
-    missed = np.empty(len(order))
-    for task, state in enumerate(states):
-        mine = np.flatnonzero(np.array(order) == task)
-        positions[mine] = np.arange(len(mine))
-        missed[mine] = state.removal_gains()
+    positions = in_order(np.array(order), [np.arange(len(state.active)) for state in states])
+    missed = in_order(np.array(order), [state.removal_gains() for state in states])
     offers = [state.best() for state in states]
     for place in np.argsort(missed, kind="stable"):
         task = order[place]

@@ -26,15 +26,15 @@ from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
 from gleangp.models.defaults import ACTIVE
 from gleangp.numerics.parallel import in_parallel
 from gleangp.progress import Progress, silent
-from gleangp.selection.base import Selection, Selector, select_in_two_rounds
-from gleangp.selection.greedy import keep_everything
+from gleangp.selection.base import Selection, select_in_two_rounds
+from gleangp.selection.runs import keep_everything
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
     """How to learn; the estimators fill it in from their constructor."""
 
-    selector: Selector
+    selector: Any  # chooses the active points (`selection.selectors`)
     n_active: int
     optimize: bool = True
     n_rounds: int = 5

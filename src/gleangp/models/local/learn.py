@@ -28,7 +28,7 @@ from gleangp.models.terms import TermSpec, prefixes
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, report_to, silent
 from gleangp.progress import Stage as ProgressStage
-from gleangp.selection.residual import PivotedRun
+from gleangp.selection.runs import PivotedRun
 
 # From a start and a smoothness to the terms to learn.
 MakeTerms = Callable[[Start, float], list[TermSpec]]

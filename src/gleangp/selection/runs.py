@@ -1,0 +1,259 @@
+"""Runs of the selectors: greedy filtering, randomly pivoted Cholesky, and greedy choice on a graph.
+
+The informative vector machine (Lawrence & Platt 2004, algorithm 1; Lawrence, Platt & Jordan 2005,
+algorithm 1) filters rows in by what they are worth. A criterion gives the worth of every row in nats, from
+the noise model's moments at its marginal.
+
+Randomly pivoted Cholesky (Chen, Epperly, Tropp & Webber 2025) draws rows in proportion to the prior variance
+that the points chosen so far leave unexplained. It neither runs to the periphery, as the greedy entropy does
+in many dimensions, nor misses small clusters, as uniform sampling does. Blocks of proposals are drawn at once
+and thinned by rejection (Epperly, Tropp & Webber 2024), which leaves the law of the picks unchanged and turns
+the work into matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.sparse import csr_array
+
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block
+from gleangp.inference.filtering import Filter, speaks
+from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
+from gleangp.noise import NoiseModel
+from gleangp.numerics.linalg import solve_lower
+from gleangp.selection.base import Run, Selection, TaskChoice, join_choices
+
+Criterion = Callable[[NoiseModel, FloatArray, FloatArray, FloatArray], FloatArray]
+_MOST_EXPLAINED = 1.0 - 2.0**-53
+_PROPOSALS = 32
+# A row is explained when this share of its prior variance is left: float64 kernels know no more.
+_EXPLAINED = 1e-12
+
+
+def entropy_reduction(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """Fall of the entropy of the posterior process: -1/2 log(1 - nu var) (LPJ05 eq. 19)."""
+    share = noise.precision(y, mean, var) * var if noise.log_concave else _moments(noise, y, mean, var)[0]
+    return -0.5 * np.log1p(-np.minimum(share, _MOST_EXPLAINED))
+
+
+def information_gain(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
+    """Kullback-Leibler divergence of the posterior with the point from the one without.
+
+    At the point's own marginal: 1/2 [-log(1 - nu var) - nu var + g^2 var] (Lawrence, Seeger &
+    Herbrich 2003). Unlike the entropy it also counts how far the mean moves.
+    """
+    share, g = _moments(noise, y, mean, var)
+    return 0.5 * (-np.log1p(-np.minimum(share, _MOST_EXPLAINED)) - share + g * g * var)
+
+
+def _moments(noise: Any, y, mean, var) -> tuple[FloatArray, FloatArray]:
+    """nu var and g, neither of which is more than zero for rows without a sound site (`filtering.speaks`)."""
+    log_z, g, nu = noise.log_partition(y, mean, var)
+    share = nu * var
+    if noise.log_concave:
+        return share, g
+    sound = speaks(log_z, g, nu, var)
+    return np.where(sound, share, np.minimum(share, 0.0)), np.where(sound, g, 0.0)
+
+
+def prior_variances(kernel: Any, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Prior variance of every row, and what of it is white."""
+    signal = signal_diag(kernel, X)
+    white = kernel.diag(X) - signal if has_white(kernel) else np.zeros(len(X))
+    return signal + white, white
+
+
+class GreedyRun(Run):
+    """A filter over the rows of a block, into which rows are taken by their worth in nats. O(n d) a pick."""
+
+    def __init__(
+        self, kernel: Any, block: Block, criterion: Criterion, rng: np.random.Generator | None = None
+    ):
+        super().__init__(len(block), rng)
+        self.kernel, self.block, self.criterion = kernel, block, criterion
+        prior_var, self.white = prior_variances(kernel, block.X)
+        self.filter = Filter(block.y, block.noise, prior_var)
+
+    def worth(self) -> FloatArray:
+        f = self.filter
+        return self.criterion(f.noise, f.y, f.mean, f.var)
+
+    def include(self, row: int) -> None:
+        column = kernel_columns(self.kernel, self.block.X[[row]], self.block.X)[0]
+        column[row] += self.white[row]
+        self.filter.include(row, column)
+
+    def choice(self, count: int, block: Block) -> TaskChoice:
+        """All picks, of which none is made ahead, with their sites."""
+        return *super().choice(count, block)[:2], self.filter.sites()
+
+
+def keep_everything(kernel, blocks: list[Block]) -> Selection:
+    """All rows of all blocks, in the order in which greedy entropy would have taken them.
+
+    With Gaussian noise of variance s_n the gain of a point grows with its posterior variance over s_n, so the
+    greedy order is that of a Cholesky factorisation with complete pivoting of s^-1/2 K s^-1/2 + 1, and the
+    gain of a pick is log(pivot). One LAPACK call per task.
+    """
+    choices: list[TaskChoice] = []
+    for block in blocks:
+        root = np.broadcast_to(np.sqrt(block.noise.variance), len(block))
+        C = kernel(block.X) / root / root[:, None]
+        C.flat[:: len(C) + 1] += 1.0
+        factor, pivots, rank, _ = lapack.dpstrf(C, lower=1, tol=0.0, overwrite_a=1)
+        gain = np.zeros(len(block))
+        gain[:rank] = np.log(np.diagonal(factor)[:rank])
+        choices.append((pivots.astype(np.intp) - 1, np.minimum.accumulate(np.maximum(gain, 0.0)), None))
+    task = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
+    gain = np.concatenate([gain for _, gain, _ in choices])  # falls within a task: a stable sort merges
+    return join_choices(task[np.lexsort((task, -gain))], choices)
+
+
+class PivotedRun(Run):
+    """Randomly pivoted partial Cholesky of the prior covariance of one block, without white noise.
+
+    Picks are made in blocks, so there may be more of them than were asked for. Their scores are the variances
+    that were left unexplained, and the weight of the task is the sum of these.
+    """
+
+    rng: np.random.Generator
+
+    def __init__(self, kernel: Any, X: FloatArray, rng: np.random.Generator):
+        super().__init__(len(X), rng)
+        self.kernel, self.X = kernel, X
+        self.residual = signal_diag(kernel, X).astype(np.float64)
+        self._floor = _EXPLAINED * self.residual
+        self._rows = np.empty((0, len(X)))  # of the factor, the first `_size` count
+        self._size = 0
+
+    def worth(self) -> FloatArray:
+        return self.residual
+
+    def extend(self, count: int) -> PivotedRun:
+        """Draw at least `count` more rows, or as many as there are."""
+        target = min(len(self.picks) + count, len(self))
+        self._reserve(target - self._size + _PROPOSALS)
+        while len(self.picks) < target:
+            if self.residual.any():
+                self._propose(min(_PROPOSALS, max(1, len(self) // 8)))
+            else:  # everything is explained: rows left are alike
+                self.take(self.choose(self.scores()))
+        return self
+
+    def include(self, row: int) -> None:
+        """Take what the row explains off all others."""
+        if self.residual[row] > 0.0:
+            step = self._columns(np.array([row])) / np.sqrt(self.residual[row])
+            self._append(step)
+            self._explain(step[0])
+
+    def choice(self, count: int, block: Block) -> TaskChoice:
+        """The first `count` picks, with the entropy that each removed."""
+        active, left, _ = super().choice(count, block)
+        kept = block.at(active)
+        var = left + white_diag(self.kernel, kept.X)
+        return active, entropy_reduction(kept.noise, kept.y, np.zeros(count), var), None
+
+    def _propose(self, n_proposals: int) -> None:
+        proposals = self.rng.choice(len(self), size=n_proposals, p=self.residual / self.residual.sum())
+        thresholds = self.rng.random(n_proposals) * self.residual[proposals]
+        columns = self._columns(proposals)
+        accepted, factor = _thin(columns[:, proposals], thresholds)
+        if not accepted:  # by rounding, a kernel's matrix can deny the variance that its diagonal has
+            denied = ~(columns[np.arange(n_proposals), proposals] > self._floor[proposals])
+            self.residual[proposals[denied]] = 0.0
+        new = solve_lower(factor, columns[accepted])
+        for row, step in zip(proposals[accepted].tolist(), new, strict=True):
+            self._book(row, self.residual.sum(), self.residual[row])
+            self._explain(step)
+        self._append(new)
+
+    def _columns(self, rows: IntArray) -> FloatArray:
+        """Covariances (k, n) of some rows with all, given those that were taken."""
+        done = self._rows[: self._size]
+        return kernel_columns(self.kernel, self.X[rows], self.X) - done[:, rows].T @ done
+
+    def _explain(self, step: FloatArray) -> None:
+        self.residual -= step * step
+        self.residual[(self.residual < self._floor) | ~self.left] = 0.0
+
+    def _append(self, new: FloatArray) -> None:
+        self._reserve(len(new))
+        self._rows[self._size : self._size + len(new)] = new
+        self._size += len(new)
+
+    def _reserve(self, count: int) -> None:
+        if self._size + count > len(self._rows):
+            rows = np.empty((max(self._size + count, 2 * len(self._rows)), len(self)))
+            rows[: self._size] = self._rows[: self._size]
+            self._rows = rows
+
+
+def _thin(K: FloatArray, thresholds: FloatArray) -> tuple[list[int], FloatArray]:
+    """Proposals kept by rejection, and the lower factor of their residual covariance.
+
+    A proposal is kept with probability (its variance now) / (its variance when it was drawn).
+    """
+    K = K.copy()
+    accepted: list[int] = []
+    columns: list[FloatArray] = []
+    for i in range(len(K)):
+        if K[i, i] > thresholds[i]:
+            column = K[:, i] / np.sqrt(K[i, i])
+            K -= np.outer(column, column)
+            accepted.append(i)
+            columns.append(column)
+    factor = np.array(columns).T[accepted] if accepted else np.zeros((0, 0))
+    return accepted, np.tril(factor)
+
+
+class GraphRun(Run):
+    """A greedy choice on one graph; only the scores that a pick changes are computed again.
+
+    The weights W (n, n) are symmetric, in [0, 1], with zero diagonal. Entries of a row are stored in
+    ascending order of weight: rows with equal weights then have equal sums to the last bit, and stay ties.
+    """
+
+    def __init__(self, W: csr_array, objective: str = "degree"):
+        if objective not in ("degree", "coverage"):
+            raise ValueError(f"objective={objective!r} is not known; use 'degree' or 'coverage'.")
+        super().__init__(W.shape[0])
+        start = np.repeat(np.arange(len(self)), np.diff(W.indptr))
+        order = np.lexsort((W.data, start))
+        self.W = csr_array((W.data[order], W.indices[order], W.indptr), shape=W.shape)
+        self.objective = objective
+        self.covered = np.zeros(len(self))  # strongest link of every row to a kept one, 1 for a kept one
+        self._worth = self.worth_of(np.arange(len(self)))
+
+    def worth(self) -> FloatArray:
+        return self._worth
+
+    def worth_of(self, rows: IntArray) -> FloatArray:
+        """Degree or coverage of some rows.
+
+        "degree": the sum of the weights to rows not yet taken, d(x) of Zhu & Sun 2013, eq. 13. "coverage":
+        the rise of sum_i max_{j kept} W_ij with W_ii = 1. That sum is (m - t) times Zhu & Sun 2013, eq. 10,
+        plus t, so its greedy is the plain greedy on eq. 10; with the diagonal it is monotone submodular.
+        """
+        W = self.W[rows]
+        if self.objective == "degree":
+            return W @ self.left.astype(np.float64)
+        rise = np.maximum(W.data - self.covered[W.indices], 0.0)
+        start = np.repeat(np.arange(len(rows)), np.diff(W.indptr))
+        return np.bincount(start, rise, minlength=len(rows)) + (1.0 - self.covered[rows])
+
+    def include(self, row: int) -> None:
+        """Remove the row from the graph, or let it cover its neighbours, which changes the gains of theirs."""
+        edges = slice(*self.W.indptr[row : row + 2])
+        linked = affected = self.W.indices[edges]
+        if self.objective == "coverage":
+            self.covered[linked] = np.maximum(self.covered[linked], self.W.data[edges])
+            self.covered[row] = 1.0
+            affected = np.concatenate([linked, self.W[linked].indices])
+        affected = np.unique(np.append(affected, row))
+        self._worth[affected] = self.worth_of(affected)
