@@ -52,7 +52,6 @@ def fit(
     Returns
     -------
     estimator
-        Fitted.
 
     Raises
     ------
@@ -60,10 +59,6 @@ def fit(
         Rows that cannot be learnt from, with their partitions.
     ClusterError
         No cluster, a connection to it that was lost, or workers that died again and again.
-
-    See Also
-    --------
-    predict : Predictions for a Dask DataFrame.
 
     Notes
     -----
@@ -184,10 +179,6 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     -------
     dask.dataframe.DataFrame
         Indexed as `ddf`: "prediction", and "std" if asked for; one column per class of `predict_proba`.
-
-    See Also
-    --------
-    fit : Learn from a Dask DataFrame.
 
     Examples
     --------

@@ -107,11 +107,11 @@ def missing_entries(column: np.ndarray) -> np.ndarray:
 def with_common_type(column: np.ndarray, name: str, error: type[ValueError]) -> np.ndarray:
     """A column without missing entries in one type: strings, booleans, integers or floats.
 
-    Arrays of objects are converted (integers beside floats become floats). Entries of different
-    types are an error that shows one of each.
+    Objects are converted (integers beside floats become floats); different types are an error.
     """
     if column.dtype.kind == "O":
-        examples = {_cell_type(type(value))[0]: value for value in reversed(column)}
+        of_type = {type(value): value for value in reversed(column)}
+        examples = {_cell_type(of)[0]: value for of, value in of_type.items()}
         if set(examples) == {int, float}:
             del examples[int]
         if len(examples) > 1:
@@ -122,8 +122,7 @@ def with_common_type(column: np.ndarray, name: str, error: type[ValueError]) -> 
     if column.dtype.kind not in "Ubiuf":
         kind = type(column[0]).__name__ if column.dtype.kind == "O" else column.dtype
         raise error(
-            f"{name} has values of type {kind}. Numbers, strings or booleans are expected; "
-            "convert them, for example with astype(str)."
+            f"{name} has values of type {kind}. Numbers, strings or booleans are expected: use astype(str)."
         )
     return column
 
@@ -230,10 +229,8 @@ def _convert(
         try:
             out[row] = (of_text if isinstance(values[row], str) else function)(values[row])
         except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"column {name!r} has {shown(values[row])} in row {row}, where {expected} is expected. "
-                f"{_CORRECT}"
-            ) from None
+            found = f"column {name!r} has {shown(values[row])} in row {row}, where {expected} is expected."
+            raise InputError(f"{found} {_CORRECT}") from None
     return out
 
 

@@ -21,9 +21,8 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     """Split X (n, p) into the inputs (n, p - 1) and the tasks (n,), which are one of its columns.
 
     X is a pandas or polars frame or array-like, and the inputs are of the same type; lists become arrays.
-    `task` is the name of the column (frames), or its position (frames and arrays; negative ones count from
-    the end). Tasks are strings, integers or booleans; whole numbers stored as floats become integers. Raises
-    `TaskError` if there is no such column, or an entry is missing or cannot be the name of a task.
+    `task` is the name of the column of a frame, or a position. Raises `TaskError` if there is no such column,
+    or an entry is missing or cannot be the name of a task.
     """
     if issparse(X):
         raise TaskError("X is sparse. A frame or dense array is expected; use X.toarray().")
@@ -32,10 +31,7 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
         # As objects a list keeps the numbers beside its strings.
         X = np.array(X, dtype=object) if isinstance(X, list | tuple) else np.asarray(X)
         if X.ndim != 2:
-            raise TaskError(
-                f"X has {X.ndim} dimension(s). Expected 2D array, one column of which "
-                f"(task={task!r}) holds the task."
-            )
+            raise TaskError(f"X has {X.ndim} dimension(s). Expected 2D array with the column task={task!r}.")
     position = _column_position(headings, X.shape[1], task)
     if X.shape[1] == 1:
         raise TaskError("X has 1 feature(s), and it is the task column. At least one more is needed.")
@@ -69,27 +65,25 @@ def _column_position(headings: list[Any] | None, n_columns: int, task: Any) -> i
 def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int) -> Any:
     """Rows of one task without the task column, if they have it; `TaskError` if it holds another task.
 
-    `column` is the task column (None: there is none), and `n_columns` the number of columns with it: an array
-    with fewer has none.
+    `column` is the task column (None: there is none); an array with fewer than `n_columns` has none.
     """
     has_column = hasattr(X, "columns") and column in list(X.columns)
     if column is None or not (has_column or np.shape(X)[1:] == (n_columns,)):
         return X
     X, given = take_task_column(X, column)
-    if any(g != task for g in given):
-        other = np.asarray(next(g for g in given if g != task)).item()
+    others = [name for name in given.tolist() if name != task]
+    if others:
         raise TaskError(
-            f"add_task has task={task!r}, but the task column of its rows has {other!r}. Give the "
-            "rows of one task, or leave the column out."
+            f"add_task has task={task!r}, but the task column of its rows has {others[0]!r}. Give the rows "
+            "of one task, or leave the column out."
         )
     return X
 
 
-def encode_tasks(tasks: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Names (M,) of the tasks, sorted, and the code (n_rows,) of each row: `names[codes]` are the tasks.
+def encode_tasks(tasks: Any, n_rows: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Names (M,) of the tasks, sorted, and the code (n,) of each row: `names[codes]` are the tasks.
 
-    There is one task per row: integers, strings or booleans. Raises `TaskError` if the length is wrong,
-    entries are missing, or types are mixed.
+    Raises `TaskError` if there are not `n_rows` (None: any number), entries are missing, or types are mixed.
     """
     return np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
 
@@ -99,36 +93,22 @@ def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np
     codes, new = match_tasks(names, tasks, n_rows)
     if len(new):
         raise TaskError(
-            f"unknown tasks ({len(new)}): {list_names(new)}. "
-            f"Known tasks ({len(names)}): {list_names(names)}. "
-            "Learn a new task with add_task, or leave its rows out."
+            f"unknown tasks ({len(new)}): {list_names(new)}. Known tasks ({len(names)}): "
+            f"{list_names(names)}. Learn a new task with add_task, or leave its rows out."
         )
     return codes
 
 
 def match_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n,) of tasks into `names` followed by the new ones, and the new ones (k,), sorted.
-
-    `names` are in the order of their codes. `n_rows` is the number of rows of X, if there is an X.
-    """
-    wanted, inverse = np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
-    if (wanted.dtype.kind == "U") != (names.dtype.kind == "U"):
-        codes = np.zeros(len(wanted), dtype=np.intp)
-        known = np.zeros(len(wanted), dtype=bool)  # NumPy cannot compare strings with numbers
-    else:
-        order = np.argsort(names, kind="stable")  # a task added later is last, whatever its name
-        place = np.searchsorted(names, wanted, sorter=order)
-        codes = order[np.minimum(place, len(names) - 1)]
-        known = names[codes] == wanted
-    codes[~known] = len(names) + np.arange(np.sum(~known))
-    return codes[inverse], wanted[~known]
+    """Codes (n,) of tasks into `names` followed by the new ones, and the new ones (k,), sorted."""
+    wanted, inverse = encode_tasks(tasks, n_rows)
+    code_of = {name: code for code, name in enumerate(names.tolist())}
+    codes = np.array([code_of.setdefault(name, len(code_of)) for name in wanted.tolist()], dtype=np.intp)
+    return codes[inverse], wanted[codes >= len(names)]
 
 
 def append_task(names: np.ndarray, task: Any) -> np.ndarray:
-    """`names` (M,) and one new task at the end, so that the codes of the others stay.
-
-    Raises `TaskError` if the task is known already or of another type.
-    """
+    """`names` (M,) and a new task at the end; `TaskError` if it is known or of another type."""
     new = task_array([task], "task")
     if new.dtype.kind != names.dtype.kind:
         raise TaskError(
@@ -210,7 +190,7 @@ def stack_outputs(X: Any, Y: Any, names: Sequence[Any] | None = None) -> tuple[A
     Returns
     -------
     X_stacked : same type as X, of shape (n * q, p)
-        X once for every output, one output after the other. Lists become arrays.
+        X once for every output. Lists become arrays.
     y_stacked : ndarray of shape (n * q,)
         The columns of Y, one after the other.
     tasks : ndarray of shape (n * q,)
@@ -239,9 +219,7 @@ def stack_outputs(X: Any, Y: Any, names: Sequence[Any] | None = None) -> tuple[A
     if Y.ndim == 1:
         Y = Y[:, None]
     if Y.ndim != 2:
-        raise TaskError(
-            f"Y has shape {Y.shape}. One row per row of X and one column per output are expected."
-        )
+        raise TaskError(f"Y has shape {Y.shape}. One row per row of X, one column per output are expected.")
     X = X if hasattr(X, "columns") else np.asarray(X)
     n, q = Y.shape
     if len(X) != n:
