@@ -248,7 +248,7 @@ class GraphRun(Run):
         return np.bincount(start, rise, minlength=len(rows)) + (1.0 - self.covered[rows])
 
     def include(self, row: int) -> None:
-        """Remove the row from the graph, or let it cover its neighbours, which changes the gains of theirs."""
+        """Remove the row from the graph, or let it cover its neighbours, which changes their gains too."""
         edges = slice(*self.W.indptr[row : row + 2])
         linked = affected = self.W.indices[edges]
         if self.objective == "coverage":
