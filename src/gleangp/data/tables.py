@@ -44,7 +44,6 @@ _PERIODS = {"year": 365.2425, "week": 7.0}  # days
 _LEAST_PERIODS = 2  # that dates must span, so that something can repeat
 _LEAST_PHASES = 4  # different days of a year or week
 _LEAST_DATES = 20
-_DAY = np.timedelta64(1, "D")
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,6 @@ class ColumnEncoding:
             return [f"{self.name}={c or '(missing)'}" for c in self.categories]
         waves = [f"{self.name}: {wave} of the {p}" for p in self.periods for wave in ("sine", "cosine")]
         return [self.name, *waves, *([f"{self.name}=(missing)"] if self.n_missing else [])]
-
-    def features(self, numbers: FloatArray) -> FloatArray:
-        """What cells with these numbers (n,) become (n, k); not of a category. A date is in days."""
-        waves = [wave for p in self.periods for wave in _waves(numbers, p).T]
-        known = [np.zeros(len(numbers))] if self.n_missing else []
-        return np.column_stack([numbers, *waves, *known])
 
     def cell(self, number: float) -> Any:
         """The cell that became a number: of a date, the day as text."""
@@ -144,7 +137,7 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
 
 
 def count_features(columns: Sequence[ColumnEncoding]) -> int:
-    """Number of columns of numbers that the columns of a table become."""
+    """Number of columns of numbers that these columns become."""
     return sum(len(column.feature_names) for column in columns)
 
 
@@ -198,10 +191,10 @@ def _learn(name: str, cells: Any, target: Any) -> ColumnEncoding:
                 "of each row. If the cells are numbers or dates, convert them; else merge rare categories."
             )
         return ColumnEncoding(name, kind, tuple(categories), 0.0, n_missing=n_missing)
-    first = None
+    column = ColumnEncoding(name, kind, n_missing=n_missing)
     if kind == "date":
-        first = str(np.datetime_as_string(dates(values, gone, name)[~gone].min(), unit="auto"))
-    column = ColumnEncoding(name, kind, first=first, n_missing=n_missing)
+        first = np.datetime_as_string(dates(values, gone, name)[~gone].min(), unit="auto")
+        column = replace(column, first=str(first))
     numbers = _numbers(column, values, gone)[0]
     low = numbers[~gone].min()
     mean = low + np.sum((numbers[~gone] - low) / np.sum(~gone))  # divided first: a sum can overflow
@@ -230,11 +223,9 @@ def _periods(days: FloatArray, y: FloatArray) -> tuple[str, ...]:
         if not several or len(y) < _LEAST_DATES:
             continue
         wider = np.hstack([trend, _waves(days, period)])
-        rest, less = (
-            float(np.sum((y - A @ np.linalg.lstsq(A, y, rcond=None)[0]) ** 2)) for A in (trend, wider)
-        )
-        tiny = np.finfo(float).tiny
-        if len(y) * np.log(max(rest, tiny) / max(less, tiny)) > 2.0 * np.log(len(y)):
+        squares = [np.sum((y - A @ np.linalg.lstsq(A, y, rcond=None)[0]) ** 2) for A in (trend, wider)]
+        rest, less = np.maximum(squares, np.finfo(float).tiny)
+        if len(y) * np.log(rest / less) > 2.0 * np.log(len(y)):
             found, trend = (*found, period), wider
     return found
 
@@ -245,36 +236,30 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
     block, unseen = _numbers(column, values, gone)
     if block.ndim == 1:
         gone = gone | (np.isnan(block) & ~unseen)  # the text "nan"
+    name = f"column {column.name!r}"
     if unseen.any():
-        known = column.categories if column.kind == "category" else ("true", "false")
-        text = f"column {column.name!r} has the value {shown(values[unseen.argmax()])}, which "
+        known = list_names(column.categories if column.kind == "category" else ("true", "false"), 20)
+        text = f"{name} has the value {shown(values[unseen.argmax()])}, which "
         if strict:
-            raise InputError(f"{text}the model has not seen. Known: {list_names(known, 20)}.")
-        notes.append(
-            f"{text}was not seen in fit ({unseen.sum()} rows have unseen values). It counts as none of the "
-            f"known ones: {list_names(known, 20)}."
-        )
+            raise InputError(f"{text}the model has not seen. Known: {known}.")
+        many = f"was not seen in fit ({unseen.sum()} rows have unseen values)"
+        notes.append(f"{text}{many}. It counts as none of the known ones: {known}.")
     if "" in column.categories:  # a missing category has an indicator of its own
         return block
     n_missing = int(gone.sum())
     if n_missing and (column.fill is None or (strict and not column.n_missing)):
         raise InputError(
-            f"column {column.name!r} has {n_missing} missing values, the first in row {gone.argmax()}, and "
-            "the model was fitted without --impute. Fill them, or fit again with it."
+            f"{name} has {n_missing} missing values, the first in row {gone.argmax()}, and the model was "
+            "fitted without --impute. Fill them, or fit again with it."
         )
     if n_missing and not column.n_missing:
         means = "none of the categories" if column.kind == "category" else "the mean of the column"
-        notes.append(
-            f"column {column.name!r} has {n_missing} missing values, and had none in fit. They count as "
-            f"{means}."
-        )
+        notes.append(f"{name} has {n_missing} missing values, and had none in fit. They count as {means}.")
     if column.kind == "category":
         return block
     block[gone | unseen] = column.fill
-    features = column.features(block)
-    if column.n_missing:
-        features[:, -1] = gone
-    return features
+    waves = [_waves(block, period) for period in column.periods]
+    return np.column_stack([block, *waves, *([gone] if column.n_missing else [])])
 
 
 def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tuple[FloatArray, np.ndarray]:
@@ -282,7 +267,7 @@ def _numbers(column: ColumnEncoding, values: np.ndarray, gone: np.ndarray) -> tu
     if column.kind == "number":
         return floats(values, gone, column.name), np.zeros(len(values), dtype=bool)
     if column.kind == "date":
-        days = (dates(values, gone, column.name) - to_date(column.first)) / _DAY
+        days = (dates(values, gone, column.name) - to_date(column.first)) / np.timedelta64(1, "D")
         return days, np.zeros(len(values), dtype=bool)
     if column.kind == "boolean" and values.dtype.kind in "biuf":
         return values.astype(np.float64), ~gone & (values != 0) & (values != 1)

@@ -37,10 +37,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {str(path)!r}: {str(target.parent)!r} is not a folder.")
     if os.path.lexists(target) and not target.is_file():
-        raise OSError(
-            f"cannot write {str(path)!r}: it is a folder, a device, a pipe or a link to itself. Give the "
-            "path of a regular file, or of one that does not exist yet."
-        )
+        kinds = "it is a folder, a device, a pipe or a link to itself"
+        raise OSError(f"cannot write {str(path)!r}: {kinds}. Give the path of a new or regular file.")
     _remove_stale(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
     with _removed_by_signals(temporary):

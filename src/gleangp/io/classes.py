@@ -9,8 +9,7 @@ fitted state of an estimator beside the estimator. Three kinds, told apart by wh
 * estimators, also those transformers of scikit-learn that are listed, are their constructor's parameters and
   what `fit` has set.
 
-A class may have a method `_check_state`; it is called when a file was read and raises where shapes or
-types do not fit together.
+A method `_check_state` of a class is called when a file was read; it raises where parts do not fit together.
 """
 
 from __future__ import annotations

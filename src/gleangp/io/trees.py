@@ -54,14 +54,13 @@ class Encoder:
             value = value.data
         if isinstance(value, list):
             return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
-        if isinstance(value, tuple) and type(value) is tuple:
+        if type(value) is tuple:
             return {"tuple": [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
         if isinstance(value, dict):
             for key in value:
                 if not _is_key(key):
-                    raise ModelFileError(
-                        f"cannot save {where}: the key {key!r} is not None, text or a number of 64 bits."
-                    )
+                    found = f"the key {key!r} is not None, text or a number of 64 bits."
+                    raise ModelFileError(f"cannot save {where}: {found}")
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
             return {"dict": pairs}
         if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
@@ -80,8 +79,7 @@ class Encoder:
             return self._numbers[id(value)]
         if isinstance(value, np.ndarray):
             if value.dtype.kind == "O":
-                items = [self.encode(item, where) for item in value.ravel()]
-                return {"objects": [list(value.shape), items]}
+                return {"objects": [list(value.shape), [self.encode(v, where) for v in value.ravel()]]}
             if value.dtype.kind not in PLAIN_KINDS:
                 raise ModelFileError(f"cannot save {where}: an array of {value.dtype}.")
             reference = {"array": len(self.arrays)}
@@ -162,7 +160,7 @@ class Decoder:
         key = self.decode(tree, depth)
         if not _is_key(key):
             raise ModelFileError(
-                f"a key in it is a {type(key).__name__}; None, text or a number of 64 bits is expected."
+                f"a key in it is a {type(key).__name__}, not None, text or a number of 64 bits."
             )
         return key
 
@@ -183,10 +181,8 @@ def check_extent(objects: Any, most: int) -> None:
     for description in objects:
         size, levels = _extent(description, extents)
         if size > most or levels >= _DEEPEST_OBJECTS:
-            raise ModelFileError(
-                f"an object in it consists of {size} objects in {levels + 1} levels; at most {most} in "
-                f"{_DEEPEST_OBJECTS} are expected."
-            )
+            found = f"an object in it consists of {size} objects in {levels + 1} levels"
+            raise ModelFileError(f"{found}; at most {most} in {_DEEPEST_OBJECTS} are expected.")
         extents.append((size + 1, levels + 1))
 
 
