@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,11 @@ class Stack:
 
     rows: IntArray  # (B, m)
     codes: IntArray  # (B, m) task of each row
-    mixed: bool  # whether a block has rows of several tasks
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether a block has rows of several tasks."""
+        return bool((self.codes != self.codes[:, :1]).any())
 
     @cached_property
     def by_task(self) -> list[Stack]:
@@ -60,11 +65,11 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Stacks that share features. `task` has a basis `rows` of its own; None: only the common basis."""
+    """Stacks that share features: with `Z` (d, p), a basis of one `task`; else only the common basis."""
 
     stacks: list[Stack]
     task: int | None = None
-    Z: FloatArray | None = None  # (d, p)
+    Z: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,45 +87,34 @@ def lay_out(
     codes: IntArray, blocks: Sequence[IntArray], own_bases: dict[int, FloatArray] | None = None
 ) -> Layout:
     """Put blocks of rows into stacks; `own_bases` are basis points (d, p) of tasks with several blocks."""
-    own_bases = own_bases or {}
-    parts: dict[int | None, list[IntArray]] = {None: []}
+    codes, own = np.asarray(codes, dtype=np.intp), own_bases or {}
+    members: dict[int | None, list[IntArray]] = {None: []}
     for rows in blocks:
         if len(rows):
             task = int(codes[rows[0]])
-            parts.setdefault(task if task in own_bases else None, []).append(rows)
+            members.setdefault(task if task in own else None, []).append(rows)
     groups = []
-    for of_task, members in parts.items():
-        if members:
-            Z = None if of_task is None else own_bases[of_task]
-            groups.append(Group(_stack(codes, members), of_task, Z))
-    return Layout(np.asarray(codes, dtype=np.intp), groups)
+    for of_task, parts in members.items():
+        if parts:
+            groups.append(Group(_stack(codes, parts), of_task, None if of_task is None else own[of_task]))
+    return Layout(codes, groups)
 
 
 def _stack(codes: IntArray, blocks: list[IntArray]) -> list[Stack]:
     """Blocks of nearly equal size together: a padded row costs as much as another, a stack some rows."""
-    by_size = sorted(range(len(blocks)), key=lambda b: len(blocks[b]))
-    stacks: list[Stack] = []
-    members: list[int] = []
-    n_real = 0  # rows of the members
-    for b in [*by_size, None]:
-        size = 0 if b is None else len(blocks[b])
-        padded = len(members) * size - n_real
-        full = members and (
-            b is None
-            or (size > 1.15 * len(blocks[members[0]]) and padded * max(size, _LEAST_WIDTH) > _STACK_COST)
-            or (len(members) + 1) * size * max(size, _LEAST_WIDTH) > _STACK_ENTRIES
-        )
-        if full:
-            m = len(blocks[members[-1]])
-            rows = np.full((len(members), m), len(codes))
-            which = np.empty_like(rows)
-            for k, member in enumerate(members):
-                rows[k, : len(blocks[member])] = blocks[member]
-                which[k] = codes[blocks[member][0]]
-                which[k, : len(blocks[member])] = codes[blocks[member]]
-            stacks.append(Stack(rows, which, bool((which != which[:, :1]).any())))
-            members, n_real = [], 0
-        if b is not None:
-            members.append(b)
-            n_real += size
+    blocks = sorted(blocks, key=len)
+    starts, n_real = [0], 0  # of the stacks, and rows in the last
+    for k, rows in enumerate(blocks):
+        size, count, width = len(rows), k - starts[-1], max(len(rows), _LEAST_WIDTH)
+        unequal = size > 1.15 * len(blocks[starts[-1]]) and (count * size - n_real) * width > _STACK_COST
+        if count and (unequal or (count + 1) * size * width > _STACK_ENTRIES):
+            starts.append(k)
+            n_real = 0
+        n_real += size
+    stacks = []
+    for start, end in pairwise([*starts, len(blocks)]):
+        places = np.full((end - start, len(blocks[end - 1])), len(codes))
+        for place, rows in zip(places, blocks[start:end], strict=True):
+            place[: len(rows)] = rows
+        stacks.append(Stack(places, codes[np.where(places < len(codes), places, places[:, :1])]))
     return stacks

@@ -30,7 +30,7 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray
-from gleangp.inference.prior import BlockPrior, BuiltStack
+from gleangp.inference.prior import BlockPrior, BuiltStack, Part
 from gleangp.numerics.linalg import (
     cholesky,
     inverse_factors,
@@ -107,9 +107,6 @@ def _integrated_out(A: FloatArray, b: FloatArray, d: int) -> tuple[GroupKnowledg
     A and b are the information on both, the d common variables first. E and e are the own part of A's rows
     and of b, divided by the Cholesky factor of its precision: E^T E and E^T e are taken off the common part.
     """
-    if len(b) == d:
-        E, e = np.zeros((0, d)), np.zeros(0)
-        return GroupKnowledge(e, E, np.zeros((0, 0))), E, e
     chol = cholesky(np.eye(len(b) - d) + A[d:, d:])[0]
     E, e = solve_lower(chol, np.ascontiguousarray(A[d:, :d])), solve_lower(chol, b[d:])
     back, offset = (solve_lower(chol, part, transposed=True) for part in (E, e))
@@ -130,7 +127,7 @@ def condition(
     With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass. `also`
     is one more of them: `row_variance` or `row_inverse`.
     """
-    n, d = len(prior.layout), prior.n_common
+    n, d = len(prior.layout), prior.n_features()
     root = np.append(np.sqrt(precision), 0.0)
     scaled = np.append(np.divide(shift, root[:-1], out=np.zeros(n), where=root[:-1] > 0.0), 0.0)
     if known is None:
@@ -141,7 +138,7 @@ def condition(
     P, rhs, square, jitter = before.copy(), before @ prior_mean, 0.0, 0.0
     groups = []
     for g, sums in groupby(prior.map(_absorb, (root, scaled)), key=itemgetter(0)):
-        D = d + prior.n_own(g)
+        D = prior.n_features(g)
         A, b = np.zeros((D, D)), np.zeros(D)
         for _, _, (of_A, of_b, of_square, of_log_det, added) in sums:
             A += of_A
@@ -160,7 +157,7 @@ def condition(
     log_det += log_determinant(inner)
     # m^T C^-1 m, and the distance of u from what was known: errors of the mean enter squared.
     misfit = square + float(prior_mean @ before @ prior_mean - mean @ rhs)
-    P_inv = inverse_from_cholesky(inner) if d else np.zeros((0, 0))
+    P_inv = inverse_from_cholesky(inner)
     of_rows = np.zeros((3, n + 1))
     if rows:
         by_row, shared = (root, scaled, np.arange(n + 1) < n), (mean, P_inv if also else None, also)
@@ -248,7 +245,7 @@ def evidence_gradient(
     wanted = [True] * len(terms) if of_weights is None else of_weights
     weights = [part if w else None for w, part in zip(wanted, zip(loadings, own, strict=True), strict=True)]
     alpha, variance, dX = np.append(q.alpha, 0.0), np.zeros(n + 1), np.zeros((n + 1, prior.X.shape[1]))
-    inside: dict[int, list] = {}  # basis -> [basis, dE/dPhi Phi^T, dE/dZ so far, term]
+    inside: dict[Part, list] = {}  # dE/dPhi Phi^T and dE/dZ so far
     for g, own_knowledge in enumerate(q.groups):
         mean, cov = own_knowledge.mean(q.common.mean), own_knowledge.cov(q.common_cov)
         for built in prior.stacks(g):
@@ -272,52 +269,37 @@ def evidence_gradient(
             dX[stack.rows] += d_rows
     dX[n] = 0.0
     dZ = np.zeros_like(prior.Z)
-    own_Z: list[FloatArray | None] = [None] * len(q.groups)
-    for g in range(len(q.groups)):
-        group_Z = prior.layout.groups[g].Z
-        if group_Z is not None:
-            own_Z[g] = np.zeros_like(group_Z)
-        for part in prior.parts(g):
-            if id(part.basis) in inside:
-                basis, gram, moved, k = inside.pop(id(part.basis))
-                of_theta, d_basis = basis.gradients(gram)
-                theta[k] = theta[k] + of_theta
-                target = own_Z[g] if part.loading is None else dZ
-                target += d_basis + moved
+    own_Z = [None if group.Z is None else np.zeros_like(group.Z) for group in prior.layout.groups]
+    for part, (gram, moved) in inside.items():
+        of_theta, d_basis = part.basis.gradients(gram)
+        theta[part.term] = theta[part.term] + of_theta
+        target: Any = dZ if part.group is None else own_Z[part.group]
+        target += d_basis + moved
     return EvidenceGradient(theta, loadings, own, variance[:n], dX[:n], dZ, own_Z)
 
 
 def _feature_gradients(built, dF, theta, weights, inside) -> FloatArray:
     """Adds the gradients through the features of a stack; returns dE/dX of its rows (B, m, p)."""
-    stack, at = built.stack, 0
-    d_phi_of: dict[int, list] = {}
-    B, m = stack.rows.shape
+    codes, at = built.stack.codes, 0
+    (B, m), d_rows = codes.shape, np.zeros((*codes.shape, 1))
     for part, K, Phi in built.crosses:
-        d = Phi.shape[1]
-        part_dF = dF[:, :, at : at + d]
-        at += d
-        weight = part.weights[stack.codes]
-        of_weights = weights[part.term]
+        weight, of_weights = part.weights[codes], weights[part.term]  # (B, m, R)
+        of_part, at = dF[:, :, at : at + len(part)].reshape(*weight.shape, -1), at + len(part)
         if of_weights is not None:
-            by_row = np.einsum("bmd,bmd->bm", part_dF, Phi.reshape(B, m, d))
-            if part.loading is None:
-                # sqrt(kappa) Phi: d/dkappa = 1 / (2 sqrt(kappa))
-                np.add.at(of_weights[1], stack.codes, by_row * 0.5 / np.maximum(weight, 1e-150))
-            else:
-                np.add.at(of_weights[0], (stack.codes, part.loading), by_row)
-        entry = d_phi_of.setdefault(id(part.basis), [part, K, Phi, np.zeros((B * m, d))])
-        entry[3] += (weight[:, :, None] * part_dF).reshape(B * m, d)
-    d_rows: Any = 0.0
-    for key, (part, K, Phi, d_phi) in d_phi_of.items():
-        basis = part.basis
-        d_K = solve_lower(basis.chol, d_phi.T, transposed=True).T
-        of_theta, d_input, d_basis = K.vjp(d_K)
+            by_row = np.einsum("bmrd,bmd->bmr", of_part, Phi.reshape(B, m, -1))
+            if part.group is None:
+                np.add.at(of_weights[0], codes, by_row)
+            else:  # sqrt(kappa) Phi: d/dkappa = 1 / (2 sqrt(kappa))
+                np.add.at(of_weights[1], codes, (by_row * 0.5 / np.maximum(weight, 1e-150))[:, :, 0])
+        each: Any = (weight[:, :, r, None] * of_part[:, :, r] for r in range(weight.shape[2]))
+        d_phi = sum(each).reshape(Phi.shape)
+        of_theta, d_input, d_basis = K.vjp(solve_lower(part.basis.chol, d_phi.T, transposed=True).T)
         theta[part.term] = theta[part.term] + of_theta
-        d_rows = d_rows + np.broadcast_to(d_input, (B * m, basis.Z.shape[1]))
-        entry = inside.setdefault(key, [basis, 0.0, 0.0, part.term])
-        entry[1] = entry[1] + d_phi.T @ Phi
-        entry[2] = entry[2] + d_basis
-    return np.zeros((B, m, 1)) if np.ndim(d_rows) == 0 else d_rows.reshape(B, m, -1)
+        d_rows = d_rows + np.broadcast_to(d_input, (B * m, part.basis.Z.shape[1])).reshape(B, m, -1)
+        entry = inside.setdefault(part, [0.0, 0.0])
+        entry[0] = entry[0] + d_phi.T @ Phi
+        entry[1] = entry[1] + d_basis
+    return d_rows
 
 
 def _factors(built: BuiltStack, r: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:

@@ -208,7 +208,7 @@ def without_own_site(
 def fitc_prior(kernel: Any, X: FloatArray, Z: FloatArray) -> BlockPrior:
     """The prior of rows X (n, p) on the basis Z (d, p)."""
     codes = np.zeros(len(X), dtype=np.intp)
-    layout = Layout(codes, [Group([Stack(np.arange(len(X))[:, None], codes[:, None], mixed=False)])])
+    layout = Layout(codes, [Group([Stack(np.arange(len(X))[:, None], codes[:, None])])])
     return BlockPrior([Term(kernel, np.ones((1, 1)), np.zeros(1))], X, layout, Z)
 
 

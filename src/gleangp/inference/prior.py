@@ -54,10 +54,9 @@ class Term:
 
     def between(self, codes: IntArray, others: IntArray) -> FloatArray:
         """Weights (..., n, m) of the kernel between rows of tasks `codes` (..., n) and `others` (..., m)."""
+        same = codes[..., :, None] == others[..., None, :]
         weights = self.loadings[codes] @ self.loadings[others].swapaxes(-1, -2)
-        return weights + np.where(
-            codes[..., :, None] == others[..., None, :], self.own[codes][..., :, None], 0.0
-        )
+        return weights + np.where(same, self.own[codes][..., :, None], 0.0)
 
 
 def covariance(
@@ -99,8 +98,7 @@ class Basis:
         By invariance under rotations of the basis: K_zz enters through its factor alone, and
         dE/dK_zz = -1/2 chol^-T sym(inside) chol^-1.
         """
-        inside = 0.5 * (inside + inside.T)
-        half = solve_lower(self.chol, np.ascontiguousarray(inside), transposed=True)
+        half = solve_lower(self.chol, np.ascontiguousarray(0.5 * (inside + inside.T)), transposed=True)
         d_K = -0.5 * solve_lower(self.chol, np.ascontiguousarray(half.T), transposed=True)
         d_K = 0.5 * (d_K + d_K.T)
         d_K.flat[:: len(d_K) + 1] += NUGGET * np.mean(np.diagonal(d_K))  # the nugget moves too
@@ -111,12 +109,15 @@ class Basis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Features of one term on one basis: a weight of every task times Phi."""
+    """Features of one term on one basis: weights of every task times Phi."""
 
     term: int
     basis: Basis
-    weights: FloatArray  # (M,)
-    loading: int | None  # column of the loadings; None: the task's own function
+    weights: FloatArray  # (M, R) loadings, or (M, 1) roots of the own weights
+    group: int | None = None  # that has the basis; None: the common one
+
+    def __len__(self) -> int:
+        return len(self.basis.Z) * self.weights.shape[1]
 
 
 Weights = tuple[FloatArray, FloatArray]  # dE/dloadings (M, R) and dE/down (M,), to add to
@@ -126,28 +127,31 @@ class WholeBlocks:
     """Covariance of one term between all rows of every block of a stack."""
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
-        self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
-        self._weight = term.within[stack.tasks][:, None, None]
-        self._weighted = (self._weight != 1.0).any()
+        self._term, self.stack, self._K = term, stack, evaluate(term.kernel, X)
+        self._weight: FloatArray | None = term.within[stack.tasks][:, None, None]
         if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
             loadings = term.loadings[stack.codes]
             self._weight = loadings @ loadings.transpose(0, 2, 1)
             self._weight += np.where(stack.same, term.own[stack.codes][:, :, None], 0.0)
-            self._weighted = True
+        elif (self._weight == 1.0).all():
+            self._weight = None
 
-    def add_to(self, H: FloatArray) -> None:
-        """Add the covariance to H (B, m, m)."""
-        H += self._weight * self._K.value if self._weighted else self._K.value
+    def _weighted(self, values: FloatArray) -> FloatArray:
+        return values if self._weight is None else self._weight * values
+
+    def add_to(self, H: FloatArray, at: Any = ...) -> None:
+        """Add the covariance to H (B, m, m), or at places of it."""
+        H[at] += self._weighted(self._K.value)
 
     def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
-        theta, d_rows, _ = self._K.vjp(self._weight * G if self._weighted else G)
+        theta, d_rows, _ = self._K.vjp(self._weighted(G))
         if weights is not None:
             (loadings, own), L = weights, self._term.loadings
-            codes, tasks = self._stack.codes, self._stack.tasks
-            if self._stack.mixed:
+            codes, tasks = self.stack.codes, self.stack.tasks
+            if self.stack.mixed:
                 GK = G * self._K.value
-                np.add.at(own, codes, np.sum(GK * self._stack.same, axis=2))
+                np.add.at(own, codes, np.sum(GK * self.stack.same, axis=2))
                 np.add.at(loadings, codes, 2.0 * (GK @ L[codes]))
             else:
                 total = np.einsum("bij,bij->b", G, self._K.value)
@@ -160,30 +164,27 @@ class WithinTasks:
     """Covariance of a term that no tasks share, in one block of several tasks: zero between tasks."""
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
-        self._term, self._shape = term, X.shape
-        inputs = np.vstack([X[0], X[0, :1]])  # a padded row
-        self._parts = [(part, evaluate(term.kernel, inputs[part.rows])) for part in stack.by_task]
+        self._shape = (X.shape[1] + 1, X.shape[2])  # with a padded row
+        inputs = np.vstack([X[0], X[0, :1]])
+        self._parts = [WholeBlocks(term, part, inputs[part.rows]) for part in stack.by_task]
 
     def add_to(self, H: FloatArray) -> None:
         """Add the covariance to H (1, m + 1, m + 1); padded rows end in what is one too many."""
-        for part, K in self._parts:
-            weight = self._term.own[part.tasks][:, None, None]
-            H[0, part.rows[:, :, None], part.rows[:, None, :]] += weight * K.value
+        for part in self._parts:
+            rows = part.stack.rows
+            part.add_to(H, (0, rows[:, :, None], rows[:, None, :]))
 
     def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """As `WholeBlocks.gradients`."""
-        _, m, p = self._shape
-        theta, d_rows = np.zeros(1), np.zeros((m + 1, p))
-        for part, K in self._parts:
-            rows, real = np.minimum(part.rows, m - 1), part.rows < m
+        m, theta, d_rows = G.shape[1], np.zeros(1), np.zeros(self._shape)
+        for part in self._parts:
+            rows, real = np.minimum(part.stack.rows, m - 1), part.stack.rows < m
             of_part = G[0, rows[:, :, None], rows[:, None, :]]
             if not real.all():
                 of_part *= real[:, :, None] & real[:, None, :]
-            of_theta, d_input, _ = K.vjp(self._term.own[part.tasks][:, None, None] * of_part)
+            of_theta, d_input = part.gradients(of_part, weights)
             theta = theta + of_theta
-            d_rows[part.rows] += d_input
-            if weights is not None:
-                np.add.at(weights[1], part.tasks, np.einsum("bij,bij->b", of_part, K.value))
+            d_rows[part.stack.rows] += d_input
         return theta, d_rows[None, :m]
 
 
@@ -217,52 +218,38 @@ class BlockPrior:
         *,
         gradients: bool = True,
     ):
-        self._gradients = gradients
-        self.terms, self.X, self.layout, self.Z = list(terms), X, layout, Z
-        self.common: list[Part] = []
-        self._own: list[list[Part]] = []
-        for k, term in enumerate(self.terms):
-            if term.loadings.shape[1] and len(Z):
-                basis = Basis(term.kernel, Z)
-                self.common += [Part(k, basis, column, r) for r, column in enumerate(term.loadings.T)]
-        for group in layout.groups:
-            parts = []
+        self.terms, self.X, self.layout, self.Z, self._gradients = list(terms), X, layout, Z, gradients
+        shared = [k for k, term in enumerate(self.terms) if term.loadings.shape[1] and len(Z)]
+        self.common = [Part(k, Basis(terms[k].kernel, Z), terms[k].loadings) for k in shared]
+        self.parts: list[list[Part]] = []  # the features of every group, in their order
+        for g, group in enumerate(layout.groups):
+            own = []
             if group.task is not None and group.Z is not None:
                 for k, term in enumerate(self.terms):
                     if term.own[group.task] > 0.0:
-                        parts.append(Part(k, Basis(term.kernel, group.Z), np.sqrt(term.own), None))
-            self._own.append(parts)
-        D = self.n_common + max((self.n_own(g) for g in range(len(layout.groups))), default=0)
+                        own.append(Part(k, Basis(term.kernel, group.Z), np.sqrt(term.own)[:, None], g))
+            self.parts.append(self.common + own)
+        D = max((self.n_features(g) for g in range(len(self.parts))), default=0)
         widest = max((s.rows.shape[1] for g in layout.groups for s in g.stacks), default=0)
         self.keeps = len(layout) * (widest + D) <= _KEPT_ENTRIES
         self._kept: dict[tuple[int, int], BuiltStack] = {}
         self._elsewhere = None if elsewhere is None or self.keeps else elsewhere(self)
 
-    @property
-    def n_common(self) -> int:
-        """Features that all blocks share."""
-        return sum(len(part.basis.Z) for part in self.common)
-
-    def n_own(self, group: int) -> int:
-        """Features that the blocks of one group share."""
-        return sum(len(part.basis.Z) for part in self._own[group])
-
-    def parts(self, group: int) -> list[Part]:
-        """The features of a group, in their order."""
-        return self.common + self._own[group]
+    def n_features(self, group: int | None = None) -> int:
+        """Features of the blocks of a group; None: those that all blocks share."""
+        return sum(map(len, self.common if group is None else self.parts[group]))
 
     @property
     def jitter(self) -> float:
         """Largest jitter that the factor of a basis needed."""
-        bases = [part.basis for g in range(len(self._own)) for part in self.parts(g)]
-        return max((basis.jitter for basis in bases), default=0.0)
+        return max((part.basis.jitter for parts in self.parts for part in parts), default=0.0)
 
     def stacks(self, group: int) -> Iterable[BuiltStack]:
         """The stacks of a group; computed again on every pass where they would take too much memory."""
         for k, stack in enumerate(self.layout.groups[group].stacks):
             built = self._kept.get((group, k))
             if built is None:
-                built = self._build(stack, self.parts(group))
+                built = self._build(stack, self.parts[group])
                 if self.keeps:
                     self._kept[group, k] = built
             yield built
@@ -279,8 +266,7 @@ class BlockPrior:
         The function gets the built stack, what `by_group` has for its group, the entries (B, m) of its rows
         in the arrays `by_row` (n + 1,), whose last entry is for padded rows, and what is shared by all.
         """
-        if by_group is None:
-            by_group = [None] * len(self.layout.groups)
+        by_group = [None] * len(self.parts) if by_group is None else by_group
         if self._elsewhere is not None:
             yield from self._elsewhere(function, by_row, shared, by_group)
             return
@@ -294,23 +280,17 @@ class BlockPrior:
         X = self.X[np.minimum(stack.rows, len(self.X) - 1)]
         several = stack.mixed and B == 1
         padded = np.zeros((B, m + several, m + several))
-        H, covariances = padded[:, :m, :m], []
+        H, covariances, F, crosses = padded[:, :m, :m], [], [np.zeros((B, m, 0))], []
         for term in self.terms:
-            covariance: Any
-            if several and term.loadings.shape[1] == 0:
-                covariance = WithinTasks(term, stack, X)
-                covariance.add_to(padded)
-            else:
-                covariance = WholeBlocks(term, stack, X)
-                covariance.add_to(H)
+            within = several and term.loadings.shape[1] == 0
+            covariance = (WithinTasks if within else WholeBlocks)(term, stack, X)
+            covariance.add_to(padded if within else H)
             covariances += [covariance] if self._gradients else []
-        F, crosses, known = [np.zeros((B, m, 0))], [], {}
         for part in parts:
-            if id(part.basis) not in known:
-                known[id(part.basis)] = part.basis.features(X.reshape(B * m, -1))
-            K, Phi = known[id(part.basis)]
+            K, Phi = part.basis.features(X.reshape(B * m, -1))
             crosses += [(part, K, Phi)] if self._gradients else []
-            F.append(part.weights[stack.codes][:, :, None] * Phi.reshape(B, m, -1))
+            weights = part.weights[stack.codes][..., None]  # (B, m, R, 1)
+            F.append((weights * Phi.reshape(B, m, 1, -1)).reshape(B, m, -1))
         F_all = np.ascontiguousarray(np.concatenate(F, axis=2) if len(F) != 2 else F[1])
         if F_all.shape[2]:
             H -= F_all @ F_all.transpose(0, 2, 1)

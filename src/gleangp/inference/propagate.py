@@ -13,7 +13,7 @@ depends on the start; sites that do not settle give no evidence at all (NaN) rat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,9 @@ from gleangp.inference.evidence import LOG_TWO_PI, condition, row_variance
 from gleangp.inference.prior import BlockPrior
 from gleangp.numerics.linalg import cholesky
 
-MAX_SWEEPS = 60
-TOLERANCE = 1e-10  # nats per row that the evidence may still change by where the sites have settled
 _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
 _LEAST_LEFT = 1e-12  # share of a variance with or without a site: never nothing, whatever rounding says
-_UNSETTLED = 1e-3  # the same, relative to the evidence, from which it is not one
+_UNSETTLED = 1e-3  # change of the evidence in the next sweep, relative to it, from which it is not one
 _NO_VARIANCE = 1e-10  # of a function that is known
 # Share of its variance that a row explains at least: little enough to change nothing, and enough to get the
 # variance of the row from its site. With labels that would widen the posterior it also gives room to a shift.
@@ -51,16 +49,8 @@ class RowSites:
     @property
     def mean(self) -> FloatArray:
         """(n,) where each would have the function; zero for a row that says nothing."""
-        return np.divide(
-            self.shift, self.precision, out=np.zeros_like(self.shift), where=self.precision > 0.0
-        )
-
-    def __sub__(self, other: RowSites) -> RowSites:
-        return RowSites(self.precision - other.precision, self.shift - other.shift)
-
-    def moved(self, move: RowSites, step: float) -> RowSites:
-        """Part of the way of a move, which is a difference of sites."""
-        return RowSites(self.precision + step * move.precision, self.shift + step * move.shift)
+        out = np.zeros_like(self.shift)
+        return np.divide(self.shift, self.precision, out=out, where=self.precision > 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +62,8 @@ class Marginals:
     log_det: float  # log |I + K diag(precision)|
     state: Any  # whatever the caller wants back at the end
 
-    def change_by(self, move: RowSites) -> float:
-        """About the change of the evidence by a small move of all sites.
 
-        The evidence is stationary where the sites have settled. It changes by the Kullback-Leibler
-        divergences between the marginals before and after, here in second order (Fisher metric).
-        """
-        along = move.shift - self.mean * move.precision
-        return float(np.sum(self.var * along**2 + 0.5 * (self.var * move.precision) ** 2)) / 2.0
+MarginalsOfSites = Callable[[RowSites], Marginals]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,36 +75,41 @@ class Swept:
     evidence: float
     cavity_mean: FloatArray  # (n,)
     cavity_var: FloatArray  # (n,)
-    g: FloatArray  # (n,)
-    nu: FloatArray  # (n,)
     of_rows: FloatArray  # (n,) parts of the evidence; the rest is -1/2 log_det
 
 
 def sweep_rows(
-    block: Block,
-    marginals: Callable[[RowSites], Marginals],
-    start: RowSites | None = None,
-    *,
-    tol: float = TOLERANCE,
-    max_sweeps: int = MAX_SWEEPS,
+    block: Block, marginals: MarginalsOfSites, start: RowSites | None = None, *, tol=1e-10, max_sweeps=60
 ) -> Swept:
     """Move all sites until the evidence settles: the next move would change it by less than `tol` per row."""
-    noise = block.noise
-    sites = RowSites(np.zeros(len(block)), np.zeros(len(block))) if start is None else start
+    noise, none = block.noise, np.zeros(len(block))
+    sites = RowSites(none, none) if start is None else start
     may_be_silent = not noise.log_concave and hasattr(noise, "is_labeled")
     least = 0.0 if may_be_silent else _LEAST_EXPLAINED[noise.log_concave]
-    steps = Steps(noise.log_concave)
-    for _ in range(max_sweeps):
+    length, last = 1.0, none
+    for sweep in range(1, max_sweeps + 1):
         now = marginals(sites)
-        cavities = leave_out(sites, now.mean, now.var)
-        log_z, g, nu = noise.log_partition(block.y, cavities.mean, cavities.var)
-        of_rows = cavities.log_evidence(log_z) + 0.5 * sites.shift * now.mean
+        left = np.maximum(1.0 - sites.precision * now.var, _LEAST_LEFT)
+        mean, var = (now.mean - now.var * sites.shift) / left, now.var / left  # without the own site
+        log_z, g, nu = noise.log_partition(block.y, mean, var)
+        of_rows = _row_evidences(sites, mean, var, log_z) + 0.5 * sites.shift * now.mean
         evidence = float(of_rows.sum() - 0.5 * now.log_det)
-        move = cavities.wanted_sites(g, nu, least) - sites
-        change = now.change_by(move)
+        precision, shift = _matched(mean, var, g, nu, least)
+        move, d_shift = precision - sites.precision, shift - sites.shift
+        # The evidence is stationary where the sites have settled. It changes by the Kullback-Leibler
+        # divergences between the marginals before and after, here in second order (Fisher metric).
+        along = d_shift - now.mean * move
+        change = float(np.sum(now.var * along**2 + 0.5 * (now.var * move) ** 2)) / 2.0
         if change <= tol * len(block):
             break
-        sites = sites.moved(move, steps.next(move.precision))
+        # A full step can overshoot. Where the precisions swing, the length of the swings gives the step that
+        # damps them.
+        kept = float(np.sum(move * last)) / max(float(np.sum(np.square(last))), 1e-300)
+        length = min(max(length / max(1.0 - kept, 0.5), 0.25), 1.0)
+        if not noise.log_concave:
+            length *= min(1.0, _FULL_STEPS / sweep)
+        last = move
+        sites = RowSites(sites.precision + length * move, sites.shift + length * d_shift)
         if not (np.isfinite(sites.precision).all() and np.isfinite(sites.shift).all()):
             raise NotPositiveDefiniteError(
                 f"expectation propagation does not end at finite numbers: a row has the variance "
@@ -128,12 +117,30 @@ def sweep_rows(
             )
     if may_be_silent:
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
-    if not (noise.log_concave or change <= _UNSETTLED * (1.0 + abs(evidence))):
-        evidence = np.nan
-    return Swept(sites, now, evidence, cavities.mean, cavities.var, g, nu, of_rows)
+    settled = noise.log_concave or change <= _UNSETTLED * (1.0 + abs(evidence))
+    return Swept(sites, now, evidence if settled else np.nan, mean, var, of_rows)
 
 
-def marginals_of(prior: BlockPrior) -> Callable[[RowSites], Marginals]:
+def _row_evidences(sites: RowSites, mean: FloatArray, var: FloatArray, log_z: FloatArray) -> FloatArray:
+    """(n,) the rows' parts of log Z of EP: a site is scaled to give its row the right log_z in its cavity."""
+    grown = 1.0 + sites.precision * var
+    exponent = sites.shift**2 * var + 2.0 * sites.shift * mean - sites.precision * mean**2
+    return log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown
+
+
+def _matched(mean, var, g, nu, least: float) -> tuple[FloatArray, FloatArray]:
+    """Precision and shift that match the moments; where less than `least` is explained, the mean alone.
+
+    With `least` zero, a row that would widen the posterior says nothing.
+    """
+    if least:
+        nu = np.maximum(nu, least / np.maximum(var, _NO_VARIANCE))
+    left, speaks = np.maximum(1.0 - nu * var, _LEAST_LEFT), nu > 0.0
+    precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
+    return precision, np.divide(g + nu * mean, left, out=np.zeros_like(nu), where=speaks)
+
+
+def marginals_of(prior: BlockPrior) -> MarginalsOfSites:
     """From the sites of all rows to their marginals."""
 
     def marginals(now: RowSites) -> Marginals:
@@ -147,9 +154,9 @@ def marginals_of(prior: BlockPrior) -> Callable[[RowSites], Marginals]:
 
 def labelled_first(
     block: Block,
-    marginals: Callable[[RowSites], Marginals],
+    marginals: MarginalsOfSites,
     labelled: Any = None,
-    among: Callable[[IntArray], Callable[[RowSites], Marginals]] | None = None,
+    among: Callable[[IntArray], MarginalsOfSites] | None = None,
 ) -> RowSites | None:
     """Sites to start from: those of rows with a label without the others, which are silent.
 
@@ -165,7 +172,7 @@ def labelled_first(
     labelled = np.flatnonzero(labelled)
 
     def all_rows(sites: RowSites) -> RowSites:
-        precision, shift = np.zeros(len(block)), np.zeros(len(block))
+        precision, shift = np.zeros((2, len(block)))
         precision[labelled], shift[labelled] = sites.precision, sites.shift
         return RowSites(precision, shift)
 
@@ -186,81 +193,22 @@ class PriorOfRows:
     first: Any = None
     _among: Any = None
 
-    def __init__(self, marginals: Callable[[RowSites], Marginals]):
+    def __init__(self, marginals: MarginalsOfSites):
         self._marginals = marginals
 
     def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
-        """Expectation propagation over the rows, whose targets and noise `block` has."""
-        return sweep_rows(block, self._marginals, start=start, **how)
+        """As `sweep_rows`."""
+        return sweep_rows(block, self._marginals, start, **how)
 
     def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
-        """Sites to start from: those of the labelled rows without the others, which are silent."""
-        return labelled_first(block, self._marginals, labelled, among=self._among)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cavities:
-    """What is left of the marginals of some rows without their own sites."""
-
-    sites: RowSites
-    mean: FloatArray  # (n,)
-    var: FloatArray  # (n,)
-
-    def log_evidence(self, log_z: FloatArray) -> FloatArray:
-        """(n,) the rows' parts of log Z of EP: a site is scaled to give its row the right log_z here."""
-        sites = self.sites
-        grown = 1.0 + sites.precision * self.var
-        exponent = sites.shift**2 * self.var + 2.0 * sites.shift * self.mean - sites.precision * self.mean**2
-        return log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown
-
-    def wanted_sites(self, g: FloatArray, nu: FloatArray, least: float = 0.0) -> RowSites:
-        """Those that match the moments; where less than `least` of a variance is explained, the mean alone.
-
-        With `least` zero, a row that would widen the posterior says nothing.
-        """
-        if least:
-            nu = np.maximum(nu, least / np.maximum(self.var, _NO_VARIANCE))
-        left = np.maximum(1.0 - nu * self.var, _LEAST_LEFT)
-        speaks = nu > 0.0
-        precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
-        shift = np.divide(g + nu * self.mean, left, out=np.zeros_like(nu), where=speaks)
-        return RowSites(precision, shift)
-
-
-def leave_out(sites: RowSites, mean: FloatArray, var: FloatArray) -> Cavities:
-    """The cavities of rows with these sites and marginals."""
-    left = np.maximum(1.0 - sites.precision * var, _LEAST_LEFT)
-    return Cavities(sites, (mean - var * sites.shift) / left, var / left)
-
-
-@dataclass(slots=True)
-class Steps:
-    """Length of the next step of the sweeps over all rows.
-
-    A full step to the sites of the cavities can overshoot: where the precisions swing, the
-    length of the swings gives the step that damps them.
-    """
-
-    log_concave: bool
-    _length: float = field(default=1.0, init=False)
-    _count: int = field(default=0, init=False)
-    _last: Any = field(default=0.0, init=False)
-
-    def next(self, move: FloatArray) -> float:
-        """From the move of the precisions and the last one."""
-        kept = float(np.sum(move * self._last)) / max(float(np.sum(np.square(self._last))), 1e-300)
-        self._length = min(max(self._length / max(1.0 - kept, 0.5), 0.25), 1.0)
-        self._count, self._last = self._count + 1, move
-        if not self.log_concave:
-            self._length *= min(1.0, _FULL_STEPS / self._count)
-        return self._length
+        """As `labelled_first`."""
+        return labelled_first(block, self._marginals, labelled, self._among)
 
 
 def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
     """(B,) log N(y | mean, cov) of a stack of means (B, n) and covariances (B, n, n)."""
-    chol = _stacked_cholesky(covs)
+    chol, log_det = _stacked_cholesky(covs)
     white = np.linalg.solve(chol, (y - means)[:, :, None])[:, :, 0]
-    log_det = 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)
     return -0.5 * ((white * white).sum(axis=1) + log_det + len(y) * LOG_TWO_PI)
 
 
@@ -277,14 +225,12 @@ def propagate_dense(
         noise = noise.with_variance(np.repeat(variances, len(y)))
     block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise), dense_marginals(means, covs)
     swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
-    precision, shift, of_rows = (
-        values.reshape(means.shape) for values in (swept.sites.precision, swept.sites.shift, swept.of_rows)
-    )
-    evidences = of_rows.sum(axis=1) - 0.5 * swept.marginals.state
+    evidences = swept.of_rows.reshape(means.shape).sum(axis=1) - 0.5 * swept.marginals.state
+    precision, shift = (v.reshape(means.shape) for v in (swept.sites.precision, swept.sites.shift))
     return RowSites(precision, shift, swept.sites.n_silent), evidences
 
 
-def dense_marginals(means: FloatArray, covs: FloatArray) -> Callable[[RowSites], Marginals]:
+def dense_marginals(means: FloatArray, covs: FloatArray) -> MarginalsOfSites:
     """From sites to marginals of rows with latent priors N(mean, cov), one below the other.
 
     `means` is (V, n) or (n,), `covs` (V, n, n) or (n, n); the state are the V log determinants.
@@ -294,7 +240,8 @@ def dense_marginals(means: FloatArray, covs: FloatArray) -> Callable[[RowSites],
     def marginals(sites: RowSites) -> Marginals:
         precision, shift = (values.reshape(means.shape) for values in (sites.precision, sites.shift))
         root = np.sqrt(precision)
-        chol = _stacked_cholesky(np.eye(means.shape[1]) + root[:, :, None] * covs * root[:, None, :])
+        B = np.eye(means.shape[1]) + root[:, :, None] * covs * root[:, None, :]
+        chol, log_det_B = _stacked_cholesky(B)
         half = np.linalg.solve(chol, root[:, :, None] * covs)
         var = np.einsum("vii->vi", covs) - np.einsum("vij,vij->vj", half, half)
         moved = shift - precision * means
@@ -302,16 +249,16 @@ def dense_marginals(means: FloatArray, covs: FloatArray) -> Callable[[RowSites],
         after -= np.einsum("vij,vi->vj", half, np.einsum("vij,vj->vi", half, moved))
         # shift^T E f - log_det is twice log Z of the sites; with a prior mean it has two more parts.
         log_z2 = np.sum(moved * (after - means) + 2.0 * shift * means - precision * means**2, axis=1)
-        log_z2 -= 2.0 * np.log(np.einsum("vii->vi", chol)).sum(axis=1)
-        log_det = np.sum(shift * after, axis=1) - log_z2
+        log_det = np.sum(shift * after, axis=1) - (log_z2 - log_det_B)
         return Marginals(after.ravel(), np.maximum(var, 1e-300).ravel(), float(log_det.sum()), log_det)
 
     return marginals
 
 
-def _stacked_cholesky(matrices: FloatArray) -> FloatArray:
-    """Lower factors of a stack of matrices."""
+def _stacked_cholesky(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower factors of a stack of matrices, and log determinants."""
     try:
-        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+        chol = np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
     except np.linalg.LinAlgError:  # singular in floating point
-        return np.array([cholesky(matrix)[0] for matrix in matrices])
+        chol = np.array([cholesky(matrix)[0] for matrix in matrices])
+    return chol, 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)
