@@ -158,7 +158,7 @@ def report_machine():
     from gleangp.inference.block import Block
     from gleangp.inference.evidence import condition, evidence_gradient
     from gleangp.inference.posterior import fitc_prior
-    from gleangp.models.active.tasks import ActiveEvidence
+    from gleangp.models.active.learn import ActiveEvidence
     from gleangp.noise import Gaussian
     from gleangp.selection.runs import GreedyRun, entropy_reduction
 

@@ -10,8 +10,7 @@ kept round may be below that of the reference's last one: it is not what rounds 
 import numpy as np
 
 from gleangp.inference.block import Block
-from gleangp.models.active.learn import learn_shared_kernel
-from gleangp.models.active.tasks import Settings, TaskBlocks
+from gleangp.models.active.learn import Learner, Settings, TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.selection.selectors import EntropySelector
 
@@ -39,7 +38,7 @@ def rounds(kernel, blocks: list[Block], n_active: int, n_rounds: int, n_restarts
         if not h.fixed:  # the toolbox has no bounds
             kernel.set_params(**{f"{h.name}_bounds": (1e-12, 1e12)})
     start = Parameters(kernel, blocks[0].noise)
-    learn_shared_kernel(start, TaskBlocks(blocks), settings, np.random.default_rng(0))
+    Learner(TaskBlocks(blocks), settings, np.random.default_rng(0)).learn(start)
     return max(values), best
 
 

@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 
 from gleangp import ScaledInputs
 from gleangp.inference.block import Block
-from gleangp.models.active.tasks import ActiveEvidence
+from gleangp.models.active.learn import ActiveEvidence
 from gleangp.noise import Gaussian
 from tests.unit.gp_twins import gaussian_log_evidence
 

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import EntropySelector, ResidualSelector, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.prior import Basis
-from gleangp.models.active import tasks
+from gleangp.models.active import learn
 from gleangp.noise import Gaussian
 from gleangp.selection.base import select_in_two_rounds
 
@@ -29,7 +29,7 @@ def test_a_huge_task_is_chosen_from_in_two_rounds(monkeypatch):
         return select(self, kernel, blocks, *arguments, **options)
 
     monkeypatch.setattr(EntropySelector, "select", watched)
-    monkeypatch.setattr(tasks, "ACTIVE", replace(tasks.ACTIVE, most_entries=1500 * 40 // 3))
+    monkeypatch.setattr(learn, "ACTIVE", replace(learn.ACTIVE, most_entries=1500 * 40 // 3))
     model = SparseGPRegressor(RBF(), selector="entropy", n_active=40, posterior="active", optimizer=None)
     assert len(np.unique(model.fit(X, y).active_)) == 40
     assert seen == [500, 500, 500, 120]

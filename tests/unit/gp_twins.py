@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, WhiteKernel
 
 from gleangp.inference.block import Block
-from gleangp.models.active.tasks import ActiveEvidence
+from gleangp.models.active.learn import ActiveEvidence
 from gleangp.noise import Gaussian, Probit
 
 KERNELS = {

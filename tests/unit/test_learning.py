@@ -11,8 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
 from gleangp.inference.filtering import filter_in_order
-from gleangp.models.active.learn import learn_shared_kernel
-from gleangp.models.active.tasks import ActiveEvidence, Settings, TaskBlocks
+from gleangp.models.active.learn import ActiveEvidence, Learner, Settings, TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit
 from gleangp.selection.selectors import EntropySelector, RandomSelector
@@ -33,9 +32,8 @@ def learn(kernel, blocks, n_active, learn_noise=(), **settings):
 
     settings = Settings(EntropySelector(), n_active, progress=progress, **settings)
     parameters = Parameters(kernel, blocks[0].noise, learn_noise)
-    return learn_shared_kernel(parameters, TaskBlocks(blocks), settings, np.random.default_rng(0)), list(
-        rounds.values()
-    )
+    learner = Learner(TaskBlocks(blocks), settings, np.random.default_rng(0))
+    return learner.learn(parameters), list(rounds.values())
 
 
 @pytest.mark.parametrize("noise", [Gaussian(0.1), Probit()], ids=repr)
@@ -48,9 +46,9 @@ def test_learning_raises_the_evidence(noise):
     start = TaskBlocks(blocks).fit(KERNEL, chosen, settings)[2]
     assert max(values) > start
     assert fit.n_rounds == len(values) <= 5
-    again, _ = learn(fit.kernel, blocks, 30, optimize=False)
+    again, _ = learn(fit.parameters.kernel, blocks, 30, optimize=False)
     assert_allclose(again.log_evidence, fit.log_evidence, rtol=1e-4)
-    assert_allclose(again.kernel.theta, fit.kernel.theta, rtol=1e-12)
+    assert_allclose(again.parameters.kernel.theta, fit.parameters.kernel.theta, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("noise", "free"), [(Gaussian(0.1), ()), (Probit(), ("bias",))], ids=repr)
@@ -64,7 +62,7 @@ def test_the_best_round_is_the_one_that_explains_all_rows_best(noise, free):
             settings = {"n_rounds": n_rounds, "tol": 1e-9}
             fit, _ = learn(KERNEL, blocks, 20, free, **settings)
             tasks = TaskBlocks([Block(b.X, b.y, fit.parameters.noise) for b in blocks])
-            found.append(tasks.noise_objective(fit.kernel, fit.selection, fit.posteriors)({})[0])
+            found.append(tasks.noise_objective(fit.parameters.kernel, fit.selection, fit.posteriors)({})[0])
         assert all(later >= earlier - 1e-6 for earlier, later in pairwise(found))
         gains.append(found[-1] - found[0])
     assert max(gains) > 0.1  # rounds are worth something
@@ -79,7 +77,7 @@ def test_nothing_free_is_nothing_learnt():
         assert fit.n_rounds == 0
         assert values == []
         assert fit.converged
-        assert_array_equal(fit.kernel.theta, kernel.theta)
+        assert_array_equal(fit.parameters.kernel.theta, kernel.theta)
 
 
 def test_bounds_are_kept():

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.exceptions import KernelError
-from gleangp.models.active.tasks import ActiveEvidence
+from gleangp.models.active.learn import ActiveEvidence
 from gleangp.models.default_kernel import (
     class_priors,
     default_kernel,

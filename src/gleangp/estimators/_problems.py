@@ -23,8 +23,8 @@ from gleangp.inference.propagate import RowSites
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models import priors
+from gleangp.models.active.learn import Settings, TaskBlocks
 from gleangp.models.active.model import SparseModel, fit_sparse_model
-from gleangp.models.active.tasks import Settings, TaskBlocks
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS, PriorWidths

@@ -20,8 +20,8 @@ from gleangp.estimators._progress import Given, warn_about_fit
 from gleangp.exceptions import KernelError, TaskError, warn_user
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
+from gleangp.models.active.learn import Settings, most_stages
 from gleangp.models.active.model import SparseModel
-from gleangp.models.active.tasks import Settings, most_stages
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_n_active
 from gleangp.models.defaults import LEARNING, START_KERNEL

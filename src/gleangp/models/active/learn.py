@@ -2,25 +2,222 @@
 
 Lawrence & Platt 2004, section 4; Lawrence, Platt & Jordan 2005, algorithm 2. Departures: L-BFGS-B in
 place of scaled conjugate gradients; the best round is kept; rounds end when the evidence no longer
-rises.
+rises. Tasks that share a kernel alone do not interact: sites and posteriors are found task by task.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
 
-from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import TaskPosterior
+from gleangp._typing import FloatArray, IntArray
+from gleangp.inference.block import Block, Layout, lay_out
+from gleangp.inference.evidence import condition, evidence_gradient, gaussian_evidence
+from gleangp.inference.filtering import NO_SITES, PRECISION_FLOOR, Sites, filter_in_order
+from gleangp.inference.posterior import (
+    TaskPosterior,
+    log_evidence_of_sites,
+    posterior_from_sites,
+    without_own_site,
+)
+from gleangp.inference.prior import BlockPrior, Term
+from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
 from gleangp.kernels.parameters import MovingKernel
-from gleangp.models.active.tasks import ActiveEvidence, NoiseObjective, Settings, TaskBlocks
 from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.optimize import Optimum, minimize
-from gleangp.progress import Stage, report_to
-from gleangp.selection.base import Selection
+from gleangp.numerics.parallel import in_parallel
+from gleangp.progress import Progress, Stage, report_to, silent
+from gleangp.selection.base import Selection, select_in_two_rounds
+from gleangp.selection.runs import keep_everything
+
+# Of expectation propagation over active points: nats per row, and sweeps. A search follows the sites.
+_SETTLED, _MOST_SWEEPS = 1e-20, 100
+# From noise values to the sum of log Z over rows and its gradients.
+NoiseObjective = Callable[[dict[str, Any]], tuple[float, dict[str, FloatArray]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How to learn; the estimators fill it in from their constructor."""
+
+    selector: Any  # chooses the active points (`selection.selectors`)
+    n_active: int
+    optimize: bool = True
+    n_rounds: int = 5
+    max_iter: int = 100
+    precision: float = 1e-5  # relative change of the objective at which the optimiser stops
+    n_restarts: int = 0
+    tol: float = 1e-3  # a round that gains less than this share of a nat per row is the last
+    propagate: bool = False  # expectation propagation over the active points, after filtering
+    n_jobs: int | None = None
+    progress: Progress = silent  # told of every stage and step of learning; may ask to stop
+    uncoupled: str = "as asked"  # why tasks share the kernel alone
+    invariances: Sequence[Any] = ()  # functions from rows to as many rows, see `add_virtual_vectors`
+
+
+def most_stages(settings: Settings) -> int:
+    """Most stages of a fit: rounds, posteriors twice."""
+    return settings.n_rounds + 2
+
+
+class TaskBlocks:
+    """Rows of tasks that share kernel and noise; tasks are numbered among those that have rows.
+
+    `block_rows` are the numbers of the rows in the training set.
+    """
+
+    def __init__(self, blocks: list[Block], block_rows: list[IntArray] | None = None):
+        self.all_blocks = blocks
+        self.all_rows = [np.arange(len(b)) for b in blocks] if block_rows is None else block_rows
+        self.filled = [t for t, b in enumerate(blocks) if len(b)]
+        self.blocks = [blocks[t] for t in self.filled]
+        self.sizes = [len(b) for b in self.blocks]
+        self.noise = self.blocks[0].noise  # all share its parameters
+
+    def with_noise(self, values: dict[str, Any]) -> TaskBlocks:
+        """The same rows under other noise values."""
+        models = {id(b.noise): b.noise for b in self.all_blocks}
+        models = {key: replace(noise, **values) for key, noise in models.items()}  # shared ones stay so
+        blocks = [replace(b, noise=models[id(b.noise)]) for b in self.all_blocks]
+        return TaskBlocks(blocks, self.all_rows) if values else self
+
+    def is_exact(self, settings: Settings) -> bool:
+        """Whether all rows are active with Gaussian noise: the evidence is then the exact one of all rows."""
+        return settings.n_active >= sum(self.sizes) and not self.noise.precision_depends_on_mean
+
+    def choose(self, kernel: Any, settings: Settings, seed: int) -> Selection:
+        """The selector's choice; where every row is kept and noise is Gaussian there is none to make."""
+        if self.is_exact(settings):
+            return keep_everything(kernel, self.blocks)
+        selector, n_active, rng = settings.selector, settings.n_active, np.random.default_rng(seed)
+        many = self.sizes[0] > max(ACTIVE.most_entries // n_active, 4 * n_active)
+        if len(self.blocks) == 1 and many and not getattr(selector, "model_free", False):
+            return select_in_two_rounds(selector, kernel, self.blocks[0], n_active, ACTIVE.most_entries, rng)
+        return selector.select(kernel, self.blocks, n_active, rng=rng, n_jobs=settings.n_jobs)
+
+    def evidence(self, kernel: Any, selection: Selection | None, settings: Settings) -> ActiveEvidence:
+        """The objective of a round; an exact one needs no selection."""
+        if selection is None:
+            return ActiveEvidence(self.blocks)
+        calls = self._calls(kernel, selection, settings)
+        kept = [call[1] for call in calls]
+        if not self.noise.precision_depends_on_mean:
+            return ActiveEvidence(kept)
+        return ActiveEvidence(kept, [active_sites(*call)[0] for call in calls])
+
+    def fit(
+        self, kernel: Any, selection: Selection, settings: Settings
+    ) -> tuple[list[TaskPosterior], list[Sites], float]:
+        """Posterior and sites of every task, and the log evidence; with `n_jobs`, in several processes."""
+        found = in_parallel(fit_task, self._calls(kernel, selection, settings), settings.n_jobs)
+        posteriors, sites, values = (list(part) for part in zip(*found, strict=True))
+        return posteriors, sites, sum(values)
+
+    def _calls(self, kernel: Any, selection: Selection, settings: Settings) -> list[tuple]:
+        """Arguments of `fit_task` for every task."""
+        parts = zip(self.blocks, selection.active, selection.sites or [None] * len(self.blocks), strict=True)
+        return [(kernel, block.at(active), sites, settings.propagate) for block, active, sites in parts]
+
+    def noise_objective(
+        self, kernel: Any, selection: Selection, posteriors: list[TaskPosterior]
+    ) -> NoiseObjective:
+        """The sum of log Z over all rows (LPJ05, eq. 28) and its gradients, as a function of noise values.
+
+        An active row is judged by its posterior given the others: with its own site in it, noise that
+        lets every active point have its way would look best.
+        """
+        given = zip(posteriors, self.blocks, selection.active, strict=True)
+        parts: Any = [(b.noise, b.y, *without_own_site(kernel, p, b.X, active)) for p, b, active in given]
+        if all(b.noise is self.noise for b in self.blocks) and self.noise.at(slice(0, 1)) is self.noise:
+            # One model without anything that differs from row to row: one call instead of many.
+            _, *rows = zip(*parts, strict=True)
+            parts = [(self.noise, *(np.concatenate(r) for r in rows))]
+
+        def objective(values: dict[str, Any]) -> tuple[float, dict[str, FloatArray]]:
+            total, gradients = 0.0, []
+            for of_block, *rows in parts:
+                noise = replace(of_block, **values)
+                total += float(np.sum(noise.log_partition(*rows)[0]))
+                gradients.append(noise.log_partition_grad(*rows))
+            return total, {name: np.stack([np.sum(g[name], axis=0) for g in gradients]) for name in values}
+
+        return objective
+
+
+def fit_task(
+    kernel: Any, kept: Block, filtered: Sites | None, with_propagation: bool
+) -> tuple[TaskPosterior, Sites, float]:
+    """Posterior and sites of one task from its active points, and the log evidence."""
+    sites, value = active_sites(kernel, kept, filtered, with_propagation)
+    posterior = posterior_from_sites(kernel, kept.X, sites)
+    return posterior, sites, log_evidence_of_sites(posterior, sites) if value is None else value
+
+
+def active_sites(
+    kernel: Any, kept: Block, filtered: Sites | None, with_propagation: bool
+) -> tuple[Sites, float | None]:
+    """Sites of a task's active points, and their log evidence where finding them gave it."""
+    if len(kept) == 0:
+        return NO_SITES, 0.0
+    if not kept.noise.precision_depends_on_mean:
+        variance = np.broadcast_to(kept.noise.variance, kept.y.shape)
+        return Sites(kept.y - kept.noise.bias, 1.0 / variance), None
+    sites = filter_in_order(kernel, kept) if filtered is None else filtered
+    if not with_propagation:
+        return sites, None
+    # LPJ05 section 3.5: a site made early by filtering depends on few rows; it is matched again with all.
+    start = RowSites(sites.precision, sites.precision * sites.mean)
+    marginals = marginals_of(_prior(kernel, kept.X, _apart([len(kept)])))
+    swept = sweep_rows(kept, marginals, start=start, tol=_SETTLED, max_sweeps=_MOST_SWEEPS)
+    settled = swept.sites
+    precision = np.maximum(settled.precision, PRECISION_FLOOR)
+    return Sites(settled.mean, precision, settled.n_silent), swept.evidence
+
+
+def _apart(sizes: list[int]) -> Layout:
+    """Tasks as blocks, one after the other."""
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    return lay_out(codes, np.split(np.arange(len(codes)), np.cumsum(sizes)[:-1]))
+
+
+def _prior(kernel: Any, X: FloatArray, layout: Layout) -> BlockPrior:
+    """Tasks that share the kernel alone: blocks without a basis."""
+    n_tasks = int(layout.codes[-1]) + 1
+    return BlockPrior([Term(kernel, np.zeros((n_tasks, 0)), np.ones(n_tasks))], X, layout, X[:0])
+
+
+class ActiveEvidence:
+    """sum over tasks of log N(y_I | 0, K_I + variance): Lawrence & Platt 2004, eq. 14, on the points kept.
+
+    Exact if all rows are kept. With `sites` these are held, each as Gaussian noise of its own variance about
+    its own mean (LPJ05 eq. 26), and the evidence does not depend on the noise. Called with a kernel and noise
+    values it gives the value, the gradient in theta and the noise gradients per row.
+    """
+
+    def __init__(self, kept: list[Block], sites: list[Sites] | None = None):
+        self.sites, self.blocks = sites, [b for b in kept if len(b)]
+        self.X, self.layout = np.vstack([b.X for b in self.blocks]), _apart([len(b) for b in self.blocks])
+
+    def __call__(
+        self, kernel: Any, noise_values: dict[str, Any]
+    ) -> tuple[float, FloatArray, dict[str, FloatArray]]:
+        if self.sites is not None:
+            y = np.concatenate([s.mean for s in self.sites])
+            variance = 1.0 / np.concatenate([s.precision for s in self.sites])
+        else:
+            pairs = [(b, replace(b.noise, **noise_values)) for b in self.blocks]
+            y = np.concatenate([b.y - noise.bias for b, noise in pairs])
+            variance = np.concatenate([np.broadcast_to(noise.variance, len(b)) for b, noise in pairs])
+        precision, prior = 1.0 / variance, _prior(kernel, self.X, self.layout)
+        q = condition(prior, precision, precision * y)
+        found = evidence_gradient(prior, q, [False])
+        of_noise = {"variance": found.noise_variance} if self.sites is None else {}
+        return gaussian_evidence(q, precision), found.theta[0], of_noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,39 +233,24 @@ class SharedKernelFit:
     converged: bool
     last_change: float
 
-    @property
-    def kernel(self):
-        """The learnt kernel."""
-        return self.parameters.kernel
 
+class Learner:
+    """Selects points and learns the kernel and noise they share: rounds over the same rows.
 
-def learn_shared_kernel(
-    parameters: Parameters, tasks: TaskBlocks, settings: Settings, rng: np.random.Generator
-) -> SharedKernelFit:
-    """Select points and learn the kernel and noise they share, then form every task's posterior.
-
-    `parameters` has kernel and noise to start from, and which noise parameters are free. The best round is
-    kept.
+    Every round draws the same random numbers, so that rounds stay comparable.
     """
-    seed = int(rng.integers(2**63))  # every round draws the same numbers: rounds stay comparable
-    if hasattr(settings.selector, "check_tasks"):
-        settings.selector.check_tasks(len(tasks.sizes))
-    learner = _Learner(tasks, settings, seed, rng)
-    if settings.optimize and (parameters.n_kernel or parameters.learn_noise):
-        return learner.alternate(parameters)
-    return learner.finish(parameters, None, 0, True, 0.0)
 
-
-class _Learner:
-    """Rounds over the same rows with the same random numbers."""
-
-    def __init__(self, tasks: TaskBlocks, settings: Settings, seed: int, rng: np.random.Generator):
-        self.tasks, self.settings, self.seed, self.rng = tasks, settings, seed, rng
+    def __init__(self, tasks: TaskBlocks, settings: Settings, rng: np.random.Generator):
+        self.tasks, self.settings, self.seed, self.rng = tasks, settings, int(rng.integers(2**63)), rng
         self.n_rows, self.exact = sum(tasks.sizes), tasks.is_exact(settings)
         self._chosen: Selection | None = None  # by a selector whose choice depends on no parameter
+        if hasattr(settings.selector, "check_tasks"):
+            settings.selector.check_tasks(len(tasks.sizes))
 
-    def alternate(self, parameters: Parameters) -> SharedKernelFit:
-        """Rounds of LPJ05 algorithm 2: each climbs the evidence of its own active points.
+    def learn(self, parameters: Parameters) -> SharedKernelFit:
+        """Rounds of LPJ05 algorithm 2, each of which climbs the evidence of its own active points.
+
+        `parameters` has kernel and noise to start from, and which noise parameters are free.
 
         The evidence of different points is not comparable. Rounds are compared by the sum of log Z over all
         rows (eq. 28), and the best is kept. Greedily selected points are far apart, so they carry little
@@ -76,6 +258,8 @@ class _Learner:
         are active and noise is Gaussian there is one round, on the exact evidence.
         """
         settings, most = self.settings, 1 if self.exact else self.settings.n_rounds
+        if not settings.optimize or not (parameters.n_kernel or parameters.learn_noise):
+            return self._finish(parameters, None, 0, True, 0.0)
         best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
         points, best_points = None, None  # chosen with the present parameters, where that was done already
         while n_rounds < most and not settled:
@@ -85,53 +269,39 @@ class _Learner:
             if settings.progress(stage, 0, best_value if n_rounds else None):
                 break
             n_rounds += 1
-            optimum, parameters, points = self.learn_once(parameters, points, stage, n_rounds == 1)
+            optimum, parameters, points = self._learn_once(parameters, points, stage, n_rounds == 1)
             change, value = -optimum.value - value, -optimum.value
             if value > best_value:
                 best, best_value, best_points = parameters, value, points
             settled = optimum.converged and change <= settings.tol * self.n_rows
         if n_rounds == 0:  # asked to stop before the first
-            return self.finish(best, None, 0, False, 0.0)
+            return self._finish(best, None, 0, False, 0.0)
         settled = settled or change <= ACTIVE.little * settings.tol * self.n_rows or most == 1
-        return self.finish(best, best_points, n_rounds, settled and optimum.converged, change)
+        return self._finish(best, best_points, n_rounds, settled and optimum.converged, change)
 
-    def learn_once(
+    def _learn_once(
         self, parameters: Parameters, selection: Selection | None, stage: Stage, first: bool
     ) -> tuple[Optimum, Parameters, Selection | None]:
         """Select, then learn: kernel and noise together, or one after the other where sites are held.
 
         Also gives the points that the learnt parameters choose, where learning asked for them.
         """
-        settings, tasks = self.settings, self._at(parameters)
         if selection is None and not self.exact:
             selection = self._choose(parameters)
-        evidence = tasks.evidence(parameters.kernel, selection, settings)
-        n_restarts = settings.n_restarts if first else 0
-        if not evidence.holds_sites:
-            optimum = self._maximize(parameters, evidence, n_restarts, stage)
-            learnt = parameters.with_values(optimum.theta)
-            return (optimum, learnt, None) if self.exact else self._judged(optimum, learnt)
+        evidence = self._at(parameters).evidence(parameters.kernel, selection, self.settings)
         # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
-        kernel_only = replace(parameters, learn_noise=())
-        optimum = self._maximize(kernel_only, evidence, n_restarts, stage)
-        learnt = replace(parameters, kernel=kernel_only.with_values(optimum.theta).kernel)
-        if not parameters.learn_noise:
-            return self._judged(optimum, learnt)
-        learnt, sum_log_z, selection = self._learn_noise(learnt)
-        return replace(optimum, value=-sum_log_z), learnt, selection
-
-    def finish(
-        self, parameters: Parameters, points: Selection | None, n_rounds: int, converged: bool, change: float
-    ) -> SharedKernelFit:
-        """The posteriors at the learnt parameters."""
-        tasks, settings = self._at(parameters), self.settings
-        selection = self._choose(parameters) if points is None else points
-        n_tasks = len(tasks.sizes)
-        stage = Stage("posterior", n_tasks, n_tasks, len(selection.order))
-        settings.progress(stage, 0, None)
-        found = tasks.fit(parameters.kernel, selection, settings)
-        settings.progress(stage, n_tasks, None)
-        return SharedKernelFit(parameters, selection, *found, n_rounds, converged, change)
+        free = parameters if evidence.sites is None else replace(parameters, learn_noise=())
+        optimum = self._maximize(free, evidence, self.settings.n_restarts if first else 0, stage)
+        moved = free.with_values(optimum.theta)
+        learnt = replace(parameters, kernel=moved.kernel, noise=moved.noise)
+        if self.exact:
+            return optimum, learnt, None
+        if free.learn_noise == parameters.learn_noise:
+            sum_log_z, points = self._sum_log_z(learnt)
+            total = sum_log_z(learnt.noise_values(learnt.slots.start))[0]
+        else:
+            learnt, total, points = self._learn_noise(learnt)
+        return replace(optimum, value=-total), learnt, points
 
     def _maximize(
         self, parameters: Parameters, evidence: ActiveEvidence, n_restarts: int, stage: Stage
@@ -146,7 +316,7 @@ class _Learner:
             return -(value + log_prior), -(np.concatenate([theta_grad, noise_grad]) + prior_grad)
 
         # With sites held, those of other parameters have another evidence: no far steps.
-        held = evidence.holds_sites
+        held = evidence.sites is not None
         return minimize(
             objective,
             parameters.slots.start,
@@ -159,11 +329,6 @@ class _Learner:
             scale=1 if held else min(self.n_rows, settings.n_active),
             unit=1.0 if held else ACTIVE.first_step,
         )
-
-    def _judged(self, optimum: Optimum, learnt: Parameters) -> tuple[Optimum, Parameters, Selection]:
-        """The same with the sum of log Z as the value, and the points that the parameters choose."""
-        sum_log_z, points = self._sum_log_z(learnt)
-        return replace(optimum, value=-sum_log_z(learnt.noise_values(learnt.slots.start))[0]), learnt, points
 
     def _learn_noise(self, parameters: Parameters) -> tuple[Parameters, float, Selection]:
         """Noise parameters that maximise the sum of log Z over all rows after reselection; that sum; points.
@@ -195,8 +360,7 @@ class _Learner:
 
     def _sum_log_z(self, parameters: Parameters) -> tuple[NoiseObjective, Selection]:
         """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
-        tasks, kernel = self._at(parameters), parameters.kernel
-        selection = self._choose(parameters)
+        tasks, kernel, selection = self._at(parameters), parameters.kernel, self._choose(parameters)
         posteriors = tasks.fit(kernel, selection, self.settings)[0]
         return tasks.noise_objective(kernel, selection, posteriors), selection
 
@@ -211,3 +375,15 @@ class _Learner:
     def _at(self, parameters: Parameters) -> TaskBlocks:
         values = {name: parameters.noise.parameters[name] for name in parameters.learn_noise}
         return self.tasks.with_noise(values)
+
+    def _finish(
+        self, parameters: Parameters, points: Selection | None, n_rounds: int, converged: bool, change: float
+    ) -> SharedKernelFit:
+        """The posteriors at the learnt parameters."""
+        selection = self._choose(parameters) if points is None else points
+        n_tasks = len(self.tasks.sizes)
+        stage = Stage("posterior", n_tasks, n_tasks, len(selection.order))
+        self.settings.progress(stage, 0, None)
+        found = self._at(parameters).fit(parameters.kernel, selection, self.settings)
+        self.settings.progress(stage, n_tasks, None)
+        return SharedKernelFit(parameters, selection, *found, n_rounds, converged, change)

@@ -24,15 +24,12 @@ from gleangp.inference.block import Block
 from gleangp.inference.filtering import NO_SITES, Sites
 from gleangp.inference.posterior import TaskPosterior, absorb_rows, prior_only
 from gleangp.invariances import apply_invariances
-from gleangp.models.active.learn import learn_shared_kernel
-from gleangp.models.active.tasks import Settings, TaskBlocks
+from gleangp.models.active.learn import Learner, Settings, TaskBlocks
 from gleangp.models.decisions import Choice, in_standard_errors
 from gleangp.models.defaults import HELD_OUT
 from gleangp.models.parameters import Parameters
 from gleangp.progress import Stage
 from gleangp.selection.base import Selection, in_order
-
-ORIGINAL = -1  # in place of the number of an invariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +120,7 @@ class SparseModel:
         return mean, cov
 
     def with_points(
-        self, tasks: TaskBlocks, numbers: list[int], selection: Selection, fit: tuple[list, list, float]
+        self, tasks: TaskBlocks, numbers: Sequence[int], selection: Selection, fit: tuple[list, list, float]
     ) -> SparseModel:
         """The model with active points of some tasks in place of those that they had.
 
@@ -133,12 +130,12 @@ class SparseModel:
         posteriors, sites, filled = list(self.posteriors), list(self.sites), np.array(numbers)[tasks.filled]
         for task, posterior, site in zip(filled, *fit[:2], strict=True):
             posteriors[task], sites[task] = posterior, site
-        others = ~np.isin(self.active_task, numbers)
+        others, rows = ~np.isin(self.active_task, numbers), [tasks.all_rows[t] for t in tasks.filled]
         return replace(
             self,
             posteriors=tuple(posteriors),
             sites=tuple(sites),
-            active=np.append(self.active[others], tasks.row_numbers(selection)),
+            active=np.append(self.active[others], selection.rows(rows)),
             active_task=np.append(self.active_task[others], filled[selection.order]),
             gain=np.append(self.gain[others], selection.gain),
             log_evidence=fit[2],
@@ -157,37 +154,35 @@ class SparseModel:
         tasks = TaskBlocks([block], [self.n_rows + np.arange(len(block))])
         own = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
         selection = tasks.choose(self.kernel, own, seed)
-        fit = tasks.fit(self.kernel, selection, own)
-        more = grown.with_points(tasks, [self.n_tasks], selection, fit)
-        more = replace(more, log_evidence=self.log_evidence + fit[2])
-        if not settings.invariances:
-            return more
-        return add_virtual_vectors(more, tasks, [self.n_tasks], settings, seed, self.log_evidence)
+        more = grown.with_points(tasks, [self.n_tasks], selection, tasks.fit(self.kernel, selection, own))
+        if settings.invariances:
+            more = add_virtual_vectors(more, tasks, [self.n_tasks], settings, seed)
+        return replace(more, log_evidence=self.log_evidence + more.log_evidence)
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
         """The model after new rows of known tasks, absorbed one by one."""
-        posteriors, all_sites = list(self.posteriors), list(self.sites)
-        active, active_task, gain = [self.active], [self.active_task], [self.gain]
-        log_evidence = self.log_evidence
+        posteriors, sites = list(self.posteriors), list(self.sites)
+        active, active_task, gain, log_evidence = self.active, self.active_task, self.gain, self.log_evidence
         for task, block in blocks.items():
             if posteriors[task].inner is not None:
                 raise ModelFileError(
                     "The model was fitted by an earlier version with posterior='projected': it predicts, but "
                     "learns no more rows. Fit it again."
                 )
-            given = posteriors[task], all_sites[task]
-            posteriors[task], all_sites[task], new = absorb_rows(self.kernel, *given, block)
-            active.append(self.n_rows + block_rows[task])
-            active_task.append(np.full(len(block), task, dtype=np.intp))
-            gain.append(new.gains)
+            posteriors[task], sites[task], new = absorb_rows(
+                self.kernel, posteriors[task], sites[task], block
+            )
+            active = np.append(active, self.n_rows + block_rows[task])
+            active_task = np.append(active_task, np.full(len(block), task, dtype=np.intp))
+            gain = np.append(gain, new.gains)
             log_evidence += new.log_evidence
         return replace(
             self,
             posteriors=tuple(posteriors),
-            sites=tuple(all_sites),
-            active=np.concatenate(active),
-            active_task=np.concatenate(active_task),
-            gain=np.concatenate(gain),
+            sites=tuple(sites),
+            active=active,
+            active_task=active_task,
+            gain=gain,
             n_rows=self.n_rows + n_rows,
             log_evidence=log_evidence,
         )
@@ -216,13 +211,13 @@ def fit_sparse_model(
     parameters: Parameters, tasks: TaskBlocks, n_rows: int, settings: Settings, rng: np.random.Generator
 ) -> SparseModel:
     """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
-    fit = learn_shared_kernel(parameters, tasks, settings, rng)
-    no_rows = np.zeros(0, dtype=np.intp)
+    fit = Learner(tasks, settings, rng).learn(parameters)
+    no_rows, n_tasks = np.zeros(0, dtype=np.intp), len(tasks.all_blocks)
     empty = SparseModel(
-        fit.kernel,
+        fit.parameters.kernel,
         fit.parameters.noise,
-        (prior_only(tasks.n_inputs),) * tasks.n_tasks,
-        (NO_SITES,) * tasks.n_tasks,
+        (prior_only(tasks.all_blocks[0].X.shape[1]),) * n_tasks,
+        (NO_SITES,) * n_tasks,
         active=no_rows,
         active_task=no_rows,
         gain=np.zeros(0),
@@ -234,76 +229,48 @@ def fit_sparse_model(
         selection_objective=fit.selection.objective,
         choice=Choice("kernel", {}, settings.uncoupled),
     )
-    found, numbers = (fit.posteriors, fit.sites, fit.log_evidence), list(range(tasks.n_tasks))
-    model = empty.with_points(tasks, numbers, fit.selection, found)
+    found = fit.posteriors, fit.sites, fit.log_evidence
+    model = empty.with_points(tasks, range(n_tasks), fit.selection, found)
     if not settings.invariances:
         return model
     seed = int(rng.integers(2**31))
-    wider = add_virtual_vectors(model, tasks, numbers, settings, seed)
+    wider = add_virtual_vectors(model, tasks, range(n_tasks), settings, seed)
     return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))
 
 
 def add_virtual_vectors(
-    model: SparseModel,
-    tasks: TaskBlocks,
-    numbers: list[int],
-    settings: Settings,
-    seed: int,
-    other_evidence: float = 0.0,
+    model: SparseModel, tasks: TaskBlocks, numbers: Sequence[int], settings: Settings, seed: int
 ) -> SparseModel:
     """The model with active points of some tasks chosen from points and transformed copies.
 
     Kernel, noise and the points of other tasks stay. `tasks` has the rows of the tasks with these numbers. In
     the result `active` has the row that a point came from, and `virtual` the number of the invariance that
-    made it; `other_evidence` is the log evidence of the other tasks.
+    made it; the log evidence is that of these tasks.
     """
     pools = [
-        _pool(model, t, block, rows, settings.invariances)
-        for t, block, rows in zip(numbers, tasks.all_blocks, tasks.all_rows or [], strict=True)
+        (t, *_pool(model, t, block, rows, settings.invariances))
+        for t, block, rows in zip(numbers, tasks.all_blocks, tasks.all_rows, strict=True)
         if np.any(model.active_task == t)
     ]
-    numbers = [t for t in numbers if np.any(model.active_task == t)]
-    if not pools:
-        return model
-    wider = TaskBlocks([pool[0] for pool in pools], [pool[1] for pool in pools])
-    selector = settings.selector if len(pools) > 1 else getattr(settings.selector, "alone", settings.selector)
+    numbers, blocks, rows, made = zip(*pools, strict=True)
+    wider = TaskBlocks(list(blocks), list(rows))
+    selector = (
+        settings.selector if len(blocks) > 1 else getattr(settings.selector, "alone", settings.selector)
+    )
     n_active = min(settings.n_active, sum(wider.sizes))
     settings = replace(settings, selector=selector, n_active=n_active, optimize=False)
     selection = wider.choose(model.kernel, settings, seed)
-    stage = Stage("virtual points", len(pools), len(pools), len(selection.order))
+    stage = Stage("virtual points", len(blocks), len(blocks), len(selection.order))
     settings.progress(stage, 0, None)
-    made_by = in_order(selection.order, [pool[2][a] for pool, a in zip(pools, selection.active, strict=True)])
+    made_by = in_order(selection.order, [m[a] for m, a in zip(made, selection.active, strict=True)])
     others = model.virtual[~np.isin(model.active_task, numbers)]
     fit = wider.fit(model.kernel, selection, settings)
-    settings.progress(stage, len(pools), None)
+    settings.progress(stage, len(blocks), None)
     return replace(
         model.with_points(wider, numbers, selection, fit),
-        log_evidence=other_evidence + fit[2],
         selection_objective=selection.objective,
         active_virtual=np.append(others, made_by),
     )
-
-
-def virtual_scores(wider: SparseModel, model: SparseModel, tasks: TaskBlocks, seed: int) -> FloatArray | None:
-    """What `virtual_scores` is, from rows that neither model has seen as an active point."""
-    seen = np.union1d(wider.active, model.active)
-    left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.all_rows or []]
-    pairs = [(t, row) for t, rows in enumerate(left) for row in rows]
-    if len(pairs) < HELD_OUT.least_rows:
-        return None
-    chosen = np.random.default_rng(seed).permutation(len(pairs))[: HELD_OUT.most_rows]
-    codes, rows = np.array(pairs, dtype=np.intp)[chosen].T
-    scores = []
-    for one in (wider, model):
-        found = np.zeros(len(rows))
-        for t in np.unique(codes):
-            block, at = tasks.all_blocks[t], codes == t
-            noise = replace(block.noise, **_learnt(one, block))
-            part = Block(block.X, block.y, noise).at(rows[at])
-            mean, var = one.predict(part.X, codes[at])
-            found[at] = part.noise.log_partition(part.y, mean, var)[0]
-        scores.append(found)
-    return np.array([*(s.mean() for s in scores), in_standard_errors(scores[0] - scores[1])])
 
 
 def _pool(
@@ -314,16 +281,32 @@ def _pool(
     position[rows] = np.arange(len(rows))
     active = position[model.active[model.active_task == task]]
     copies = apply_invariances(invariances, block.X[active])
-    source = np.concatenate([active, np.tile(active, len(copies))])
-    virtual = np.concatenate([np.full(len(active), ORIGINAL), np.repeat(np.arange(len(copies)), len(active))])
-    X: FloatArray = np.vstack([block.X[active], *copies])
-    noise = replace(block.noise, **_learnt(model, block))
-    pool = replace(Block(block.X, block.y, noise).at(source), X=X)
-    return pool, rows[source], virtual
+    source = np.tile(active, 1 + len(copies))
+    made_by = np.repeat(np.arange(-1, len(copies)), len(active))  # -1: the row itself
+    pool = replace(_with_learnt_noise(model, block).at(source), X=np.vstack([block.X[active], *copies]))
+    return pool, rows[source], made_by
 
 
-def _learnt(model: SparseModel, block: Block) -> dict[str, Any]:
-    """Values of noise parameters that the model has and that are not the rows' own."""
-    own = block.noise.parameters
-    names = [n for n, value in model.noise.parameters.items() if np.shape(value) == np.shape(own[n])]
-    return {name: model.noise.parameters[name] for name in names}
+def virtual_scores(wider: SparseModel, model: SparseModel, tasks: TaskBlocks, seed: int) -> FloatArray | None:
+    """What `virtual_scores` is, from rows that neither model has seen as an active point."""
+    seen = np.union1d(wider.active, model.active)
+    left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.all_rows]
+    pairs = [(t, row) for t, rows in enumerate(left) for row in rows]
+    if len(pairs) < HELD_OUT.least_rows:
+        return None
+    chosen = np.random.default_rng(seed).permutation(len(pairs))[: HELD_OUT.most_rows]
+    codes, rows = np.array(pairs, dtype=np.intp)[chosen].T
+    scores = np.zeros((2, len(rows)))
+    for found, one in zip(scores, (wider, model), strict=True):
+        for t in np.unique(codes):
+            at = codes == t
+            part = _with_learnt_noise(one, tasks.all_blocks[t]).at(rows[at])
+            found[at] = part.noise.log_partition(part.y, *one.predict(part.X, codes[at]))[0]
+    return np.append(scores.mean(axis=1), in_standard_errors(scores[0] - scores[1]))
+
+
+def _with_learnt_noise(model: SparseModel, block: Block) -> Block:
+    """The rows under the noise parameters of the model, but for those that are the rows' own."""
+    own, learnt = block.noise.parameters, model.noise.parameters
+    shared = {name: value for name, value in learnt.items() if np.shape(value) == np.shape(own[name])}
+    return replace(block, noise=replace(block.noise, **shared))
