@@ -14,8 +14,7 @@ import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import PRECISION_FLOOR, Sites
-from gleangp.inference.posterior import TaskPosterior, posterior_from_sites
+from gleangp.inference.posterior import PRECISION_FLOOR, Sites, TaskPosterior, posterior_from_sites
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import Gamma
 from gleangp.noise import NoiseModel

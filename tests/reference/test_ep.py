@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites, filter_in_order
-from gleangp.inference.posterior import posterior_from_sites, training_marginals
+from gleangp.inference.posterior import Sites, filter_in_order, posterior_from_sites, training_marginals
 from gleangp.models.active.learn import active_sites
 from tests.reference.ivm_cases import ATOL, LOG_TWO_PI, RTOL, read_case
 from tests.reference.reference_data import entry_names, load

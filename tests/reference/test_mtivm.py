@@ -8,8 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import posterior_from_sites
+from gleangp.inference.posterior import Sites, posterior_from_sites
 from gleangp.selection.runs import GreedyRun, entropy_reduction
 from gleangp.selection.selectors import EntropySelector
 from tests.reference.algorithm2 import one_round_each, rounds

@@ -12,7 +12,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import PRECISION_FLOOR, Sites
+from gleangp.inference.posterior import PRECISION_FLOOR, Sites
 from gleangp.numerics.linalg import cholesky, log_determinant, solve_lower
 
 

@@ -7,8 +7,11 @@ from sklearn.gaussian_process.kernels import WhiteKernel
 
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import PRECISION_FLOOR, Filter, Sites, filter_in_order
 from gleangp.inference.posterior import (
+    PRECISION_FLOOR,
+    Filter,
+    Sites,
+    filter_in_order,
     posterior_from_sites,
     training_marginals,
     without_own_site,

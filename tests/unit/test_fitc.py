@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from gleangp.inference.filtering import filter_in_order
-from gleangp.inference.posterior import fit_on_basis, fitc_prior, posterior_from_sites, sweep
+from gleangp.inference.posterior import filter_in_order, fit_on_basis, fitc_prior, posterior_from_sites, sweep
 from gleangp.models.hierarchical.evidence import TaskOnBasis
 from gleangp.models.hierarchical.task import TaskRows
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import filter_in_order
+from gleangp.inference.posterior import filter_in_order
 from gleangp.kernels.parameters import MovingKernel
 from gleangp.models.latent.model import observe, row_objective, search_positions
 from gleangp.models.latent.space import (

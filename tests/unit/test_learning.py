@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 from gleangp import ScaledInputs, SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import filter_in_order
+from gleangp.inference.posterior import filter_in_order
 from gleangp.models.active.learn import ActiveEvidence, Learner, Settings, TaskBlocks
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Probit

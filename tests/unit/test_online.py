@@ -6,9 +6,10 @@ from numpy.testing import assert_allclose
 
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
+    Sites,
     absorb_rows,
+    filter_in_order,
     posterior_from_sites,
     prior_only,
 )

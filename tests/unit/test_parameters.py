@@ -148,7 +148,7 @@ def test_evidence_over_tasks(sizes):
     noise = Gaussian(0.3)
     blocks = [make_block(noise, n, seed) for seed, n in enumerate(sizes) if n]
     probit = [make_block(Probit(bias=0.1), n, seed) for seed, n in enumerate(sizes) if n]
-    from gleangp.inference.filtering import filter_in_order
+    from gleangp.inference.posterior import filter_in_order
 
     kernel = ConstantKernel(2.0) * RBF([0.5, 1.0]) + ConstantKernel(0.4)
     sites = [filter_in_order(kernel, b) for b in probit]

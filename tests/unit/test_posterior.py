@@ -7,8 +7,9 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites, filter_in_order
 from gleangp.inference.posterior import (
+    Sites,
+    filter_in_order,
     posterior_from_sites,
     prior_only,
 )

@@ -15,9 +15,8 @@ from gleangp.estimators._observations import check_fields, check_rows
 from gleangp.estimators._parameters import generator_from
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import GroupKnowledge, Knowledge
-from gleangp.inference.filtering import Sites
 from gleangp.inference.local import LocalPosterior
-from gleangp.inference.posterior import TaskPosterior
+from gleangp.inference.posterior import Sites, TaskPosterior
 from gleangp.inference.prior import Term
 from gleangp.inference.propagate import RowSites
 from gleangp.io.classes import register

@@ -17,7 +17,7 @@ import numpy as np
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites
+from gleangp.inference.posterior import Sites
 
 # From one task: rows of its block in order of inclusion, the gain of each, and their sites or None.
 TaskChoice = tuple[IntArray, FloatArray, Sites | None]

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Filter, speaks
+from gleangp.inference.posterior import Filter, speaks
 from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
 from gleangp.noise import NoiseModel
 from gleangp.numerics.linalg import solve_lower
@@ -52,7 +52,7 @@ def information_gain(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArra
 
 
 def _moments(noise: Any, y, mean, var) -> tuple[FloatArray, FloatArray]:
-    """nu var and g, neither of which is more than zero for rows without a sound site (`filtering.speaks`)."""
+    """nu var and g, neither of which is more than zero for rows without a sound site (`posterior.speaks`)."""
     log_z, g, nu = noise.log_partition(y, mean, var)
     share = nu * var
     if noise.log_concave:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import PRECISION_FLOOR, Sites, include_moments, site_moments
+from gleangp.inference.posterior import PRECISION_FLOOR, Sites, include_moments, site_moments
 from gleangp.kernels import kernel_columns
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 from gleangp.selection.base import Selection, in_order

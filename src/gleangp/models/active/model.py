@@ -21,8 +21,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import NO_SITES, Sites
-from gleangp.inference.posterior import TaskPosterior, absorb_rows, prior_only
+from gleangp.inference.posterior import NO_SITES, Sites, TaskPosterior, absorb_rows, prior_only
 from gleangp.invariances import apply_invariances
 from gleangp.models.active.learn import Learner, Settings, TaskBlocks
 from gleangp.models.decisions import Choice, in_standard_errors
@@ -93,7 +92,7 @@ class SparseModel:
 
     @property
     def n_silent(self) -> int:
-        """Active points whose noise had no Gaussian stand-in (see `inference.filtering`)."""
+        """Active points whose noise had no Gaussian stand-in (see `inference.posterior`)."""
         return sum(s.n_silent for s in self.sites)
 
     def rows_of_task(self, task: int) -> FloatArray:

@@ -29,8 +29,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.graph import condense_laplacian, local_scaling_graph, normalized_laplacian
 from gleangp.inference.block import Block
-from gleangp.inference.filtering import Sites
-from gleangp.inference.posterior import KernelPosterior, fit_on_basis, posterior_from_sites
+from gleangp.inference.posterior import KernelPosterior, Sites, fit_on_basis, posterior_from_sites
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.models.defaults import HIERARCHY
 from gleangp.noise import Gaussian
