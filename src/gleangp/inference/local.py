@@ -101,37 +101,41 @@ class LocalPosterior:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        if not self.terms or not all(isinstance(term, Term) for term in self.terms):
+        if not (self.terms and all(isinstance(term, Term) for term in self.terms)):
             raise ValueError("LocalPosterior has no terms.")
-        if not isinstance(self.common, Knowledge) or not isinstance(self.own, dict):
-            raise ValueError("LocalPosterior has no knowledge of its basis.")
         n_tasks, shared = len(self.terms[0].own), sum(t.loadings.shape[1] for t in self.terms)
         if any(len(t.own) != n_tasks for t in self.terms):
             raise ValueError(f"LocalPosterior has terms of other tasks than {n_tasks}.")
+        if not isinstance(self.common, Knowledge) or not isinstance(self.own, dict):
+            raise ValueError("LocalPosterior has no knowledge of its basis.")
         sizes = check_arrays(
             self, X="n p", codes="n", precision="n >=0 derived", site_mean="n any", Z="d p", jitter=">=0"
         )
-        shift = np.abs(self.precision * self.site_mean)  # a mean alone may be anywhere
-        if not (shift <= LARGEST**1.5).all():
-            raise ValueError("LocalPosterior has sites that are not finite, or too large.")
+        n, p, D = sizes["n"], sizes["p"], len(self.common.mean)
         check_codes("LocalPosterior.codes", self.codes, n_tasks)
-        n_common = len(self.common.mean)
-        if not self.together and n_common != shared * len(self.Z):
-            raise ValueError(f"LocalPosterior knows {n_common} variables of {shared} x {len(self.Z)}.")
-        for task, (Z, known) in self.own.items():
-            n_own = sum(t.own[task] > 0.0 for t in self.terms) * len(Z)
-            if not 0 <= task < n_tasks or Z.ndim != 2 or Z.shape[1] != sizes["p"]:
-                raise ValueError(f"LocalPosterior has a basis of task {task!r} of {n_tasks}.")
-            if not np.isfinite(Z).all() or (known and known.back.shape != (n_own, n_common)):
-                raise ValueError(f"LocalPosterior has a basis of task {task!r} of another size.")
         for number, term in enumerate(self.terms):
-            check_kernel(f"kernel {number}", term.kernel, sizes["p"])
-        if not 0 <= self.n_learnt <= sizes["n"] or self.block_size < 0:
-            raise ValueError(f"LocalPosterior learnt from {self.n_learnt} of {sizes['n']} rows.")
-        if self.n_tasks_learnt is not None and not 1 <= self.n_tasks_learnt <= n_tasks:
-            raise ValueError(f"LocalPosterior learnt from {self.n_tasks_learnt} of {n_tasks} tasks.")
-        if not (0.0 < (self.spread or 1.0) < LARGEST and 0.0 < self.usual_rows < LARGEST):
-            raise ValueError(f"LocalPosterior has spread={self.spread!r}, usual_rows={self.usual_rows!r}.")
+            check_kernel(f"kernel {number}", term.kernel, p)
+
+        def fits_own(task: int, Z: FloatArray, known: GroupKnowledge | None) -> bool:
+            if not (0 <= task < n_tasks and Z.shape == (len(Z), p) and np.isfinite(Z).all()):
+                return False
+            n_own = sum(t.own[task] > 0.0 for t in self.terms) * len(Z)
+            return known is None or known.back.shape == (n_own, D)
+
+        fits = {
+            # A mean alone may be anywhere.
+            "site_mean": (np.abs(self.precision * self.site_mean) <= LARGEST**1.5).all(),
+            "common": self.together or D == shared * len(self.Z),
+            "n_learnt": 0 <= self.n_learnt <= n,
+            "block_size": self.block_size >= 0,
+            "n_tasks_learnt": self.n_tasks_learnt is None or 1 <= self.n_tasks_learnt <= n_tasks,
+            "spread": 0.0 < (self.spread or 1.0) < LARGEST,
+            "usual_rows": 0.0 < self.usual_rows < LARGEST,
+            "own": all(fits_own(task, *own) for task, own in self.own.items()),
+        }
+        for name, fine in fits.items():
+            if not fine:
+                raise ValueError(f"LocalPosterior.{name} does not fit the other parts, or is too large.")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is computed at need."""
@@ -161,17 +165,17 @@ class LocalPosterior:
     @cached_property
     def _bases(self) -> dict[int | None, list[Basis | None]]:
         """Of every term: the common basis, and that of tasks which have their own; None without features."""
-        shared = [t.loadings.shape[1] > 0 and len(self.Z) > 0 for t in self.terms]
-        common = [Basis(t.kernel, self.Z) if s else None for t, s in zip(self.terms, shared, strict=True)]
-        bases: dict[int | None, list[Basis | None]] = {None: common}
+        shares = [t.loadings.shape[1] > 0 and len(self.Z) > 0 for t in self.terms]
+        bases: dict[int | None, list[Basis | None]] = {
+            None: [Basis(t.kernel, self.Z) if s else None for t, s in zip(self.terms, shares, strict=True)]
+        }
         for task, (Z, _) in self.own.items():
             bases[task] = [Basis(t.kernel, Z) if t.own[task] > 0.0 else None for t in self.terms]
         return bases
 
     @cached_property
     def _common_knowledge(self) -> tuple[FloatArray, FloatArray]:
-        cov = inverse_from_cholesky(self.common.inner) if len(self.common.inner) else self.common.inner
-        return self.common.mean, cov
+        return self.common.mean, inverse_from_cholesky(self.common.inner)
 
     def knowledge(self, task: int) -> tuple[FloatArray, FloatArray]:
         """Mean and covariance of the basis variables that rows of a task depend on."""
@@ -191,16 +195,22 @@ class LocalPosterior:
         if known is None and ("group", task) not in self.computed:
             rows = self.rows_of_task[task]
             X, precision = self.X[rows], self.precision[rows]
-            blocks = neighbourhoods(X / length_scales(self.terms[0].kernel, X.shape[1]), self.block_size // 2)
+            blocks = neighbourhoods(self._scaled(X), self.block_size // 2)
             layout = lay_out(self.codes[rows], blocks, {task: Z})
             prior = BlockPrior(self.terms, X, layout, self.Z, gradients=False)
             found = condition(prior, precision, precision * self.site_mean[rows], rows=False)
             [self.computed["group", task]] = found.groups
         return known or self.computed["group", task]
 
-    def features(self, X: FloatArray, task: int) -> FloatArray:
-        """F (n, D) of rows of one task."""
+    def _scaled(self, X: FloatArray) -> FloatArray:
+        """Rows in length scales of the first term, in which the nearest ones are found."""
+        return X / length_scales(self.terms[0].kernel, X.shape[1])
+
+    def features(self, X: FloatArray, task: Any) -> FloatArray:
+        """F (n, D) of rows of one task; none in a model of one block."""
         parts = [np.zeros((len(X), 0))]
+        if self.together:
+            return parts[0]
         for term, basis in zip(self.terms, self._bases[None], strict=True):
             if basis is not None:
                 Phi = basis.features(X)[1]
@@ -223,10 +233,10 @@ class LocalPosterior:
 
     def nearest(self, X: FloatArray, task: int) -> IntArray:
         """(n, k) the nearest rows of a task, one more than a prediction uses."""
-        rows, lengths = self.rows_of_task[task], length_scales(self.terms[0].kernel, X.shape[1])
+        rows = self.rows_of_task[task]
         if ("tree", task) not in self.computed:
-            self.computed["tree", task] = finder(self.X[rows] / lengths, min(N_NEAREST + 1, len(rows)))
-        return rows[self.computed["tree", task](X / lengths)]
+            self.computed["tree", task] = finder(self._scaled(self.X[rows]), min(N_NEAREST + 1, len(rows)))
+        return rows[self.computed["tree", task](self._scaled(X))]
 
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
@@ -246,29 +256,37 @@ class LocalPosterior:
 
     def conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
         """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""
-        for task, rows in filled_blocks(self._same_neighbours(codes)):
+        alike = codes
+        if self.together:
+            # Tasks without rows beyond those learnt from have the same neighbours. One large product is
+            # faster than one for each task.
+            same = ~np.isin(codes, self.codes[self.n_learnt :])
+            alike = np.where(same, codes[same].min(initial=len(self.rows_of_task)), codes)
+        for task, rows in filled_blocks(alike):
             near = neighbours(X[rows], task)
             k, n_sets = near.shape[-1], near.ndim - 1  # none: one set for all rows
             step = max(1, CHUNK_ENTRIES // (k**near.ndim + len(self.knowledge(task)[0]) * k**n_sets + 1))
             # New rows that lie together have neighbours in common, whose features are computed once.
-            lengths = length_scales(self.terms[0].kernel, X.shape[1])
-            for part in neighbourhoods(X[rows] / lengths, step):
-                solved = self._solve(near[part] if near.ndim == 2 else near[None], task, cache=near.ndim == 1)
-                new = X[rows[part]]
-                new = new[:, None] if near.ndim == 2 else new[None]
-                tasks = codes[rows[part]] if self.together else task
+            for part in neighbourhoods(self._scaled(X[rows]), step):
+                new, tasks = X[rows[part]], codes[rows[part]] if self.together else task
+                if n_sets:
+                    solved, new = self._solve(near[part], task, cache=False), new[:, None]
+                else:
+                    solved, new = self._solve(near[None], task, cache=True), new[None]
                 yield rows[part], self._conditional(solved, new, tasks, with_var)
 
-    def _same_neighbours(self, codes: IntArray) -> IntArray:
-        """(n,) codes, with one code for all tasks that have the same neighbours.
-
-        In a model of one block these are all tasks without rows beyond those learnt from: one large product
-        is faster than one for each task.
-        """
-        if not self.together:
-            return codes
-        same = ~np.isin(codes, self.codes[self.n_learnt :])
-        return np.where(same, codes[same].min(initial=len(self.rows_of_task)), codes)
+    def _conditional(self, solved: Solved, X: FloatArray, task: Any, with_var: bool) -> Conditional:
+        """What is known of new rows X (B, j, p) given their neighbours; `task` as in `_seen`."""
+        T, F, g, mean = self._seen(solved, X, task, with_g=with_var)
+        of_neighbours = np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1]
+        if not with_var:
+            return Conditional(mean, *of_neighbours)
+        var = sum(t.within[task] * t.kernel.diag(X.reshape(-1, X.shape[-1])) for t in self.terms)
+        var = var.reshape(mean.shape) - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
+        if not F.shape[2]:
+            return Conditional(mean, *of_neighbours, var, np.zeros_like(var))
+        J, cov = g if self._informed(task) else F, self.knowledge(task)[1]
+        return Conditional(mean, *of_neighbours, var, np.einsum("bjd,bjd->bj", J @ cov, J))
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows.
@@ -283,7 +301,7 @@ class LocalPosterior:
             near = np.unique(self.neighbours(X[rows], task))
             solved = self._solve(near[None], task, cache=self.together)
             known[task] = solved, self._seen(solved, X[rows][None], task)
-            mean[rows] = self._mean(*known[task], task).ravel()
+            mean[rows] = known[task][1][3].ravel()
         for i, (task, rows) in enumerate(parts):
             for other, others in parts[i:]:
                 block = self._joint(X[rows], task, X[others], other, known)
@@ -301,23 +319,20 @@ class LocalPosterior:
     def _joint(self, X, task, X_other, other, known):
         """Posterior covariance between new rows of two tasks, or of one."""
         prior = covariance(self.terms, X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
+        (one, seen), (two, seen_other) = known[task], known[other]
         if self.together:
-            one, two = known[task][0], known[other][0]
+            given = two if one.base is None else one
             if task != other and one.base is not None and two.base is not None:
                 given = one.base
-            else:
-                given = two if one.base is None else one
-            left, right = (
-                (known[t][1] if given is known[t][0] else self._seen(given, x[None], t))[0][0]
-                for x, t in ((X, task), (X_other, other))
-            )
-            return prior - left.T @ right
-        (T, F, g), (_, _, g_other) = known[task][1], known[other][1]
+            left = seen if given is one else self._seen(given, X[None], task)
+            right = seen_other if given is two else self._seen(given, X_other[None], other)
+            return prior - left[0][0].T @ right[0][0]
         if task != other:  # residuals of different blocks are independent
-            P_inv = self._common_knowledge[1]
-            return (g[0] @ self._of_common(task)) @ P_inv @ (g_other[0] @ self._of_common(other)).T
-        S, J = self.knowledge(task)[1], g[0] if self._informed(task) else F[0]
-        return prior - F[0] @ F[0].T - T[0].T @ T[0] + J @ S @ J.T
+            left, right = (s[2][0] @ self._of_common(t) for s, t in ((seen, task), (seen_other, other)))
+            return left @ self._common_knowledge[1] @ right.T
+        T, F, g, _ = (part[0] for part in seen)
+        J = g if self._informed(task) else F
+        return prior - F @ F.T - T.T @ T + J @ self.knowledge(task)[1] @ J.T
 
     def _of_common(self, task: int) -> FloatArray:
         """(D, d) how the mean of a task's basis variables moves with the common ones."""
@@ -331,19 +346,16 @@ class LocalPosterior:
 
     def _solve(self, near: IntArray, task: int, *, cache: bool) -> Solved:
         """The factors of sets of neighbours (B, k) of rows of a task."""
-        key, base, n = task, None, self.n_learnt
-        if self.together and near.shape[1] == n:
-            key = _LEARNT
-        if cache and ("solved", key) in self.computed:
-            return self.computed["solved", key]
+        n, base, back = self.n_learnt, None, None
+        key = "solved", _LEARNT if self.together and near.shape[1] == n else task
+        if cache and key in self.computed:
+            return self.computed[key]
         if self.together and near.shape[1] > n > 0:
             base, near = self._solve(np.arange(n)[None], task, cache=True), near[:, n:]
         X, codes = self.X[near], self.codes[near]
-        if near.shape[0] == 1:
-            F = np.zeros((*near.shape, 0)) if self.together else self.features(X[0], task)[None]
-        else:
-            some, places = np.unique(near, return_inverse=True)
-            F = self.features(self.X[some], task)[places.reshape(near.shape)]
+        some, places = (near[0], ...) if len(near) == 1 else np.unique(near, return_inverse=True)
+        F = self.features(self.X[some], task)
+        F = F[places].reshape(*near.shape, F.shape[1])
         H = covariance(self.terms, X, codes, X, codes) - F @ F.transpose(0, 2, 1)
         if not self._informed(task) and not self.together:
             H += F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
@@ -353,58 +365,36 @@ class LocalPosterior:
         if base is not None:
             seen = self._seen(base, X, task)[0]  # L_0^-1 R_0 H_0 of these rows
             H -= seen.transpose(0, 2, 1) @ seen
-        half, _, _ = inverse_factors(H * (root[:, :, None] * root[:, None, :]))
-        half = half * root[:, None, :]
-        back = None if base is None else half @ seen.transpose(0, 2, 1)
+        half = inverse_factors(H * (root[:, :, None] * root[:, None, :]))[0] * root[:, None, :]
+        if base is not None:
+            back = half @ seen.transpose(0, 2, 1)
         solved = Solved(near, F, half, base, back)
         residual = self.site_mean[solved.all_rows]
         if F.shape[2]:
             residual = residual - F @ self.knowledge(task)[0]
         solved = replace(solved, weights=solved.whitened(residual[:, :, None]))
         if cache:
-            self.computed["solved", key] = solved
+            self.computed[key] = solved
         return solved
 
-    def _seen(
-        self, solved: Solved, X: FloatArray, task: Any, *, with_g: bool = True
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """L^-1 R H_N* (B, k, j), F_* (B, j, D) and g (B, j, D), if asked for, of new rows X (B, j, p).
+    def _seen(self, solved: Solved, X: FloatArray, task: Any, *, with_g: bool = True) -> tuple:
+        """L^-1 R H_N* (B, k, j), F_* (B, j, D), g (B, j, D) if asked for, and the mean (B, j) of new rows.
 
-        They are of one task, or in a model of one block of tasks (j,).
+        The rows X (B, j, p) are of one task, or in a model of one block of tasks (j,).
         """
         B, j, p = X.shape
-        F = np.zeros((B, j, 0))
-        if not self.together:
-            F = self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
-        rows = solved.all_rows
+        F = self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
+        rows, g = solved.all_rows, F
         H = covariance(self.terms, self.X[rows], self.codes[rows], X, np.atleast_2d(task))
         if F.shape[2]:
             H -= solved.F @ F.transpose(0, 2, 1)
             if not self._informed(task):
                 H += solved.F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
         T = solved.whitened(H)
-        g = F
-        if with_g and F.shape[2]:
-            C = solved.half.transpose(0, 2, 1) @ T  # few columns: before the product with many features
-            g = F - C.transpose(0, 2, 1) @ solved.F
-        return T, F, g
-
-    def _conditional(self, solved: Solved, X: FloatArray, task: Any, with_var: bool) -> Conditional:
-        """What is known of new rows X (B, j, p) given their neighbours; `task` as in `_seen`."""
-        seen = T, F, g = self._seen(solved, X, task, with_g=with_var)
-        mean = self._mean(solved, seen, task)
-        of_neighbours = np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1]
-        if not with_var:
-            return Conditional(mean, *of_neighbours)
-        var = sum(t.within[task] * t.kernel.diag(X.reshape(-1, X.shape[-1])) for t in self.terms)
-        var = var.reshape(mean.shape) - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
-        if not F.shape[2]:
-            return Conditional(mean, *of_neighbours, var, np.zeros_like(var))
-        J, cov = g if self._informed(task) else F, self.knowledge(task)[1]
-        return Conditional(mean, *of_neighbours, var, np.einsum("bjd,bjd->bj", J @ cov, J))
-
-    def _mean(self, solved: Solved, seen: tuple[FloatArray, ...], task: Any) -> FloatArray:
-        """(B, j) of new rows, from what is seen of them."""
-        T, F, _ = seen
         mean = (T * solved.weights).sum(axis=1)
-        return mean + F @ self.knowledge(task)[0] if F.shape[2] else mean
+        if F.shape[2]:
+            mean = mean + F @ self.knowledge(task)[0]
+            if with_g:
+                C = solved.half.transpose(0, 2, 1) @ T  # few columns: before the product with many features
+                g = F - C.transpose(0, 2, 1) @ solved.F
+        return T, F, g, mean
