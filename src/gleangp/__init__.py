@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from gleangp.data.tasks import stack_outputs as stack_outputs
     from gleangp.data.tasks import unstack_outputs as unstack_outputs
     from gleangp.estimators._hierarchical import HierarchicalGPRegressor as HierarchicalGPRegressor
+    from gleangp.estimators._latent_estimators import SharedLatentGPClassifier as SharedLatentGPClassifier
+    from gleangp.estimators._latent_estimators import SharedLatentGPRegressor as SharedLatentGPRegressor
     from gleangp.estimators._ordinal import SparseGPOrdinal as SparseGPOrdinal
-    from gleangp.estimators._shared_latent_classifier import (
-        SharedLatentGPClassifier as SharedLatentGPClassifier,
-    )
-    from gleangp.estimators._shared_latent_regressor import SharedLatentGPRegressor as SharedLatentGPRegressor
     from gleangp.estimators._sparse_classifier import SparseGPClassifier as SparseGPClassifier
     from gleangp.estimators._sparse_regressor import SparseGPRegressor as SparseGPRegressor
     from gleangp.estimators._task_column import TaskColumn as TaskColumn
@@ -54,8 +52,7 @@ _NAMES = {
     "gleangp.data.tasks": "stack_outputs unstack_outputs",
     "gleangp.estimators._hierarchical": "HierarchicalGPRegressor",
     "gleangp.estimators._ordinal": "SparseGPOrdinal",
-    "gleangp.estimators._shared_latent_classifier": "SharedLatentGPClassifier",
-    "gleangp.estimators._shared_latent_regressor": "SharedLatentGPRegressor",
+    "gleangp.estimators._latent_estimators": "SharedLatentGPClassifier SharedLatentGPRegressor",
     "gleangp.estimators._sparse_classifier": "SparseGPClassifier",
     "gleangp.estimators._sparse_regressor": "SparseGPRegressor",
     "gleangp.estimators._task_column": "TaskColumn",

@@ -102,12 +102,11 @@ def encode_constraints(constraints: Any, codes: IntArray) -> EncodedConstraints:
         raise ConstraintError(
             f"constraints are {constraints!r}; a list of Order and DifferenceOrder is expected."
         )
-    parts = [_rows_of(constraint, codes) for constraint in constraints]
-    if not parts:
-        return EncodedConstraints(csr_array((0, len(codes))), np.zeros(0), np.zeros(0, dtype=np.intp))
-    coefficients = vstack([_coefficients(rows, signs, len(codes)) for rows, signs, _ in parts], format="csr")
-    task = np.concatenate([codes[rows[:, 0]] for rows, _, _ in parts])
-    return EncodedConstraints(coefficients, np.concatenate([margin for _, _, margin in parts]), task)
+    parts = [_encoded(constraint, codes) for constraint in constraints]
+    none = EncodedConstraints(csr_array((0, len(codes))), np.zeros(0), np.zeros(0, dtype=np.intp))
+    coefficients = vstack([part.coefficients for part in [none, *parts]], format="csr")
+    margin, task = (np.concatenate([getattr(p, n) for p in [none, *parts]]) for n in ("margin", "task"))
+    return EncodedConstraints(coefficients, margin, task)
 
 
 def check_possible(encoded: EncodedConstraints, y: FloatArray, unit: float) -> None:
@@ -130,8 +129,8 @@ def check_possible(encoded: EncodedConstraints, y: FloatArray, unit: float) -> N
         )
 
 
-def _rows_of(constraint: Any, codes: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Row numbers (c, k) and their signs (k,), and margins (c,)."""
+def _encoded(constraint: Any, codes: IntArray) -> EncodedConstraints:
+    """One constraint, or as many as its arrays are long."""
     if not isinstance(constraint, Order | DifferenceOrder):
         raise ConstraintError(
             f"a constraint is {constraint!r}. Use Order(i, j, margin) or DifferenceOrder(i, j, k, l)."
@@ -149,35 +148,32 @@ def _rows_of(constraint: Any, codes: IntArray) -> tuple[IntArray, FloatArray, Fl
         raise ConstraintError(
             f"the arrays of one {kind} have the lengths {sizes}; give them one length."
         ) from None
-    rows = np.column_stack(columns).astype(np.intp)
-    signs = np.array([_SIGNS[name] for name in names])
-    _check_rows(rows, signs, codes)
-    return rows, signs, np.array(margin)
-
-
-def _check_rows(rows: IntArray, signs: FloatArray, codes: IntArray) -> None:
+    rows = np.column_stack(columns).astype(np.intp)  # (c, k)
     across = np.flatnonzero((codes[rows] != codes[rows[:, :1]]).any(axis=1))
     if len(across):
         raise ConstraintError(
             f"a constraint names the rows {rows[across[0]].tolist()}, which are of different tasks. "
             "Functions of different tasks are not compared; constrain rows of one task."
         )
-    same = rows[:, :, None] == rows[:, None, :]
-    idle = np.flatnonzero(((same * signs).sum(axis=2) == 0.0).all(axis=1))
+    signs, numbers = [_SIGNS[name] for name in names], np.arange(len(rows))
+    entries = np.tile(signs, len(rows)), (np.repeat(numbers, len(names)), rows.ravel())
+    coefficients = csr_array(entries, shape=(len(rows), len(codes)))  # entries of one place add up
+    idle = np.flatnonzero(abs(coefficients).sum(axis=1) == 0.0)
     if len(idle):
         raise ConstraintError(
             f"a constraint on the rows {rows[idle[0]].tolist()} has no effect: its terms cancel. "
             "Name different rows."
         )
+    return EncodedConstraints(coefficients, np.array(margin), codes[rows[:, 0]])
 
 
 def _row_numbers(constraint: Any, name: str, n_rows: int) -> np.ndarray:
-    given = np.atleast_1d(np.asarray(getattr(constraint, name)))
-    kind = type(constraint).__name__
+    """One of the fields of a constraint, which must be numbers of rows."""
+    value, kind = getattr(constraint, name), type(constraint).__name__
+    given = np.atleast_1d(np.asarray(value))
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise ConstraintError(
-            f"{name} of {kind} is {getattr(constraint, name)!r}; a row number of X, or an array of them, "
-            "is expected."
+            f"{name} of {kind} is {value!r}; a row number of X, or an array of them, is expected."
         )
     outside = given[(given < 0) | (given >= n_rows)]
     if len(outside):
@@ -185,11 +181,3 @@ def _row_numbers(constraint: Any, name: str, n_rows: int) -> np.ndarray:
             f"{name} of {kind} names row {int(outside[0])}, but X has the rows 0 to {n_rows - 1}."
         )
     return given
-
-
-def _coefficients(rows: IntArray, signs: FloatArray, n_rows: int) -> csr_array:
-    """Signs at rows (c, k) as a matrix (c, n_rows); entries of one place add up."""
-    starts = len(signs) * np.arange(len(rows) + 1)
-    matrix = csr_array((np.tile(signs, len(rows)), rows.ravel(), starts), shape=(len(rows), n_rows))
-    matrix.sum_duplicates()
-    return matrix

@@ -18,6 +18,8 @@ from gleangp.exceptions import InvarianceError
 
 __all__ = ["apply_invariances", "check_invariances", "rotations", "translations"]
 
+Invariance = Callable[[FloatArray], FloatArray]
+
 
 @dataclass(frozen=True)
 class _Motion:
@@ -26,7 +28,7 @@ class _Motion:
     motion: Callable[..., FloatArray]
     shape: tuple[int, int]
     order: str
-    fill: Any  # what uncovered pixels get
+    fill: Any
 
     def __call__(self, X: FloatArray) -> FloatArray:
         height, width = self.shape
@@ -48,7 +50,7 @@ class _Motion:
 
 def translations(
     image_shape: tuple[int, int], pixels: int = 1, *, order: str = "C", fill: float | str = "min"
-) -> list[Callable[[FloatArray], FloatArray]]:
+) -> list[Invariance]:
     """Shifts of images up, down, left and right (Lawrence, Platt & Jordan 2005, section 6.1).
 
     Parameters
@@ -58,21 +60,14 @@ def translations(
     pixels : int, default=1
         How far to shift.
     order : {"C", "F"}, default="C"
-        How a row holds its image: one line of pixels after the other ("C") or one column after the
-        other ("F").
+        How a row holds its image: line by line ("C") or column by column ("F").
     fill : float or {"min", "edge"}, default="min"
-        What uncovered pixels get: a number, the least value of the rows that are shifted, or
-        their neighbour on the edge.
+        Value of uncovered pixels: a number, the least value of all rows, or the neighbour on the edge.
 
     Returns
     -------
     list of four callables
         For the parameter `invariances` of the estimators, or to call on rows.
-
-    Raises
-    ------
-    InvarianceError
-        If a parameter makes no sense; when called, if the rows are not images of this shape.
 
     Examples
     --------
@@ -95,7 +90,7 @@ def rotations(
     *,
     order: str = "C",
     fill: float | str = "min",
-) -> list[Callable[[FloatArray], FloatArray]]:
+) -> list[Invariance]:
     """Rotations of images about their centre.
 
     Parameters
@@ -104,20 +99,13 @@ def rotations(
         Height and width of the images.
     degrees : float or sequence of float, default=10.0
         Angles, counter-clockwise; one number stands for itself and its negative.
-    order : {"C", "F"}, default="C"
-        As in `translations`.
-    fill : float or {"min", "edge"}, default="min"
+    order, fill : {"C", "F"}, default="C", and float or {"min", "edge"}, default="min"
         As in `translations`.
 
     Returns
     -------
     list of callables
         One per angle.
-
-    Raises
-    ------
-    InvarianceError
-        If a parameter makes no sense; when called, if the rows are not images of this shape.
 
     Examples
     --------
@@ -135,7 +123,7 @@ def rotations(
     return [_Motion(partial(turn, angle=angle), *images) for angle in angles]
 
 
-def check_invariances(invariances: Any) -> list[Callable[[FloatArray], FloatArray]]:
+def check_invariances(invariances: Any) -> list[Invariance]:
     """The parameter `invariances` as a list of callables; None is an empty one."""
     if invariances is None:
         return []
@@ -149,9 +137,7 @@ def check_invariances(invariances: Any) -> list[Callable[[FloatArray], FloatArra
     return given
 
 
-def apply_invariances(
-    invariances: Sequence[Callable[[FloatArray], FloatArray]], X: FloatArray
-) -> list[FloatArray]:
+def apply_invariances(invariances: Sequence[Invariance], X: FloatArray) -> list[FloatArray]:
     """The rows under every invariance, checked to be rows of the same kind."""
     moved = []
     for one in invariances:

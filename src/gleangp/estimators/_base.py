@@ -1,23 +1,8 @@
 """The base of all estimators: tasks, inputs as numbers, changes in one step, progress.
 
-Tasks are a column of X (`task=`) or an argument (`tasks=`). All inputs pass through `_learn_inputs` or
-`_encode_inputs`::
-
-    class Model(TaskRegressorMixin, BaseEstimator):
-        def __init__(self, *, task=None):
-            self.task = task
-
-        def fit(self, X, y, tasks=None):
-            X, codes = self._learn_inputs(X, tasks)
-            y, labeled = check_regression_target(y, len(X))
-            ...
-            return self
-
-        def predict(self, X, tasks=None):
-            X, codes = self._encode_inputs(X, tasks)
-            ...
-
-`tasks_` is None for a model fitted without tasks; its codes are all 0.
+`fit` begins with `X, codes = self._learn_inputs(X, tasks)`, every other method with
+`X, codes = self._encode_inputs(X, tasks)`: inputs as numbers, without the task column, and the number of the
+task of each row. `tasks_` is None for a model fitted without tasks; its codes are all 0.
 
 A method that changes an estimator (`fit`, `partial_fit`, `add_task`) works on a copy of it that shares all
 arrays. When it has succeeded, the attributes of the copy become those of the estimator, by one assignment;
@@ -63,11 +48,10 @@ from gleangp.estimators._progress import FitProgress, Given
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError, warn_user
 
 _CHANGING = ("fit", "partial_fit", "add_task")
-_READING = (
-    *("predict", "predict_proba", "predict_latent", "decision_function", "score", "leave_one_out"),
-    *("predict_interval", "predict_quantiles", "predict_cdf", "log_density", "sample_y"),
-    *("suggest", "transfer_report", "transform", "inverse_transform"),
-)
+_READING = """
+predict predict_proba predict_latent decision_function score leave_one_out predict_interval predict_quantiles
+predict_cdf log_density sample_y suggest transfer_report transform inverse_transform
+""".split()
 _ROUTED = ("fit", "partial_fit", "predict", "predict_proba", "decision_function", "score")
 
 # Beside the estimators rather than in them: a lock cannot be pickled or saved, and a copy needs its own.
@@ -76,7 +60,7 @@ _ADDING_A_LOCK = Lock()
 
 
 def changing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, which returns its estimator, run in one step."""
+    """The method, which returns its estimator, run on a copy that then replaces its state."""
 
     @wraps(method)
     def change(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -122,8 +106,7 @@ def check_task_column(estimator: Any) -> None:
 class TaskEstimator(TaskParameters, CallbackSupportMixin):
     """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default.
 
-    An estimator sets `tasks_` in `fit`. If `new_tasks="prior"`, it predicts rows of tasks that it has not
-    seen, and must have `add_task`.
+    If `new_tasks="prior"`, rows of tasks that were not seen are predicted, by way of `add_task`.
     """
 
     tasks_: np.ndarray | None
@@ -142,12 +125,11 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         # Requested at class level, so that users of metadata routing only switch it on. Set here,
         # because scikit-learn would add a request for a parameter that a method does not have.
         # What `predict` shall return is requested too: a Pipeline that routes would refuse it.
-        for method in _ROUTED:
-            function = getattr(cls, method, None)
-            if isfunction(function):
-                names = {"tasks", "return_std", "return_cov"} & set(signature(function).parameters)
-                if names:
-                    setattr(cls, f"__metadata_request__{method}", dict.fromkeys(names, True))
+        for name in _ROUTED:
+            method = getattr(cls, name, None)
+            known = signature(method).parameters if isfunction(method) else ()
+            if names := {"tasks", "return_std", "return_cov"}.intersection(known):
+                setattr(cls, f"__metadata_request__{name}", dict.fromkeys(names, True))
         super().__init_subclass__(**kwargs)
 
     def _learn_inputs(self, X: Any, tasks: Any, target: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -174,13 +156,24 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         X, tasks = self._read_inputs(X, tasks, reset=False)
         if q := self._outputs_asked_for(tasks):  # every row once for each of them
             return np.tile(X, (q, 1)), np.repeat(np.arange(q), len(X))
-        self._check_same_kind(tasks)
-        if self.tasks_ is None:
+        name = type(self).__name__
+        if self.tasks_ is None and tasks is None:
             return X, np.zeros(len(X), dtype=np.intp)
+        if tasks is None:
+            raise TaskError(
+                f"this {name} was fitted with tasks, and now there are none. Pass tasks= here too; "
+                "in cross-validation name the column of X that holds them (task= or TaskColumn)."
+            )
+        if self.tasks_ is None:
+            raise TaskError(
+                f"this {name} was fitted without tasks, and now tasks= is given. Leave it out, or "
+                "fit with tasks."
+            )
         if learn or self.new_tasks == "error":
             return X, lookup_tasks(self.tasks_, tasks, len(X))
         codes, new = match_tasks(self.tasks_, tasks, len(X))
-        self._add_new_tasks(new, joint=joint)
+        if len(new):
+            self._add_new_tasks(new, joint=joint)
         return X, np.minimum(codes, len(self.tasks_) - 1)
 
     def _read_inputs(
@@ -265,8 +258,6 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
 
     def _add_new_tasks(self: Any, new: np.ndarray, *, joint: bool) -> None:
         """Add tasks without rows to this estimator, which is the copy used by one prediction."""
-        if len(new) == 0:
-            return
         self.random_state = 0  # without rows nothing is drawn; a generator of the user's stays as it is
         for task in (new if joint else new[:1]).tolist():
             self.add_task(None, None, task)
@@ -283,20 +274,6 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         if tasks is not None or self.tasks_ is None or not getattr(self, "_n_outputs", 0):
             return 0
         return len(self.tasks_)
-
-    def _check_same_kind(self, tasks: Any) -> None:
-        """Raise if the model was fitted with tasks and these rows have none, or the reverse."""
-        name = type(self).__name__
-        if self.tasks_ is not None and tasks is None:
-            raise TaskError(
-                f"this {name} was fitted with tasks, and now there are none. Pass tasks= here too; "
-                "in cross-validation name the column of X that holds them (task= or TaskColumn)."
-            )
-        if self.tasks_ is None and tasks is not None:
-            raise TaskError(
-                f"this {name} was fitted without tasks, and now tasks= is given. Leave it out, or "
-                "fit with tasks."
-            )
 
     def _rows_of_new_task(self, X: Any, task: Any) -> tuple[np.ndarray, np.ndarray]:
         """Inputs of `add_task` as numbers without the task column, and the task names with the new one."""
@@ -322,9 +299,7 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     def _begin_progress(self, given: Given, most_stages: int) -> FitProgress:
         """Once per fit, when it is known how many stages (or binary problems) there can be."""
         X, y, tasks = given
-        data: dict[str, Any] = {"X": X, "y": y}
-        if tasks is not None:
-            data["metadata"] = {"tasks": tasks}
+        data = {"X": X, "y": y} | ({} if tasks is None else {"metadata": {"tasks": tasks}})
         return FitProgress(self, self._init_callback_context(max_subtasks=most_stages), data)
 
 
@@ -335,29 +310,13 @@ class TaskClassifierMixin(TaskEstimator, ClassifierMixin):
     unlabeled: Any = None
 
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
-        """The most probable class of each row's task.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """The most probable class of each row's task."""
         margins = self.decision_function(X, tasks=tasks)
         winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
         return self.classes_[winner]
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy over the labeled rows.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,)
-            Class labels; unlabeled rows are left out.
-
-        Returns
-        -------
-        float
-            Share of rows for which `predict(X, tasks)` equals `y`.
-        """
+        """Accuracy over the labeled rows."""
         predicted = self.predict(X, tasks=tasks)
         y = check_class_target(y, len(predicted))
         labeled = split_unlabeled(y, self.unlabeled)

@@ -1,7 +1,7 @@
-"""Docstrings of estimators, completed from where a parameter or attribute is described once.
+"""Docstrings of estimators, completed from where a parameter, attribute or result is described once.
 
 What a docstring leaves out is looked for: parameters and attributes of a class in the docstrings of its
-bases, parameters of a method in the texts below. So `help` and the site show them.
+bases, parameters and results of a method in the texts below. So `help` and the site show them.
 """
 
 import inspect
@@ -11,12 +11,16 @@ from typing import Any
 _OF_METHODS = """
 X : frame or array-like of shape (n, p)
     Inputs.
+y : array-like of shape (n,)
+    Labels, or targets; where there is none, the value of `unlabeled`, or NaN.
 tasks : array-like of shape (n,), default=None
     Task of each row, if the model was fitted with tasks and names no column for them.
 exposure, trials : array-like of shape (n,), default=None
     Of the rows, for counts; None: 1.
 random_state : int, RandomState, Generator or None, default=0
     For the draws.
+sample_weight : array-like of shape (n,), default=None
+    Weight of each row.
 """
 _OF_METHOD = {
     "fit": """
@@ -25,24 +29,25 @@ X : frame or array-like of shape (n, p)
 tasks : array-like of shape (n,), default=None
     Task of each row. None, and no task column: one task.
 """,
-    "partial_fit": """
-X : frame or array-like of shape (n, p)
-    New rows.
-""",
     "add_task": """
 X : frame or array-like of shape (m, p)
     Its rows, with or without the task column. None or no rows: the task is predicted from the prior.
+y : array-like of shape (m,)
+    Its labels, of classes seen in `fit`, or its targets.
 task : str, int or bool
     Its name.
 exposure, trials : array-like of shape (m,), default=None
     Of the rows, for counts; None: 1.
 """,
-    "score": """
-sample_weight : array-like of shape (n,), default=None
-    Weight of each row.
-""",
 }
-_RETURNING_SELF = ("fit", "partial_fit", "add_task")
+_RETURNS = {
+    **dict.fromkeys(("fit", "partial_fit", "add_task"), "self"),
+    "predict": "ndarray of shape (n,)",
+    "predict_proba": "ndarray of shape (n, c)\n    Rows sum to one; columns in the order of `classes_`.",
+    "decision_function": "ndarray of shape (n,) or (n, c)\n"
+    "    Positive for the second of two classes. With more classes, one column for each.",
+    "score": "float",
+}
 _HEADING = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 
 
@@ -64,13 +69,16 @@ def describe_methods(cls: type, of_methods: str = "") -> None:
     ----------
     X : frame or array-like of shape (n, p)
         Inputs.
+    <BLANKLINE>
+    Returns
+    -------
+    ndarray of shape (n,)
     """
     for name, part in vars(cls).items():
         method = getattr(part, "fn", part)  # of scikit-learn's available_if
         if inspect.isfunction(method) and method.__doc__ and not name.startswith("_"):
             known = _entries(_OF_METHODS) | _entries(of_methods) | _entries(_OF_METHOD.get(name, ""))
-            ending = {"Returns": "self"} if name in _RETURNING_SELF else {}
-            method.__doc__ = _completed(method, known, {}, ending)
+            method.__doc__ = _completed(method, known, {}, _RETURNS.get(name, ""))
 
 
 def describe_parameters(cls: type) -> None:
@@ -80,26 +88,25 @@ def describe_parameters(cls: type) -> None:
         {name: text for base in bases for name, text in _entries(base.get(title, "")).items()}
         for title in ("Parameters", "Attributes")
     )
-    cls.__doc__ = _completed(cls, parameters, attributes, {})
+    cls.__doc__ = _completed(cls, parameters, attributes)
 
 
-def _completed(part: Any, known: dict[str, str], attributes: dict[str, str], ending: dict[str, str]) -> str:
-    """The docstring with parameters in the order of the signature, own attributes first, and an ending."""
+def _completed(part: Any, known: dict[str, str], attributes: dict[str, str], returns: str = "") -> str:
+    """The docstring with parameters in the order of the signature, attributes (own ones win), and result."""
     sections = _sections(part.__doc__ or "")
-    described = _entries(sections.pop("Parameters", ""))
+    described, own = (_entries(sections.pop(title, "")) for title in ("Parameters", "Attributes"))
     known = known | described
-    own = _entries(sections.pop("Attributes", ""))
     names = [str(p).split(":")[0].split("=")[0] for p in inspect.signature(part).parameters.values()]
+    listed = [known[name] for name in (*names, *described) if name in known]
     in_order = {
         "": sections.pop(""),
-        "Parameters": _joined(known[name] for name in (*names, *described) if name in known),
-        "Attributes": _joined((own | {k: v for k, v in attributes.items() if k not in own}).values()),
-        **ending,
+        "Parameters": "\n".join(dict.fromkeys(listed)),  # several names can have one description
+        "Attributes": "\n".join(dict.fromkeys((own | attributes | own).values())),
+        "Returns": returns,
         **sections,
     }
-    return "\n\n".join(
-        f"{title}\n{'-' * len(title)}\n{text}" if title else text for title, text in in_order.items() if text
-    )
+    titled = {title: f"{title}\n{'-' * len(title)}\n" if title else "" for title in in_order}
+    return "\n\n".join(titled[title] + text for title, text in in_order.items() if text)
 
 
 def _sections(doc: str) -> dict[str, str]:
@@ -112,7 +119,3 @@ def _entries(text: str) -> dict[str, str]:
     """Name -> its description; of several names that have one, each."""
     parts = re.split(r"\n+(?=\S)", text.strip())
     return {name: part for part in parts if part for name in part.split(" : ")[0].split(", ")}
-
-
-def _joined(descriptions: Any) -> str:
-    return "\n".join(dict.fromkeys(descriptions))

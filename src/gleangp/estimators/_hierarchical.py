@@ -19,15 +19,14 @@ from gleangp.estimators._parameters import (
     NOT_NEGATIVE,
     POSITIVE,
     PartsParameters,
-    as_covariance,
     generator_from,
     given,
     parameters,
 )
-from gleangp.estimators._problems import rows_to_learn
 from gleangp.estimators._progress import FitProgress, warn_about_fit
+from gleangp.estimators._sparse import rows_to_learn
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
-from gleangp.exceptions import warn_user
+from gleangp.exceptions import KernelError, warn_user
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.models.decisions import Decision
@@ -62,15 +61,12 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     Parameters
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function; its parameters are where the prior mean starts, its bounds are those of the
-        prior mean. None: linear plus `RBF`, each with a variance of its own, plus a constant for
-        the offset of a task where there are several. A `WhiteKernel` in it gives every task its
-        own noise, and there is no other then.
+        Covariance function, with start and bounds of the prior mean. None: linear plus `RBF`, and with
+        several tasks a constant for their offsets. A `WhiteKernel` in it is the noise of every task.
     mean : {"common"} or None, default=None
         "common": tasks are deviations from a common function, learnt from the labels of all of them
         (`SparseGPRegressor(coupling="function")`) and then held; `kernel` and its prior are those of the
-        deviations. A task without labels is predicted by the common function. None: zero, the centre of
-        the targets. With one task it is ignored.
+        deviations. None: zero, the centre of the targets. With one task it is ignored.
     prior_cov : float or array-like of shape (q, q), default=None
         Covariance of the log-parameters between tasks; the noise is then one for all tasks. None: learnt,
         and the noise of every task is its own, under a prior that is learnt too. 0: all tasks share one
@@ -80,22 +76,21 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     n_landmarks : int, default=500
         Maximum number of unlabelled rows in the graph of a task; a larger graph is condensed on them.
     n_active : int or float, default=None
-        Maximum number of labelled rows of a task that are kept, or their share of its labels. In a task
-        without unlabelled rows and constraints all labels contribute through the rows kept (FITC);
-        else the other labels are left out. None: all of tasks with up to 500 labels, 500 of larger ones.
+        Maximum number of labelled rows of a task that are kept, or their share of its labels; None: 500. In a
+        task without unlabelled rows and constraints all labels contribute through the rows kept (FITC);
+        else the other labels are left out.
     selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
         Which labelled rows to keep.
     theta_uncertainty : bool or None, default=None
         Whether predictions average over the posterior of each task's kernel parameters and noise instead of
-        taking the most probable ones. Wider, and better calibrated, where tasks have few labels. None: in
-        tasks of up to 128 rows; in larger ones it changes little and costs memory.
+        taking the most probable ones. Better calibrated where tasks have few labels. None: in tasks of up to
+        128 rows; in larger ones it changes little and costs memory.
     n_rounds : int, default=50
         Maximum number of updates of the prior covariance.
     normalize_X : bool, default=True
-        Standardise the inputs inside, over the rows of all tasks; kernel parameters are then in these
-        units, and the graph sees all features alike.
+        Standardise the inputs over the rows of all tasks; kernel parameters are then in these units.
     normalize_y : bool, default=True
-        Standardise the targets inside: tasks are scaled together unless their scales are far apart.
+        Standardise the targets: tasks are scaled together unless their scales are far apart.
     noise_variance : float, default=None
         Variance of the labels in all tasks, in units of the standardised target. None: learnt.
     n_jobs : int, default=None
@@ -132,8 +127,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         Updates of the prior covariance.
     decisions_ : list of Decision
         Whether unlabelled rows, constraints and, for tasks that were added with eight labels or more, the
-        prior of the others help: mean log density of labels that are held out, with and without them. A
-        task for which the prior is clearly worse has a kernel learnt from its own labels.
+        prior of the others help: mean log density of held-out labels, with and without them. A task for which
+        the prior is clearly worse has a kernel learnt from its own labels.
 
     See Also
     --------
@@ -142,11 +137,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     Notes
     -----
     Tasks share kernel parameters, not function values: with two labels per task little can be learnt
-    about a task, however many tasks there are.
-
-    A fit costs O(sum over tasks of n^3), n being the labelled rows of a task that are kept, the
-    constrained ones and up to `n_landmarks` others if it has unlabelled rows. Small tasks are
-    evaluated together.
+    about a task, however many tasks there are. A fit costs O(sum over tasks of n^3), n being the labelled
+    rows of a task that are kept, the constrained ones and up to `n_landmarks` others.
 
     References
     ----------
@@ -163,21 +155,18 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     >>> model = HierarchicalGPRegressor().fit(X, y, tasks=tasks, constraints=[Order(3, 5)])
     >>> bool(abs(model.predict([[1.0]], tasks=["a"])[0] - np.sin(1.0)) < 0.1)
     True
+    >>> model.score(X, y, tasks=tasks) > 0.9, model.log_density(X, y, tasks=tasks) > 0.0
+    (True, True)
     >>> low, high = model.predict_interval([[1.0]], tasks=["a"])[0]
     >>> bool(low < np.sin(1.0) < high)
     True
+    >>> model.predict_cdf([[1.0]], [2.0], tasks=["a"]).round(1).tolist()
+    [1.0]
     >>> model.predict_quantiles([[1.0]], [0.1, 0.5, 0.9], tasks=["a"]).shape
     (1, 3)
-    >>> model.log_density(X, y, tasks=tasks) > 0.0
-    True
-
-    >>> bool(model.predict_cdf([[1.0]], [2.0], tasks=["a"])[0] > 0.9)
-    True
 
     One more task:
 
-    >>> model.score(X[[0, 4, 8]], y[[0, 4, 8]], tasks=tasks[[0, 4, 8]]) > 0.9
-    True
     >>> model = model.add_task(X[:4], np.sin(X[:4, 0] + 0.5), task="c")
     >>> model.sample_y([[1.0], [2.0]], n_samples=3, tasks=["c", "c"]).shape
     (2, 3)
@@ -201,8 +190,6 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
 
         Parameters
         ----------
-        y : array-like of shape (n,)
-            Targets; NaN in unlabelled rows.
         constraints : list of Order and DifferenceOrder, default=None
             What is known about the order of values at rows of X, labelled or not.
         """
@@ -252,8 +239,6 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
 
         Parameters
         ----------
-        y : array-like of shape (m,)
-            Its targets, NaN in unlabelled rows.
         constraints : list of Order and DifferenceOrder, default=None
             About rows of this X.
         """
@@ -285,14 +270,14 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         return common.fit(X[at], y[at], tasks=codes[at]).add_task(None, None, NO_TASK)
 
     def _learn(self, kernel: Any, blocks: list[TaskRows], progress: FitProgress) -> HierarchicalModel:
-        noise = self.noise_variance
+        noise, cov = self.noise_variance, self.prior_cov
         if noise is None and (has_white(kernel) or self.optimizer is None):
             noise = HIERARCHY.no_noise if has_white(kernel) else HIERARCHY.noise
         return fit_hierarchical_model(
             kernel,
             blocks,
             noise=noise,
-            prior_cov=None if self.prior_cov is None else as_covariance(self.prior_cov, kernel.n_dims),
+            prior_cov=None if cov is None else _as_covariance(cov, kernel.n_dims),
             average_theta=self.theta_uncertainty,
             max_rounds=0 if self.optimizer is None else self.n_rounds,
             n_jobs=self.n_jobs,
@@ -337,26 +322,24 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         if not isinstance(self._model, HierarchicalModel) or len(self._model.tasks) != self._n_tasks:
             raise ValueError(f"no fitted model for the {self._n_tasks} tasks.")
         check_arrays(self, {"p": n_inputs}, _center="p", _spread="p >0")
-        common = getattr(self, "common_", None)  # older files have none, and no decisions
+        common = self.common_ = getattr(self, "common_", None)  # older files have none, and no decisions
         self.decisions_ = list(getattr(self, "decisions_", ()))
         if not all(isinstance(made, Decision) for made in self.decisions_):
             raise ValueError("decisions that are none.")
         if self._model.tasks[0].n_inputs != n_inputs:
             raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
-        if common is not None and (
-            type(common) is not SparseGPRegressor or common.tasks_ is None or NO_TASK not in common.tasks_
-        ):
-            raise ValueError("a common function that is none.")
-        if common is not None and common.n_features_in_ != n_inputs:
-            raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")
+        if common is not None:
+            if type(common) is not SparseGPRegressor or common.tasks_ is None or NO_TASK not in common.tasks_:
+                raise ValueError("a common function that is none.")
+            if common.n_features_in_ != n_inputs:
+                raise ValueError(f"a common function of other inputs than the {n_inputs} it says.")
         self._store(self._model)
 
     def _mean_at(self, X: FloatArray) -> FloatArray:
         """Common function (n,) of the tasks at rows in standard units; zero where there is none."""
-        common = getattr(self, "common_", None)
-        if common is None or len(X) == 0:
+        if self.common_ is None or len(X) == 0:
             return np.zeros(len(X))
-        return common.predict(X, tasks=np.full(len(X), NO_TASK))
+        return self.common_.predict(X, tasks=np.full(len(X), NO_TASK))
 
     def _rows_of_tasks(
         self, X: FloatArray, y: FloatArray, codes: IntArray, by_task: list[IntArray], constraints: Any
@@ -372,3 +355,17 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         y = self._units.to_standard(y, codes) - mean
         graph = {name: getattr(self, name) for name in ("n_neighbors", "n_landmarks", "n_jobs")}
         return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, self._chosen_selector(), graph)
+
+
+def _as_covariance(given: Any, size: int) -> FloatArray:
+    """The parameter `prior_cov`, a number or a matrix, as a covariance (size, size)."""
+    given = np.asarray(given, dtype=np.float64)
+    cov = given * np.eye(size) if given.ndim == 0 else given
+    if cov.shape != (size, size) or not np.isfinite(cov).all():
+        raise KernelError(
+            f"prior_cov has shape {given.shape}; the kernel has {size} free parameters. Give "
+            "one finite number, or a square matrix of that size."
+        )
+    if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min(initial=0.0) < -1e-12:
+        raise KernelError("prior_cov is not a covariance: it must be symmetric, no eigenvalue negative.")
+    return cov

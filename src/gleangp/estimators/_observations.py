@@ -52,18 +52,7 @@ class TaskRegressorMixin(TaskEstimator, RegressorMixin):
         return values.reshape(q, -1, *values.shape[1:]).swapaxes(0, 1) if q else values
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
-        """Coefficient of determination over the rows that have a target.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,) or (n, q)
-            Targets; NaN is left out.
-
-        Returns
-        -------
-        float
-            R^2 of `predict(X, tasks)`; with several outputs, the mean over outputs.
-        """
+        """Coefficient of determination R^2 over the rows with a target; the mean over several outputs."""
         predicted = self.predict(X, tasks=tasks)
         known = self._by_row(self._check_targets(y, predicted.size, tasks)[0], tasks)
         scores = []
@@ -100,12 +89,10 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
     @property
     def _fitted_noise(self) -> Any:
-        """The noise model of the fit."""
-        return Gaussian()
+        return getattr(self, "noise_", Gaussian())
 
     @property
     def _has_normal_noise(self) -> bool:
-        """Whether an observation is the latent function plus Gaussian noise."""
         return isinstance(self._fitted_noise, Gaussian)
 
     def _observed(
@@ -143,8 +130,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         return_cov : bool, default=False
             Return the joint covariance of the function instead (of the latent one for counts).
         include_noise : bool, default=False
-            Return the standard deviation of a new observation: function and noise. See also
-            `predict_interval`.
+            Return the standard deviation of a new observation: function and noise.
 
         Returns
         -------
@@ -171,8 +157,13 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         mean = self._by_row(self._units.from_standard(mean, f.codes), tasks)
         if not return_std:
             return mean
-        of_function = not (include_noise or normal)
-        var = function_var(noise, f) if of_function else noise.regular.predict_var(f.mean, f.spread)
+        if include_noise or normal:
+            var = noise.regular.predict_var(f.mean, f.spread)
+        else:  # of E[y | f]: the part of the spread that more data would reduce
+            nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+            weights = weights / weights.sum()
+            values = np.array([noise.mean_given(f.mean + np.sqrt(f.spread) * node) for node in nodes])
+            var = weights @ (values - weights @ values) ** 2
         return mean, self._by_row(np.sqrt(np.maximum(var, 0.0)) * scale, tasks)
 
     def predict_interval(
@@ -191,9 +182,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
             Lower and upper ends; of several outputs (n, q, 2).
         """
         if not 0.0 < coverage < 1.0:
-            raise ValueError(
-                f"coverage={coverage!r}; a probability between 0 and 1 is expected, such as 0.95."
-            )
+            raise ValueError(f"coverage={coverage!r}; a probability between 0 and 1 is expected.")
         ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
         return self.predict_quantiles(X, ends, tasks=tasks, exposure=exposure, trials=trials)
 
@@ -234,14 +223,12 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         ndarray of shape (n,) or (n, q)
         """
         f, noise = self._observed(X, tasks, exposure, trials)
-        noise = noise.regular
-        y, _ = self._check_targets(y, len(f.mean), tasks)
-        y = self._units.to_standard(y, f.codes)
+        at = self._units.to_standard(self._check_targets(y, len(f.mean), tasks)[0], f.codes)
         if noise.support == "real":
-            return self._by_row(noise.predict_cdf(y, f.mean, f.spread), tasks)
+            return self._by_row(noise.regular.predict_cdf(at, f.mean, f.spread), tasks)
         # Counts take whole numbers alone; below zero is nothing.
-        at = np.floor(y) if noise.support == "count" else y
-        cdf = noise.predict_cdf(np.maximum(at, 0.0), f.mean, f.spread)
+        at = np.floor(at) if noise.support == "count" else at
+        cdf = noise.regular.predict_cdf(np.maximum(at, 0.0), f.mean, f.spread)
         return self._by_row(np.where(np.isnan(at), np.nan, np.where(at < 0.0, 0.0, cdf)), tasks)
 
     def log_density(
@@ -295,14 +282,6 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         if noisy:
             drawn = noise.regular.sample(drawn, rng) if observations else noise.regular.mean_given(drawn)
         return self._by_row(self._units.from_standard(drawn, f.codes).T, tasks)
-
-
-def function_var(noise: Any, f: Latent) -> FloatArray:
-    """Variance (n,) of E[y | f]: the part of the spread that more data would reduce."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
-    weights = weights / weights.sum()
-    values = np.array([noise.mean_given(f.mean + np.sqrt(f.spread) * node) for node in nodes])
-    return weights @ (values - weights @ values) ** 2
 
 
 def check_fields(noise: Any, **given: Any) -> None:

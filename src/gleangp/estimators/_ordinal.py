@@ -11,9 +11,8 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._parameters import generator_from, given, parameters
-from gleangp.estimators._problems import ActiveProblem, LocalProblem, rows_to_learn, some_inputs
 from gleangp.estimators._progress import Given
-from gleangp.estimators._sparse import FittedModel
+from gleangp.estimators._sparse import FittedModel, Problem, rows_to_learn
 from gleangp.estimators._sparse_classifier import LabelsMixin
 from gleangp.exceptions import LabelError, warn_user
 from gleangp.models.default_kernel import default_kernel, default_priors
@@ -28,14 +27,14 @@ from gleangp.noise import Ordered
 class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     """Gaussian-process regression on ordered categories, for one task or many related ones.
 
-    A latent function plus Gaussian noise falls between two of C - 1 ordered cut-points; which two is
+    A latent function plus Gaussian noise falls between two of c - 1 ordered cut-points; which two is
     the category.
 
     Parameters
     ----------
     learn_noise : bool or sequence of str, default=True
-        Learn the cut-points: the bias and the widths of the inner categories. Or the names of what to
-        learn, of "bias", "widths" and "variance"; see Notes.
+        Learn the cut-points: the bias and the widths of the inner categories. Or what to learn, by name:
+        "bias", "widths" and "variance"; see Notes.
     categories : array-like, default=None
         The categories in their order, at least three. None: those that occur, sorted.
     unlabeled : object, default=None
@@ -44,12 +43,10 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (C,)
+    classes_ : ndarray of shape (c,)
         The categories in their order.
-    cut_points_ : ndarray of shape (C - 1,)
+    cut_points_ : ndarray of shape (c - 1,)
         Values of the latent function at which one category follows the other.
-    kernel_ : Kernel
-        With the learnt parameters.
     noise_ : gleangp.noise.Ordered
         The fitted noise.
 
@@ -76,16 +73,14 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     >>> X = np.linspace(-3, 3, 60)[:, None]
     >>> y = np.array(["low", "medium", "high"])[np.digitize(X[:, 0], [-1, 1])]
     >>> model = SparseGPOrdinal(categories=["low", "medium", "high"], random_state=0)
-    >>> model = model.fit(X, y)
-    >>> model.predict([[-2.0], [0.0], [2.0]]).tolist()
+    >>> model.fit(X, y).predict([[-2.0], [0.0], [2.0]]).tolist()
     ['low', 'medium', 'high']
     >>> model.predict_proba([[0.0]]).round().tolist()
     [[0.0, 1.0, 0.0]]
     >>> mean, var = model.predict_latent([[0.0]])
     >>> bool(model.cut_points_[0] < mean[0] < model.cut_points_[1])
     True
-    >>> model = model.partial_fit([[-2.5], [2.5]], ["low", "high"])
-    >>> model.score(X, y) > 0.9
+    >>> model.partial_fit([[-2.5], [2.5]], ["low", "high"]).score(X, y) > 0.9
     True
 
     With tasks, and one more of three rows:
@@ -103,26 +98,14 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     _kind_of_noise = Ordered
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
-        """Probability of every category.
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-            Rows sum to one; columns in the order of `classes_`.
-        """
+        """Probability of every category."""
         mean, var = self.predict_latent(X, tasks)
         ranks = np.arange(len(self.classes_))
         return np.exp(self.noise_.log_partition(ranks, mean[:, np.newaxis], var[:, np.newaxis])[0])
 
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
-        """The most probable category.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
-        best = self.predict_proba(X, tasks=tasks).argmax(axis=1)
-        return self.classes_[best]
+        """The most probable category."""
+        return self.classes_[self.predict_proba(X, tasks=tasks).argmax(axis=1)]
 
     def predict_latent(self, X: Any, tasks: Any = None) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the latent function, on the scale of `cut_points_`.
@@ -137,16 +120,23 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         at = rows_to_learn(X, y_codes, codes, y_codes >= 0)
         data = Data(X[at], y_codes[at].astype(np.float64), codes[at], self._n_tasks, None)
-        parameters, rng = self._parameters(data), generator_from(self.random_state)
-        data = replace(data, noise=parameters.noise)
+        # First cut-points where the prior would give every category its share of the rows.
+        counts = np.bincount(y_codes[at], minlength=len(self.classes_)) + 0.5
+        variance = UNITS.noise  # beside a latent function of variance one
+        edges = np.sqrt(1.0 + variance) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
+        noise = Ordered(-float(edges[0]), np.diff(edges), variance)
+        learn = self._names_to_learn(noise, ("bias", "widths"))
+        learn = tuple(name for name in learn if np.size(noise.parameters[name]))
+        kernel, rng = self._given_kernel(), generator_from(self.random_state)
         if self._is_active:
-            self._fit([ActiveProblem(data, at, rng, parameters, len(X))], given)
-            return
-        # The default kernel has a constant, which does the work of the bias.
-        learn = tuple(n for n in parameters.learn_noise if self.kernel is not None or n != "bias")
-        kernel = None if self.kernel is None else parameters.kernel
-        likelihood = Likelihood(parameters.noise, learn)
-        self._fit([LocalProblem(data, at, rng, likelihood, kernel, ORDERED_PRIORS)], given)
+            start_kernel = kernel or default_kernel(data.X, offset=False)
+            own_priors = {} if kernel else default_priors(start_kernel)
+            priors = own_priors if self.priors is None else self.priors
+            start: Any = Parameters(start_kernel, noise, learn, priors)
+        else:  # the default model has a constant, which does the work of the bias
+            start = Likelihood(noise, tuple(n for n in learn if kernel or n != "bias"))
+        data = replace(data, noise=noise)
+        self._fit([Problem(data, at, len(X), rng, start, kernel, ORDERED_PRIORS)], given)
 
     def _targets(self, y_codes: IntArray) -> list[FloatArray]:
         return [y_codes.astype(np.float64)]
@@ -182,20 +172,6 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
             )
         rank_of_found = np.array([np.flatnonzero(order == c)[0] for c in found])
         return order, np.where(codes < 0, -1, rank_of_found[codes])
-
-    def _parameters(self, data: Data) -> Parameters:
-        kernel = self._given_kernel() or default_kernel(some_inputs(data), offset=False, n_rows=len(data))
-        priors = self.priors
-        if priors is None:
-            priors = default_priors(kernel) if self.kernel is None else {}
-        # First cut-points where the prior would give every category its share of the rows.
-        counts = np.bincount(data.y.astype(np.intp), minlength=len(self.classes_)) + 0.5
-        variance = UNITS.noise  # beside a latent function of variance one
-        edges = np.sqrt(1.0 + variance) * ndtri(np.cumsum(counts)[:-1] / counts.sum())
-        noise = Ordered(-float(edges[0]), np.diff(edges), variance)
-        names = self._names_to_learn(noise, ("bias", "widths"))
-        names = tuple(n for n in names if np.size(noise.parameters[n]))
-        return self._check_priors(Parameters(kernel, noise, names, priors))
 
     def _check_parts(self, n_inputs: int) -> None:
         super()._check_parts(n_inputs)

@@ -16,7 +16,6 @@ from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 from sklearn.utils import check_random_state
 
 from gleangp._compat import HasMethods, Interval, StrOptions
-from gleangp._typing import FloatArray
 from gleangp.estimators._docs import describe_parameters
 from gleangp.exceptions import KernelError
 from gleangp.selection.selectors import SELECTORS
@@ -62,7 +61,7 @@ class TaskParameters:
     Attributes
     ----------
     tasks_ : ndarray or None
-        Names of the tasks.
+        Names of the tasks. With several outputs: the names or numbers of the columns of `y`.
     columns_ : tuple of ColumnEncoding, or None
         If X was a frame: name, kind, encoding and number of missing cells of every input column.
     n_features_in_ : int
@@ -147,6 +146,8 @@ class SparseParameters(PartsParameters):
 
     Attributes
     ----------
+    kernel_ : Kernel
+        The kernel with the learnt parameters.
     coupling_ : Choice
         The coupling of the model (`.name`), with `.reason` and `.scores`.
     decisions_ : list of Decision
@@ -286,17 +287,3 @@ def generator_from(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
-
-
-def as_covariance(given: Any, size: int) -> FloatArray:
-    """The parameter `prior_cov`, a number or a matrix, as a covariance (size, size)."""
-    given = np.asarray(given, dtype=np.float64)
-    cov = given * np.eye(size) if given.ndim == 0 else given
-    if cov.shape != (size, size) or not np.isfinite(cov).all():
-        raise KernelError(
-            f"prior_cov has shape {given.shape}; the kernel has {size} free parameters. Give "
-            "one finite number, or a square matrix of that size."
-        )
-    if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min(initial=0.0) < -1e-12:
-        raise KernelError("prior_cov is not a covariance: it must be symmetric, no eigenvalue negative.")
-    return cov

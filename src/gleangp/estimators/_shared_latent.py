@@ -20,6 +20,7 @@ from gleangp.estimators._progress import warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
+from gleangp.kernels.parameters import length_scales
 from gleangp.models.default_kernel import default_priors
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.blend import add_task, fit_blended_model, label_inputs, most_folds
@@ -33,7 +34,6 @@ from gleangp.models.latent.model import (
     most_stages,
     observe,
     reconstruct,
-    relevance,
 )
 from gleangp.models.latent.space import Perceptron, Settings
 from gleangp.models.latent.terms import Mapping
@@ -54,10 +54,7 @@ def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
 class SharedLatentMixin(
     TaskEstimator, LatentParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
 ):
-    """For tasks that are learnt in one latent space: the way there and back, and a mapping for each task.
-
-    An estimator declares the two attributes and three methods below.
-    """
+    """Tasks in one latent space. An estimator declares the two attributes and three methods below."""
 
     _targets_are_signs: bool  # -1 and +1, or else numbers
     label_noise = "gaussian"  # a parameter of the classifier
@@ -78,31 +75,23 @@ class SharedLatentMixin(
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
         """Learn the latent space and every task's mapping to its labels or targets.
 
-        Parameters
-        ----------
-        y : array-like of shape (n,)
-            Class labels, of which every task needs two, or targets, two at least for every task, NaN where
-            there is none.
+        Every task needs labels of two classes, or two targets.
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
         labels = self._labels(y, codes)
         self._check_dimensions(X)
         settings = self._settings(len(X))
-        blend = self.transfer == "blend"
-        stages = most_stages(settings)
-        if blend:  # every fold learns a space from one start
+        stages, learn = most_stages(settings), fit_latent_model
+        if self.transfer == "blend":  # every fold learns a space from one start
             stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
+            learn = fit_blended_model
         progress = self._begin_progress(given, stages)
-        settings = replace(settings, progress=progress)
-        learn = fit_blended_model if blend else fit_latent_model
         with threads_for([len(X)]):  # positions of all rows are learnt together
+            settings = replace(settings, progress=progress)
             model = learn(X, labels, settings, generator_from(self.random_state))
-        self.embedding_ = model.positions
+        self.embedding_, self.objective_, self.n_iter_ = model.positions, model.objective, model.n_iterations
         self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
-        self.n_iter_ = model.n_iterations
-        self.objective_ = model.objective
-        self.kernel_ = model.observation_map.kernel
         self._store(model)
         warn_about_fit(
             type(self).__name__,
@@ -120,12 +109,6 @@ class SharedLatentMixin(
 
         Its rows are placed by the learnt map, and only its mapping to labels or targets is fitted
         (Discriminative Transfer). The latent space and the other tasks stay as they are.
-
-        Parameters
-        ----------
-        y : array-like of shape (m,)
-            Its labels, of at least two of the classes seen in `fit`, or its targets, two at least; rows where
-            they are NaN are left out.
         """
         X, names = self._rows_of_new_task(X, task)
         labels = self._labels_of_new_task(y, len(X), task)
@@ -141,7 +124,7 @@ class SharedLatentMixin(
         Parameters
         ----------
         X : frame or array-like of shape (n, p)
-            Inputs, with the task column if the estimator names one (its values play no part).
+            Inputs, with the task column if the estimator names one.
 
         Returns
         -------
@@ -165,17 +148,14 @@ class SharedLatentMixin(
 
         Returns
         -------
-        X : ndarray of shape (n, p)
-            Without the task column.
-        std : ndarray of shape (n, p)
-            Only if asked for.
+        X, std : ndarray of shape (n, p)
+            Without the task column; `std` only with `return_std`.
         """
         Z = check_array(Z, dtype=np.float64, estimator=self, input_name="Z")
-        n_components = self._model.positions.shape[1]
-        if Z.shape[1] != n_components:
+        if Z.shape[1] != self._n_features_out:
             raise ValueError(
                 f"Z has {Z.shape[1]} columns, but the latent space of this {type(self).__name__} has "
-                f"{n_components} dimensions. Give positions as transform returns them."
+                f"{self._n_features_out} dimensions. Give positions as transform returns them."
             )
         mean, var = reconstruct(self._model, Z)
         return (mean, np.sqrt(var)) if return_std else mean
@@ -186,7 +166,7 @@ class SharedLatentMixin(
         Labels are predicted from other labels of their task, once with the latent positions and once
         with the features alone. The tasks of `fit` are placed in spaces that were learnt without them, and
         their labels are predicted from ten others. Labels of `add_task` are predicted from nine tenths of
-        the others, in the space as it is.
+        the others, in the space as it is. For ``transfer="blend"`` only.
 
         Returns
         -------
@@ -197,11 +177,6 @@ class SharedLatentMixin(
             at least 0.02 on average over the tasks of `fit`. Scores that were not measured are NaN and
             "helped" is None: for the only task of `fit`, which cannot be left out, and for tasks without
             rows. `pandas.DataFrame(report).T` is a table.
-
-        Raises
-        ------
-        ValueError
-            If the model was fitted with ``transfer="latent"``.
 
         Examples
         --------
@@ -224,14 +199,9 @@ class SharedLatentMixin(
         report = {}
         for code, (with_space, without) in enumerate(blend.scores.tolist()):
             gain = with_space - without
-            helped = None if np.isnan(gain) else gain > 0.0
-            report[self._task_name(code)] = {
-                "with_space": with_space,
-                "without_space": without,
-                "gain": gain,
-                "helped": helped,
-                "used": blend.used,
-            }
+            found = {"with_space": with_space, "without_space": without, "gain": gain}
+            found["helped"] = None if np.isnan(gain) else gain > 0.0
+            report[self._task_name(code)] = found | {"used": blend.used}
         return report
 
     def _check_parts(self, n_inputs: int) -> None:
@@ -242,7 +212,6 @@ class SharedLatentMixin(
         n_columns, expected = [m.weights.shape[1] for m in self._model.label_maps], self._label_columns()
         if n_columns != expected:
             raise ValueError(f"label mappings of {n_columns} columns, not {expected}.")
-        self.kernel_ = self._model.observation_map.kernel
         self._store(self._model)
 
     @property
@@ -250,10 +219,11 @@ class SharedLatentMixin(
         return self._model.positions.shape[1]
 
     def _store(self, model: LatentModel) -> None:
-        self._model = model
+        self._model, self.kernel_ = model, model.observation_map.kernel
         self.label_kernels_ = [m.kernel for m in model.label_maps]
         of_space = [self.kernel_] if model.blend is not None else [self.kernel_, *self.label_kernels_]
-        self.relevance_ = relevance(model, _length_scales(of_space))
+        scales = [length_scales(kernel, self._n_features_out) for kernel in of_space]
+        self.relevance_ = model.positions.std(axis=0) / np.min(scales, axis=0)
 
     def _settings(self, n_rows: int) -> Settings:
         kernel = latent_kernel(self.n_components, ard=self.ard) if self.kernel is None else clone(self.kernel)
@@ -278,21 +248,17 @@ class SharedLatentMixin(
         )
 
     def _check_dimensions(self, X: FloatArray) -> None:
-        n_features = X.shape[1]
-        if self.n_components > n_features:
+        if self.n_components > X.shape[1]:
             raise ValueError(
                 f"n_components={self.n_components} is more than the number of features, "
-                f"n_features={n_features}. Ask for at most as many dimensions as there are features."
+                f"n_features={X.shape[1]}. Ask for at most as many dimensions as there are features."
             )
         if len(X) < 2:
-            raise ValueError(
-                f"X has n_samples={len(X)}, and a latent space needs at least two rows. Give more rows."
-            )
+            raise ValueError(f"X has n_samples={len(X)}, and a latent space needs at least two rows.")
         if not observe(X, 1).n_scores:
             raise ValueError(
-                f"all {n_features} features are constant over the {len(X)} rows, up to rounding of numbers "
-                f"as large as {np.abs(X).max():.3g}, so there is nothing that latent positions could "
-                "explain. Give features that vary; if they do, subtract their means first."
+                f"all {X.shape[1]} features are constant over the {len(X)} rows, up to rounding of numbers "
+                f"as large as {np.abs(X).max():.3g}. Give features that vary, or subtract their means first."
             )
 
     def _label_predictions(self, X: Any, codes: Any) -> list[tuple[int, Any, Any, Any]]:
@@ -307,22 +273,15 @@ class SharedLatentMixin(
 
     def _check_rows(self, n_labeled: int, task: Any) -> None:
         if n_labeled < 2:
-            of_task = "y" if task is None else f"task {task!r}"
             raise LabelError(
-                f"{of_task} has {n_labeled} labeled rows (n_samples={n_labeled}), and a label mapping is "
-                "learnt from at least two. Give more rows of it, or leave it out."
+                f"{in_words(task)} has {n_labeled} labeled rows (n_samples={n_labeled}), and a label mapping "
+                "is learnt from at least two. Give more rows of it, or leave it out."
             )
 
     def _task_name(self, code: int) -> Any:
         return None if self.tasks_ is None else self.tasks_[code].item()
 
 
-def _length_scales(kernels: list[Kernel]) -> list[np.ndarray]:
-    """All length scales of the kernels, or one of size one where there is none."""
-    scales = [
-        np.asarray(value, dtype=float)
-        for kernel in kernels
-        for name, value in kernel.get_params().items()
-        if name.split("__")[-1] == "length_scale"
-    ]
-    return scales or [np.ones(())]
+def in_words(task: Any) -> str:
+    """The name of a task for messages; None: there are no tasks."""
+    return "y" if task is None else f"task {task!r}"

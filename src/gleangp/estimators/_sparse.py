@@ -1,60 +1,93 @@
-"""The common part of the sparse estimators: from parameters to models, new tasks and rows, files."""
+"""The common part of the sparse estimators: problems and the models that are fitted to them, files."""
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._parameters import SparseParameters, generator_from
-from gleangp.estimators._problems import fit_active_rows, fit_local_rows
 from gleangp.estimators._progress import Given, warn_about_fit
 from gleangp.exceptions import KernelError, TaskError, warn_user
 from gleangp.inference.block import Block
+from gleangp.inference.evidence import GroupKnowledge, Knowledge
+from gleangp.inference.local import LocalPosterior
+from gleangp.inference.posterior import Sites, TaskPosterior
+from gleangp.inference.prior import Term
+from gleangp.inference.propagate import RowSites
 from gleangp.invariances import check_invariances
-from gleangp.models.active.learn import Settings, most_stages
-from gleangp.models.active.model import SparseModel
+from gleangp.io.classes import register
+from gleangp.models import priors
+from gleangp.models.active.learn import Settings, TaskBlocks, most_stages
+from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_n_active
-from gleangp.models.defaults import LEARNING, START_KERNEL
+from gleangp.models.defaults import LEARNING, PRIORS, START_KERNEL, PriorWidths
+from gleangp.models.inputs import InputMap
+from gleangp.models.likelihood import Likelihood
+from gleangp.models.local import upgrade
 from gleangp.models.local.answers import TaskTransfer, choose_informative, noise_of_labels, transfer_report
-from gleangp.models.local.model import LocalModel
+from gleangp.models.local.data import Data, canonical_order
+from gleangp.models.local.fit import fit_local
+from gleangp.models.local.model import Draw, LocalModel
+from gleangp.models.local.plan import choose_basis_of, plan_couplings
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Gaussian, Noise
 from gleangp.numerics.parallel import in_parallel, threads_for
+from gleangp.progress import Progress, silent
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
+
+# What model files contain; the last two lines: coupled models of version 0.1.
+register(Choice, Decision, Parameters, priors.Exponential, priors.Gamma, priors.HalfCauchy, priors.HalfNormal)
+register(priors.LogNormal, priors.Normal, priors.Tied, SparseModel, Sites, TaskPosterior)
+register(Draw, GroupKnowledge, InputMap, LocalModel, LocalPosterior, RowSites, Term, BasisKnowledge=Knowledge)
+register(upgrade.CoupledModel, upgrade.CoupledParameters, upgrade.CoupledPosterior)
+register(upgrade.Knowledge, upgrade.OwnRows, upgrade.Pareto)
 
 FittedModel = SparseModel | LocalModel
 # Attribute of an estimator -> of its model; with several models a list.
-_ATTRIBUTES = {
-    "noise_": "noise",
-    "active_": "active",
-    "active_gain_": "gain",
-    "active_virtual_": "virtual",
-    "site_mean_": "site_mean",
-    "site_precision_": "site_precision",
-    "task_correlation_": "task_correlation",
-}
+_ATTRIBUTES = {"active_gain_": "gain", "active_virtual_": "virtual"}
+_ATTRIBUTES |= {f"{n}_": n for n in ("noise", "active", "site_mean", "site_precision", "task_correlation")}
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What one model is fitted to; several classes have a problem each."""
+
+    data: Data  # the rows to learn from; targets in the coding of the noise
+    numbers: IntArray  # (n,) of these rows among the rows of `fit`
+    n_rows: int  # of `fit`
+    rng: np.random.Generator
+    start: Any  # `Parameters` of a model of active points, `Likelihood` of one of blocks and a basis
+    kernel: Kernel | None = None  # of blocks and a basis; None: the default model
+    widths: PriorWidths = PRIORS
+
+
+def rows_to_learn(X: FloatArray, y: np.ndarray, codes: IntArray, keep: Any = slice(None)) -> IntArray:
+    """Numbers of the rows to keep, sorted by task and content: results do not depend on their order."""
+    kept = np.arange(len(X))[keep]
+    return kept[canonical_order(X[kept], y[kept], codes[kept])]
 
 
 class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
-    """Models from parameters; bookkeeping of tasks; warnings. An estimator declares four attributes."""
+    """Models from problems; bookkeeping of tasks; warnings. An estimator declares four attributes."""
 
     _most_active = START_KERNEL.most_points  # of a task, by default
     _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
     _of_classes = False  # whether targets are labels
     _kind_of_noise: type = Noise
 
-    sites = "adf"  # a parameter of classifiers, as is the next
-    learn_noise: Any
+    sites = "adf"  # a parameter of classifiers
     noise_: Any  # set with the other `_ATTRIBUTES`
     _model: FittedModel
     _models: list[FittedModel]
@@ -66,22 +99,21 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     @property
     def _is_active(self) -> bool:
         """Whether predictions use the active points only: `posterior="active"`, or there are invariances."""
-        given = self.invariances is not None and check_invariances(self.invariances)
-        return self.posterior == "active" or bool(given)
+        return self.posterior == "active" or bool(check_invariances(self.invariances))
 
     def _fit(
-        self, problems: Sequence[Any], given: Given, then: Callable[[list[Any]], list[Any]] = list
+        self, problems: Sequence[Problem], given: Given, then: Callable[[list[Any]], list[Any]] = list
     ) -> None:
         """Fit a model to every problem; `given` are X, y and tasks, for callbacks.
 
-        `then` makes the final models from them. Fits in other processes do not tell of their stages.
+        `then` makes the final models from them. Fits in other processes do not report their stages.
         """
         fit: Callable[..., Any]
-        sizes = problems[0].data.sizes.tolist()
+        one, sizes = len(problems) == 1, problems[0].data.sizes.tolist()
         if self._is_active:
-            n_jobs = self.n_jobs if len(problems) == 1 else None
+            n_jobs = self.n_jobs if one else None
             settings = self._settings(sizes, uncoupled=self._why_uncoupled(len(sizes)), n_jobs=n_jobs)
-            fit, most = partial(fit_active_rows, settings), most_stages(settings)
+            fit, most = partial(self._fit_active, settings), most_stages(settings)
         else:
             if self.posterior == "projected":
                 warn_user(
@@ -91,17 +123,16 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
                     FutureWarning,
                 )
             n_basis = self._count_active(sum(sizes), warn=then is list)
-            fit, most = partial(fit_local_rows, self, n_basis), LEARNING.most_reports
-        one, models = len(problems) == 1, []
+            fit, most = partial(self._fit_local, n_basis), LEARNING.most_reports
+        models, parallel = [], not one and self.n_jobs not in (None, 1)
         progress = self._begin_progress(given, most if one else len(problems))
         with threads_for(sizes):
-            if not one and self.n_jobs not in (None, 1):
+            if parallel:
                 models = in_parallel(fit, [(problem,) for problem in problems], self.n_jobs)
-                for _ in problems:
-                    progress.binary_problem(0).end()
-            for problem in problems[len(models) :]:
-                own = progress if one else progress.binary_problem(most)
-                models.append(fit(problem, progress=own))
+            for problem in problems:
+                own = progress if one else progress.binary_problem(0 if parallel else most)
+                if not parallel:
+                    models.append(fit(problem, progress=own))
                 if not one:
                     own.end()
             models = then(models)
@@ -117,6 +148,42 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             )
         progress.end(fitted=True)
 
+    def _fit_active(self, settings: Settings, problem: Problem, progress: Progress = silent) -> SparseModel:
+        """The model of active points of the rows of a problem."""
+        start, data = problem.start, problem.data
+        self._check_priors([h.name for h in start.kernel.hyperparameters], start.noise.parameters)
+        parts = blocks_of_rows(data.codes, data.n_tasks)
+        blocks = [Block(data.X[r], data.y[r], data.noise_at(r)) for r in parts]
+        tasks = TaskBlocks(blocks, [problem.numbers[r] for r in parts])
+        return fit_sparse_model(
+            start, tasks, problem.n_rows, replace(settings, progress=progress), problem.rng
+        )
+
+    def _fit_local(self, n_basis: int | None, problem: Problem, progress: Progress = silent) -> LocalModel:
+        """The model of blocks and a basis of the rows of a problem."""
+        data, selector, priors = problem.data, self._chosen_selector(), self.priors or {}
+        if hasattr(selector, "check_tasks"):
+            selector.check_tasks(int(np.sum(data.sizes > 0)))
+        of_noise = {n.removeprefix("noise__"): p for n, p in priors.items() if n.startswith("noise__")}
+        likelihood: Likelihood = replace(problem.start, priors={**problem.start.priors, **of_noise})
+        candidates = plan_couplings(
+            data,
+            likelihood,
+            self.coupling,
+            outputs=bool(getattr(self, "_n_outputs", 0)),
+            kernel=problem.kernel,
+            priors=priors,
+            optimize=self.optimizer is not None,
+            n_restarts=self.n_restarts,
+            progress=progress,
+            widths=problem.widths,
+            groups=feature_groups(getattr(self, "columns_", None)),
+        )
+        self._check_priors(candidates[0].search.names, likelihood.names)
+        choose_basis, at = choose_basis_of(selector), problem.numbers
+        model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose_basis)
+        return replace(model, row_numbers=at, active=at[model.active])
+
     def _add_blocks(self, blocks: list[Block]) -> list[FittedModel]:
         """Models with one more task, whose rows are a block for each of them."""
         n_rows = len(blocks[0])
@@ -127,16 +194,11 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             return [model.add_task(block, settings, seed) for model, block in pairs]
 
     def _absorb(
-        self,
-        X: FloatArray,
-        codes: IntArray,
-        labeled: np.ndarray,
-        targets: list[FloatArray],
-        noises: list[Any],
+        self, X: FloatArray, codes: IntArray, kept: np.ndarray, targets: list[FloatArray], noises: list[Any]
     ) -> None:
-        """Take in the labelled ones of new rows; every model has targets in the coding of its noise."""
-        blocks = blocks_of_rows(codes, self._fitted_models[0].n_tasks)
-        rows = {t: r[labeled[r]] for t, r in enumerate(blocks) if labeled[r].any()}
+        """Take in the new rows to keep; every model has targets in the coding of its noise."""
+        blocks = blocks_of_rows(codes, self._n_tasks)
+        rows = {t: r[kept[r]] for t, r in enumerate(blocks) if kept[r].any()}
         models = []
         with threads_for(map(len, rows.values())):
             for model, y, noise in zip(self._fitted_models, targets, noises, strict=True):
@@ -159,18 +221,42 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             return SELECTORS["entropy"]() if self._is_active else ResidualSelector(weight="variance")
         return super()._chosen_selector()
 
+    def _count_active(self, n_rows: int, *, warn: bool = True) -> int | None:
+        """Basis or active points that were asked for; None: the default."""
+        if self.n_active is None:
+            return None
+        if not isinstance(self.n_active, Integral):
+            return max(1, round(self.n_active * n_rows))
+        if warn and int(self.n_active) > n_rows:
+            warn_user(
+                f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
+                UserWarning,
+            )
+        return min(int(self.n_active), n_rows)
+
     def _why_uncoupled(self, n_tasks: int) -> str:
         """Why the tasks of a fit that is not local share the kernel only; raises if `coupling` needs more."""
         if self.coupling == "kernel":
             return "as asked"
         if n_tasks == 1:
             return "with one task there is nothing to couple"
-        cause = "posterior='active'" if self.posterior == "active" else "invariances are given"
+        cause, other = "invariances are given", "no invariances"
+        if self.posterior == "active":
+            cause, other = "posterior='active'", "posterior='local'"
         reason = f"tasks share the kernel alone, because {cause}"
         if self.coupling != "auto":
-            other = ", or posterior='local'" if self.posterior == "active" else ", or no invariances"
-            raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel'{other}.")
+            raise ValueError(f"coupling={self.coupling!r}, but {reason}. Use coupling='kernel', or {other}.")
         return reason
+
+    def _check_priors(self, names: Iterable[str], of_noise: Iterable[str]) -> None:
+        """Raise if a prior was given for another name than these."""
+        names = [*names, *(f"noise__{name}" for name in of_noise)]
+        unknown = sorted(set(self.priors or ()) - set(names))
+        if unknown:
+            raise KernelError(
+                f"priors are given for {', '.join(map(repr, unknown))}, which the model does not have. "
+                f"It has {', '.join(map(repr, names))}."
+            )
 
     def _store(self, models: list[FittedModel]) -> None:
         """Keep the fitted models, and set the attributes that show them."""
@@ -187,54 +273,13 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         self.log_evidence_ = float(sum(m.log_evidence for m in models))
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
-        made = _decision_on_copies(models)
+        self.decisions_ = [*getattr(models[0], "decisions", ())]
         if self.posterior != "active" and self._is_active:
             reason = "Transformed copies compete for the active set, from which alone predictions are made."
-            made.insert(0, Decision("posterior", "active", {}, reason))
-        self.decisions_ = [*made, *getattr(models[0], "decisions", ())]
+            self.decisions_.append(Decision("posterior", "active", {}, reason))
+        self.decisions_ += _decision_on_copies(models)
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         self.coupling_ = choices[0] if one else choices
-
-    def _count_active(self, n_rows: int, *, warn: bool = True) -> int | None:
-        """Basis or active points that were asked for; None: the default."""
-        if self.n_active is None:
-            return None
-        if isinstance(self.n_active, Integral):
-            if warn and int(self.n_active) > n_rows:
-                warn_user(
-                    f"n_active={self.n_active} is more than the {n_rows} labeled rows; all of them are kept.",
-                    UserWarning,
-                )
-            return min(int(self.n_active), n_rows)
-        return max(1, round(self.n_active * n_rows))
-
-    def _check_priors(self, parameters: Parameters) -> Parameters:
-        """The parameters; raises if a prior was given for another name."""
-        names = [h.name for h in parameters.kernel.hyperparameters]
-        self._check_prior_names([*names, *(f"noise__{name}" for name in parameters.noise.parameters)])
-        return parameters
-
-    def _check_prior_names(self, names: list[str]) -> None:
-        """Raise if a prior was given for another name than these."""
-        unknown = sorted(set(self.priors or ()) - set(names))
-        if unknown:
-            raise KernelError(
-                f"priors are given for {', '.join(map(repr, unknown))}, which the model does not have. "
-                f"It has {', '.join(map(repr, names))}."
-            )
-
-    def _names_to_learn(self, noise: Any, usual: tuple[str, ...], known: Any = None) -> tuple[str, ...]:
-        """Parameters of the noise to learn: `usual`, or those that were named, which `known` noise has."""
-        if isinstance(self.learn_noise, bool | np.bool_):
-            return usual if self.learn_noise else ()
-        known = noise if known is None else known
-        unknown = [name for name in self.learn_noise if name not in known.parameters]
-        if unknown:
-            raise ValueError(
-                f"learn_noise has {unknown}, but {type(known).__name__} has the parameters "
-                f"{list(known.parameters)}. Name some of those, or give True or False."
-            )
-        return tuple(name for name in self.learn_noise if name in noise.parameters)
 
     def _check_parts(self, n_inputs: int) -> None:
         if self.posterior == "projected":  # of version 0.1
@@ -254,8 +299,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
 
         For classes, those whose labels bring most information about the latent functions. Rows are chosen
-        one after the other, each given those before it, so that they do not repeat each other. The tasks of
-        the first rows are those that need labels most.
+        one after the other, each given those before it. The tasks of the first rows need labels most.
 
         Parameters
         ----------
@@ -263,8 +307,6 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             Rows that could be labelled; at most a few thousand.
         n : int, default=1
             How many to choose.
-        tasks : array-like of shape (m,), default=None
-            Task of each row, if the model was fitted with tasks and names no column for them.
 
         Returns
         -------
@@ -284,9 +326,17 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         if n < 1:
             raise ValueError(f"n={n}; at least one row is to be chosen.")
         X, codes = self._encode_inputs(X_pool, tasks, joint=True)
+        covs, noises = [], []  # (k, m, m) of the latent functions, (k, m) of labels
         with threads_for(np.bincount(codes)):
-            cov, noise = self._uncertainty(X, codes)
-        chosen = choose_informative(cov, noise, n, of_classes=self._of_classes)
+            for model in self._fitted_models:
+                mean, cov = model.predict_cov(X, codes)
+                noise = model.noise_of_rows(X, codes) if isinstance(model, LocalModel) else model.noise
+                normal = isinstance(noise, Gaussian)
+                if normal and not isinstance(model, LocalModel):
+                    raise ValueError("suggest is for posterior='local'. Fit again with it.")
+                covs.append(cov)
+                noises.append(np.asarray(noise.variance) if normal else noise_of_labels(noise, mean, cov))
+        chosen = choose_informative(np.array(covs), np.array(noises), n, of_classes=self._of_classes)
         if q := self._outputs_asked_for(tasks):
             n_rows = len(X) // q
             return np.column_stack([chosen % n_rows, chosen // n_rows])
@@ -329,21 +379,6 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         units = getattr(self, "_units", None)
         log_units = None if units is None else np.log(units.scale)
         return transfer_report(models, self.tasks_.tolist(), log_units)
-
-    def _uncertainty(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the latent functions at rows (k, m, m) and noise of their labels (k, m)."""
-        covs, noises = [], []
-        for model in self._fitted_models:
-            mean, cov = model.predict_cov(X, codes)
-            covs.append(cov)
-            noise = model.noise_of_rows(X, codes) if isinstance(model, LocalModel) else model.noise
-            if not isinstance(noise, Gaussian):
-                noises.append(noise_of_labels(noise, mean, cov))
-            elif isinstance(model, LocalModel):
-                noises.append(np.asarray(noise.variance))
-            else:
-                raise ValueError("suggest is for posterior='local'. Fit again with it.")
-        return np.array(covs), np.array(noises)
 
 
 def _decision_on_copies(models: list[Any]) -> list[Decision]:

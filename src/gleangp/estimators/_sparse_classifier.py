@@ -18,27 +18,16 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import encode_classes, lookup_classes
 from gleangp.estimators._base import TaskClassifierMixin
 from gleangp.estimators._parameters import ClassParameters, generator_from, given, parameters
-from gleangp.estimators._problems import (
-    ActiveProblem,
-    LocalProblem,
-    choose_basis_of,
-    rows_to_learn,
-    some_inputs,
-)
 from gleangp.estimators._progress import Given
-from gleangp.estimators._sparse import FittedModel, SparseGPMixin
+from gleangp.estimators._sparse import FittedModel, Problem, SparseGPMixin, rows_to_learn
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
-from gleangp.models.default_kernel import (
-    class_priors,
-    default_kernel,
-    null_category_kernel,
-    variance_priors,
-)
+from gleangp.models.default_kernel import class_priors, default_kernel, null_category_kernel, variance_priors
 from gleangp.models.defaults import LINKED_PRIORS, START_KERNEL, UNLABELLED
 from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data
 from gleangp.models.local.model import LocalModel
+from gleangp.models.local.plan import choose_basis_of
 from gleangp.models.local.unlabelled import add_unlabelled_task, class_log_probabilities, signs_of
 from gleangp.models.local.use_unlabelled import Asked, UnlabelledRows
 from gleangp.models.parameters import Parameters
@@ -63,13 +52,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        y : array-like of shape (n,)
-            Labels; the value of `unlabeled` for rows without one.
-        """
+        """Fit the model."""
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
         self.classes_, y_codes = self._encode(y, len(X))
@@ -77,21 +60,13 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         return self
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
-        """Add one more task, from few rows. The kernel and the noise stay as they are.
-
-        Parameters
-        ----------
-        y : array-like of shape (m,)
-            Its labels, of classes seen in `fit`; they may be all the same.
-        """
+        """Add one more task, from few rows. The kernel and the noise stay as they are."""
         X, names = self._rows_of_new_task(X, task)
-        y_codes = self._known_classes(y, len(X))
-        kept = self._kept(y_codes)
+        y_codes, kept = self._known_classes(y, len(X))
         X, y_codes = X[kept], y_codes[kept]
         before: list[Any] = self._fitted_models
-        targets = self._targets(y_codes)
-        blocks = [Block(X, y, m.noise) for m, y in zip(before, targets, strict=True)]
-        models: list[Any] = self._add_blocks(blocks)
+        pairs = zip(before, self._targets(y_codes), strict=True)
+        models: list[Any] = self._add_blocks([Block(X, y, m.noise) for m, y in pairs])
         if len(models) > 1 and isinstance(models[0], LocalModel) and np.any(y_codes < 0):
             with threads_for([len(X)]):
                 models = add_unlabelled_task(before, models, y_codes)
@@ -107,8 +82,6 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
 
         Parameters
         ----------
-        y : array-like of shape (n,)
-            Their labels, of classes seen in `fit`.
         classes : array-like, default=None
             All classes. The first call must contain rows of each of them.
         """
@@ -121,9 +94,9 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
                 )
             return self.fit(X, y, tasks)
         X, codes = self._encode_inputs(X, tasks, learn=True)
-        y_codes = self._known_classes(y, len(X))
+        y_codes, kept = self._known_classes(y, len(X))
         noises = [model.noise for model in self._fitted_models]
-        self._absorb(X, codes, self._kept(y_codes), self._targets(y_codes), noises)
+        self._absorb(X, codes, kept, self._targets(y_codes), noises)
         return self
 
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
@@ -136,13 +109,23 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
         """The classes, and the number of the class of each row (-1 without a label)."""
         return encode_classes(y, n_rows, self.unlabeled)
 
-    def _known_classes(self, y: Any, n_rows: int) -> IntArray:
-        """The same of new rows."""
-        return lookup_classes(self.classes_, y, n_rows, self.unlabeled)
+    def _known_classes(self, y: Any, n_rows: int) -> tuple[IntArray, np.ndarray]:
+        """Numbers of the classes of new rows, and mask of those to learn from."""
+        y_codes = lookup_classes(self.classes_, y, n_rows, self.unlabeled)
+        return y_codes, y_codes >= 0
 
-    def _kept(self, y_codes: IntArray) -> np.ndarray:
-        """Mask of the new rows to learn from."""
-        return y_codes >= 0
+    def _names_to_learn(self, noise: Any, usual: tuple[str, ...], known: Any = None) -> tuple[str, ...]:
+        """Parameters of the noise to learn: `usual`, or those that were named, which `known` noise has."""
+        if isinstance(self.learn_noise, bool | np.bool_):
+            return usual if self.learn_noise else ()
+        known = noise if known is None else known
+        unknown = [name for name in self.learn_noise if name not in known.parameters]
+        if unknown:
+            raise ValueError(
+                f"learn_noise has {unknown}, but {type(known).__name__} has the parameters "
+                f"{list(known.parameters)}. Name some of those, or give True or False."
+            )
+        return tuple(name for name in self.learn_noise if name in noise.parameters)
 
 
 @parameters
@@ -216,22 +199,16 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     >>> X = np.linspace(-3, 3, 40)[:, None]
     >>> y = np.where(X[:, 0] > 0, "warm", "cold")
     >>> model = SparseGPClassifier(random_state=0).fit(X, y)
-    >>> model.predict([[-2.0], [2.0]]).tolist()
-    ['cold', 'warm']
-    >>> model.predict_proba([[-2.0], [2.0]]).shape
-    (2, 2)
-    >>> bool(model.decision_function([[2.0]])[0] > 0.0)
-    True
-    >>> bool(model.score(X, y) > 0.95)
-    True
+    >>> model.predict([[-2.0], [2.0]]).tolist(), bool(model.score(X, y) > 0.95)
+    (['cold', 'warm'], True)
+    >>> model.predict_proba([[2.0]]).shape, bool(model.decision_function([[2.0]])[0] > 0.0)
+    ((1, 2), True)
 
     Several tasks, more rows of a known task, and one more task:
 
-    >>> tasks = np.tile(["a", "b"], 20)
-    >>> model = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
+    >>> model = SparseGPClassifier(random_state=0).fit(X, y, tasks=np.tile(["a", "b"], 20))
     >>> model = model.partial_fit([[3.5]], ["warm"], tasks=["b"])
-    >>> model = model.add_task([[-1.0], [1.0]], ["cold", "warm"], task="c")
-    >>> model.tasks_.tolist()
+    >>> model.add_task([[-1.0], [1.0]], ["cold", "warm"], task="c").tasks_.tolist()
     ['a', 'b', 'c']
     """
 
@@ -243,67 +220,82 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     _kind_of_noise = TwoClasses
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
-        """Probability of every class.
-
-        Returns
-        -------
-        ndarray of shape (n, c)
-            Rows sum to one; columns in the order of `classes_`.
-        """
+        """Probability of every class."""
         found = [model.noise.class_log_prob(mean, var) for model, mean, var in self._latent(X, tasks)]
         return np.exp(class_log_probabilities(found))
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
-        """Mean of the latent function, divided by its predictive standard deviation.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, c)
-            Positive for the second of two classes. With more classes, one column for each.
-        """
+        """Mean of the latent function, divided by its predictive standard deviation."""
         margins = np.column_stack(
             [model.noise.margin(mean, var) for model, mean, var in self._latent(X, tasks)]
         )
         return margins[:, 0] if len(self.classes_) == 2 else margins
 
+    @property
+    def _n_models(self) -> int:
+        """One for two classes, else one for each class against the rest."""
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _targets(self, y_codes: IntArray) -> list[FloatArray]:
+        return signs_of(y_codes, self._n_models)
+
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         counts = np.bincount(y_codes[y_codes >= 0], minlength=len(self.classes_))
-        n_unlabeled = len(y_codes) - int(counts.sum())
+        n_unlabeled, n_models = len(y_codes) - int(counts.sum()), self._n_models
         self._check_noise(n_unlabeled)
-        *streams, last = generator_from(self.random_state).spawn(len(self._positives) + 1)
+        *streams, last = generator_from(self.random_state).spawn(n_models + 1)
         at = rows_to_learn(X, y_codes, codes, (y_codes >= 0) | self._is_active)
         data = Data(X[at], y_codes[at].astype(np.float64), codes[at], self._n_tasks, None)
-        of_classes = list(zip(self._positives, self._targets(y_codes[at]), streams, strict=True))
-        if self._is_active:
-            active = []
-            for positive, signs, rng in of_classes:
-                parameters = self._parameters(data, counts, positive)
-                of_class = replace(data, y=signs, noise=parameters.noise)
-                active.append(ActiveProblem(of_class, at, rng, parameters, len(X)))
-            self._fit(active, given)
-            return
+        start_of = self._active_start if self._is_active else self._local_start
         problems = []
-        for k, (positive, signs, rng) in enumerate(of_classes):
-            noise: Any = Probit() if self.noise == "null_category" else noise_from_name(self.noise)
-            noise = replace(noise, bias=_bias(counts, positive))
-            usual = tuple(name for name in noise.transforms if name not in ("bias", "slope"))
-            if self.kernel is not None:
-                usual = ("bias", *usual)  # the default kernel has a constant
-            learn = self._names_to_learn(noise, usual, NullCategory() if n_unlabeled else noise)
-            of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
-            likelihood = Likelihood(noise, learn, of_noise)
-            kernel = self._given_kernel(k, len(of_classes))
+        for k, (signs, rng) in enumerate(zip(self._targets(y_codes[at]), streams, strict=True)):
+            kernel = self._given_kernel(k, n_models)
+            # The latent function starts where the share of a class is its probability.
+            bias = float(ndtri((counts[k if n_models > 1 else 1] + 1.0) / (counts.sum() + 2.0)))
+            noise, start = start_of(data, kernel, bias, n_unlabeled)
             of_class = replace(data, y=signs, noise=noise)
-            problems.append(LocalProblem(of_class, at, rng, likelihood, kernel, LINKED_PRIORS))
+            problems.append(Problem(of_class, at, len(X), rng, start, kernel, LINKED_PRIORS))
 
         def then(models: list[Any]) -> list[Any]:  # all rows, if those without a label help
             every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, models[0].noise)
             return UnlabelledRows(self._asked_of_unlabelled(len(X)), every, models, last).fit()
 
-        self._fit(problems, given, then if n_unlabeled else list)
+        self._fit(problems, given, then if n_unlabeled and not self._is_active else list)
+
+    def _active_start(
+        self, data: Data, kernel: Any, bias: float, n_unlabeled: int
+    ) -> tuple[NullCategory | Probit, Parameters]:
+        """Noise, and where the model of active points starts."""
+        noise: Any
+        usual: tuple[str, ...]
+        if n_unlabeled:
+            missing = 1.0 - (len(data) - n_unlabeled) / len(data)
+            noise, usual = NullCategory(bias, missing, missing, variance=UNLABELLED.soft), ("bias",)
+            kernel = kernel or null_category_kernel(data.X)
+            own_priors = variance_priors(kernel)
+        else:
+            # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
+            noise, usual = Probit(bias), ("bias", "slope")
+            own_priors = {}
+            if kernel is None:
+                kernel = default_kernel(data.X, offset=True)
+                own_priors = class_priors(kernel)
+        priors = own_priors if self.priors is None else self.priors
+        return noise, Parameters(kernel, noise, self._names_to_learn(noise, usual), priors)
+
+    def _local_start(self, data: Data, kernel: Any, bias: float, n_unlabeled: int) -> tuple[Any, Likelihood]:
+        """Noise, and where the model of blocks and a basis starts."""
+        noise: Any = Probit() if self.noise == "null_category" else noise_from_name(self.noise)
+        noise = replace(noise, bias=bias)
+        usual = tuple(name for name in noise.transforms if name not in ("bias", "slope"))
+        if kernel is not None:
+            usual = ("bias", *usual)  # the default kernel has a constant
+        learn = self._names_to_learn(noise, usual, NullCategory() if n_unlabeled else noise)
+        of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
+        return noise, Likelihood(noise, learn, of_noise)
 
     def _asked_of_unlabelled(self, n_rows: int) -> Asked:
-        n, names = len(self._positives), self.learn_noise
+        n, names = self._n_models, self.learn_noise
         kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
         named = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
         learnt, always = kernels is None or self.optimizer is not None, self.noise == "null_category"
@@ -325,59 +317,23 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
                 f"posterior={self.posterior!r}."
             )
 
-    @property
-    def _positives(self) -> range:
-        """The class that is +1 in every binary problem."""
-        return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
-
-    def _targets(self, y_codes: IntArray) -> list[FloatArray]:
-        return signs_of(y_codes, len(self._positives))
-
-    def _parameters(self, data: Data, counts: IntArray, positive: int) -> Parameters:
-        """Where the model of active points starts."""
-        missing = 1.0 - int(counts.sum()) / len(data)
-        bias, given = _bias(counts, positive), self._given_kernel(positive, len(self._positives))
-        noise: Any
-        if missing > 0.0:
-            kernel = given or null_category_kernel(data.X)
-            own_priors = variance_priors(kernel)
-            noise = NullCategory(bias, missing, missing, variance=UNLABELLED.soft)
-            usual: tuple[str, ...] = ("bias",)
-        else:
-            kernel = given or default_kernel(some_inputs(data), offset=True, n_rows=len(data))
-            own_priors = {} if given else class_priors(kernel)
-            noise = Probit(bias)
-            # Sites held, the evidence of active points cannot tell how steep the noise is: LPJ05 3.4 can.
-            usual = ("bias", "slope")
-        priors = own_priors if self.priors is None else self.priors
-        return self._check_priors(Parameters(kernel, noise, self._names_to_learn(noise, usual), priors))
-
-    def _kept(self, y_codes: IntArray) -> np.ndarray:
-        """All new rows, or the labelled ones where the others do not help."""
-        return (y_codes >= 0) | isinstance(self._models[0].noise, NullCategory)
-
-    def _known_classes(self, y: Any, n_rows: int) -> IntArray:
-        codes = super()._known_classes(y, n_rows)
-        n_unlabeled = int(np.sum(codes < 0))
-        null_category = isinstance(self._models[0].noise, NullCategory)
-        left_out = any(made.what == "unlabelled rows" for made in self.decisions_)
-        if n_unlabeled and not null_category and not left_out:
+    def _known_classes(self, y: Any, n_rows: int) -> tuple[IntArray, np.ndarray]:
+        codes, labeled = super()._known_classes(y, n_rows)
+        if isinstance(self._models[0].noise, NullCategory):
+            return codes, np.ones(n_rows, dtype=bool)
+        n_unlabeled, left_out = int(np.sum(~labeled)), "unlabelled rows" in [d.what for d in self.decisions_]
+        if n_unlabeled and not left_out:
             raise LabelError(
                 f"y has {n_unlabeled} unlabeled rows (unlabeled={self.unlabeled!r}), but fit had none, "
                 "so the model has no null category. Fit again with unlabeled rows."
             )
-        return codes
+        return codes, labeled
 
     def _check_parts(self, n_inputs: int) -> None:
-        if len(self._models) != len(self._positives):
+        if len(self._models) != self._n_models:
             raise ValueError(f"{len(self._models)} models for {len(self.classes_)} classes.")
         super()._check_parts(n_inputs)
 
     def _store(self, models: list[FittedModel]) -> None:
         super()._store(models)
         self.n_silent_ = sum(m.n_silent for m in models)
-
-
-def _bias(counts: IntArray, positive: int) -> float:
-    """Where the share of a class is its probability."""
-    return float(ndtri((counts[positive] + 1.0) / (counts.sum() + 2.0)))

@@ -8,11 +8,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    get_routing_for_object,
-)
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, get_routing_for_object
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,8 +22,6 @@ from gleangp.exceptions import ModelFileError, TaskError
 _OF_METHODS = """
 X : DataFrame or array-like of shape (n, p)
     Inputs with the task column.
-y : array-like of shape (n,)
-    Targets.
 **params : dict
     Handed on to the method of the wrapped estimator, for example `return_std=True` or `sample_weight`. A
     pipeline routes them to the steps that request them.
@@ -73,7 +67,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     n_features_in_ : int
         Number of columns of X, the task column included.
     feature_names_in_ : ndarray
-        Their names, the task column's included, if X has names that are all strings.
+        Their names, if all are strings.
 
     Notes
     -----
@@ -92,14 +86,10 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     >>> y = X[:, 1] > 0
     >>> pipeline = make_pipeline(StandardScaler(), SparseGPClassifier(random_state=0))
     >>> model = TaskColumn(pipeline, task=0).fit(X, y)
-    >>> model.predict([[7, 1.5], [8, -1.5]])
-    array([ True, False])
-    >>> model.predict_proba([[7, 1.5]]).round().tolist()
-    [[0.0, 1.0]]
-    >>> bool(model.decision_function([[7, 1.5]])[0] > 0)
-    True
-    >>> model.score(X, y) > 0.9
-    True
+    >>> model.predict([[7, 1.5]]).tolist(), model.predict_proba([[7, 1.5]]).round().tolist()
+    ([True], [[0.0, 1.0]])
+    >>> bool(model.decision_function([[7, 1.5]])[0] > 0), model.score(X, y) > 0.9
+    (True, True)
     >>> model = model.add_task([[9, -1.0], [9, 1.0]], [False, True], 9)
     >>> model = model.partial_fit([[9, -2.0], [9, 2.0]], [False, True])
     >>> model.predict([[9, 1.5]])
@@ -119,8 +109,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Fit a clone of the wrapped estimator on X without the task column."""
-        check_headings(X)
-        validate_data(self, X, skip_check_array=True)  # sets the number of features, names
+        self._check_columns(X, reset=True)
         self.estimator_ = clone(self.estimator)
         context = self._init_callback_context(max_subtasks=1)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -137,8 +126,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         """Absorb new rows of known tasks into the last step; on a new estimator, `fit`."""
         if not hasattr(self, "estimator_"):
             return self.fit(X, y, **params)
-        check_headings(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X)
         X, tasks = take_task_column(X, self.task)
         _last_step(self.estimator_).partial_fit(self._transformed(X), y, tasks=tasks, **params)
         return self
@@ -155,43 +143,22 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_has("predict"))
     def predict(self, X: Any, **params: Any) -> Any:
-        """Predict with the wrapped estimator.
-
-        Returns
-        -------
-        ndarray
-        """
+        """Predict with the wrapped estimator."""
         return self._check_and_call("predict", X, **params)
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any, **params: Any) -> Any:
-        """Probabilities of the classes from the wrapped estimator.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            In the order of `classes_`.
-        """
+        """Probabilities of the classes from the wrapped estimator."""
         return self._check_and_call("predict_proba", X, **params)
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: Any, **params: Any) -> Any:
-        """Decision values from the wrapped estimator.
-
-        Returns
-        -------
-        ndarray
-        """
+        """Decision values from the wrapped estimator."""
         return self._check_and_call("decision_function", X, **params)
 
     @available_if(_has("score"))
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
-        """Score of the wrapped estimator.
-
-        Returns
-        -------
-        float
-        """
+        """Score of the wrapped estimator."""
         return self._check_and_call("score", X, y, **params)
 
     @property
@@ -213,13 +180,10 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         return MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=mapping)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.non_deterministic = inner.estimator_type, inner.non_deterministic
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.target_tags = inner.target_tags
-        tags.non_deterministic = inner.non_deterministic
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.input_tags.string = True  # the task column
         return tags
@@ -242,10 +206,14 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         if getattr(self.estimator_, "n_features_in_", n_columns) != n_columns:
             raise ModelFileError(f"a TaskColumn of other columns than {self.n_features_in_}.")
 
+    def _check_columns(self, X: Any, *, reset: bool = False) -> None:
+        """Names and number of columns; `fit` sets them."""
+        check_headings(X)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+
     @reading
     def _check_and_call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:
-        check_headings(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        self._check_columns(X)
         return self._call(method, X, *args, **params)
 
     def _call(self, method: str, X: Any, *args: Any, **params: Any) -> Any:

@@ -11,14 +11,17 @@ from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import START_KERNEL, UNITS
 from gleangp.models.priors import Gamma, LogNormal, Prior
 
+# Rows from which the spread of the features is computed: more make no difference to where a search starts.
+_MOST_SAMPLED = 50_000
 
-def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False, n_rows: int | None = None) -> Kernel:
+
+def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False) -> Kernel:
     """`C * RBF`, with the length scales started at the spread of the features.
 
-    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function. X may
-    be a part of `n_rows` rows.
+    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function.
     """
-    n, p = len(X) if n_rows is None else n_rows, X.shape[1]
+    n, p = X.shape
+    X = X[:: max(1, -(-n // _MOST_SAMPLED))]
     spread, start = _spread(X), np.sqrt(p)
     if p <= START_KERNEL.most_length_scales and n >= START_KERNEL.rows_per_length_scale * p:
         scales = spread * start

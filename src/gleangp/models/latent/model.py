@@ -271,15 +271,6 @@ def reconstruct(model: LatentModel, positions: FloatArray) -> tuple[FloatArray, 
     return seen.restore(mean), of_features
 
 
-def relevance(model: LatentModel, length_scales: list[FloatArray]) -> FloatArray:
-    """(q,) length scales that the training rows span in each dimension, the most of any mapping.
-
-    `length_scales` has one array, of shape () or (q,), for each mapping whose kernel has them.
-    """
-    spread = model.positions.std(axis=0)
-    return np.max([spread / scale for scale in length_scales], axis=0)
-
-
 def search_positions(
     mapping: Mapping, scores: FloatArray, known_scores: FloatArray, known_positions: FloatArray
 ) -> FloatArray:

@@ -11,6 +11,8 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import blocks_of_rows
+from gleangp.inference.block import Block
 from gleangp.models.defaults import MIXTURES, PRIORS, PriorWidths, Start
 from gleangp.models.inputs import identity_map, map_inputs
 from gleangp.models.likelihood import Likelihood
@@ -24,6 +26,8 @@ from gleangp.models.terms import (
     hierarchical_terms,
     with_priors,
 )
+from gleangp.noise import Gaussian
+from gleangp.selection.selectors import ResidualSelector
 
 _REASONS = {
     "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
@@ -117,3 +121,24 @@ def plan_search(
     return Search(
         make_terms, likelihood, inputs, forms, starts, learning, widths, optimize, n_restarts, **more
     )
+
+
+def choose_basis_of(selector: Any) -> Any:
+    """The selector as a function (kernel, W, pool, count, rng) -> rows; None: the default.
+
+    W are the rows of `pool` as the kernel sees them. A selector that weighs tasks against each other sees
+    each of them with its targets, any other selector one block.
+    """
+    if isinstance(selector, ResidualSelector):
+        return None
+
+    def choose(kernel: Any, W: FloatArray, pool: Data, count: int, rng: np.random.Generator) -> IntArray:
+        parts, y = [np.arange(len(W))], np.zeros(len(W))
+        if hasattr(selector, "alone"):
+            parts = [rows for rows in blocks_of_rows(pool.codes, pool.n_tasks) if len(rows)]
+            y = pool.y
+        blocks = [Block(W[rows], y[rows], Gaussian(0.1)) for rows in parts]
+        active = selector.select(kernel, blocks, min(count, len(W)), rng=rng).active
+        return np.concatenate([rows[chosen] for rows, chosen in zip(parts, active, strict=True)])
+
+    return choose

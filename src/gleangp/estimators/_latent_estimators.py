@@ -1,4 +1,4 @@
-"""`SharedLatentGPClassifier`: tasks classified in one low-dimensional latent space that they share."""
+"""`SharedLatentGPClassifier` and `SharedLatentGPRegressor`: tasks in one latent space of few dimensions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from sklearn.base import BaseEstimator
 from gleangp._compat import StrOptions
 from gleangp._state import check_codes
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.labels import encode_classes, lookup_classes
+from gleangp.data.labels import check_regression_target, encode_classes, lookup_classes
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskClassifierMixin
+from gleangp.estimators._observations import TaskRegressorMixin
 from gleangp.estimators._parameters import given, parameters
-from gleangp.estimators._shared_latent import SharedLatentMixin
+from gleangp.estimators._shared_latent import SharedLatentMixin, in_words
 from gleangp.exceptions import LabelError
 from gleangp.models.latent.model import Labels
 from gleangp.models.local.unlabelled import class_log_probabilities
+from gleangp.models.units import own_units
 
 
 @parameters
@@ -28,8 +30,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     Every row has a position in the latent space. One Gaussian process maps positions to the features of
     all rows; for every task another maps them to the labels. Positions and mappings are learnt together, so
     that the space describes the data *and* separates the classes. A perceptron from features to positions
-    (a back-constraint) places new rows without a search. `add_task` learns a new task from a few rows in
-    milliseconds, because only its label mapping is fitted.
+    (a back-constraint) places new rows without a search.
 
     Parameters
     ----------
@@ -65,24 +66,19 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     >>> from gleangp import SharedLatentGPClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> model = SharedLatentGPClassifier(random_state=0).fit(X[::2], y[::2])
-    >>> model.score(X[1::2], y[1::2]) > 0.9
-    True
-    >>> model.transform(X).shape
-    (150, 2)
-    >>> model.inverse_transform(model.transform(X[:3])).shape
-    (3, 4)
+    >>> model.predict(X[[0, 60, 120]]).tolist(), model.score(X[1::2], y[1::2]) > 0.9
+    ([0, 1, 2], True)
+    >>> model.transform(X).shape, model.inverse_transform(model.transform(X[:3])).shape
+    ((150, 2), (3, 4))
     >>> model.predict_proba(X[:3]).shape, model.decision_function(X[:3]).shape
     ((3, 3), (3, 3))
-    >>> model.predict(X[[0, 60, 120]]).tolist()
-    [0, 1, 2]
 
     Two tasks in one space, and a third one from six rows:
 
     >>> tasks = np.where(np.arange(75) % 2, "a", "b")
     >>> model = SharedLatentGPClassifier(random_state=0).fit(X[::2], y[::2] == 0, tasks)
     >>> few = [1, 3, 5, 61, 63, 65]
-    >>> model = model.add_task(X[few], y[few] == 0, task="c")
-    >>> model.tasks_.tolist()
+    >>> model.add_task(X[few], y[few] == 0, task="c").tasks_.tolist()
     ['a', 'b', 'c']
     """
 
@@ -95,11 +91,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the label mapping, in units of its predictive deviation.
 
-        Returns
-        -------
-        ndarray of shape (n,) or (n, c)
-            Positive for the second of two classes; one column per class with more of them, minus infinity
-            for classes that the row's task does not have.
+        Minus infinity for classes that the row's task does not have.
         """
         X, codes = self._encode_inputs(X, tasks)
         out = np.full((len(X), len(self.classes_)), -np.inf)
@@ -110,13 +102,7 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         return out[:, 1] if len(self.classes_) == 2 else out
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
-        """Probability of every class.
-
-        Returns
-        -------
-        ndarray of shape (n, c)
-            Rows sum to one; zero for classes that the row's task does not have.
-        """
+        """Probability of every class; zero for classes that the row's task does not have."""
         X, codes = self._encode_inputs(X, tasks)
         out = np.zeros((len(X), len(self.classes_)))
         for rows, present, margins in self._margins(X, codes):
@@ -151,10 +137,9 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         self._check_rows(len(y_codes), task)
         present = np.unique(y_codes)
         if len(present) < 2:
-            of_task = "y" if task is None else f"task {task!r}"
             raise LabelError(
-                f"{of_task} has 1 class: {self.classes_[present].tolist()}. Two are needed to tell apart. "
-                "Give rows of another class, or leave the task out."
+                f"{in_words(task)} has 1 class: {self.classes_[present].tolist()}. "
+                "Two are needed to tell apart. Give rows of another class, or leave the task out."
             )
         return present
 
@@ -170,3 +155,87 @@ def _signs(y_codes: IntArray, present: IntArray) -> FloatArray:
     """Targets -1 / +1: one column for two classes, else one for each class against the rest."""
     positives = present[1:] if len(present) == 2 else present
     return np.where(y_codes[:, None] == positives, 1.0, -1.0)
+
+
+@parameters
+class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimator):
+    """Regression in a latent space of few dimensions that all tasks share.
+
+    The same model as `SharedLatentGPClassifier`, with numbers for labels.
+
+    See Also
+    --------
+    SharedLatentGPClassifier : The same for classes.
+    SparseGPRegressor : Tasks that share a kernel over the features themselves.
+
+    Notes
+    -----
+    All features share one unit: standardise those that are in different ones. Targets are standardised
+    task by task. Rows without a target (NaN) help to find the latent space.
+
+    References
+    ----------
+    Urtasun, Quattoni & Darrell 2007; Lawrence & Quiñonero-Candela 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gleangp import SharedLatentGPRegressor
+    >>> t = np.linspace(-2, 2, 60)
+    >>> X = np.column_stack([t, np.sin(t), np.cos(t)])
+    >>> model = SharedLatentGPRegressor(1, hidden_units=10, random_state=0)
+    >>> model = model.fit(X[::2], t[::2] ** 2)
+    >>> model.predict(X[:4]).shape, model.score(X[1::2], t[1::2] ** 2) > 0.95
+    ((4,), True)
+    >>> model.transform(X[:4]).shape, model.inverse_transform(model.transform(X[:4])).shape
+    ((4, 1), (4, 3))
+
+    Two tasks in one space, and a third one from four rows:
+
+    >>> model = model.fit(X, t**2, tasks=np.where(np.arange(60) % 2, "a", "b"))
+    >>> model.add_task(X[::15], -t[::15], task="c").tasks_.tolist()
+    ['a', 'b', 'c']
+    """
+
+    _targets_are_signs = False
+    _fitted_parts = ("_model", "embedding_", "basis_", "_units")
+
+    def predict(self, X: Any, tasks: Any = None, return_std: bool = False) -> Any:
+        """Mean of the targets, with their standard deviation if asked for.
+
+        Parameters
+        ----------
+        return_std : bool, default=False
+            Return the standard deviation of a new target as well, its noise included.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n,)
+            `std` only with `return_std`.
+        """
+        X, codes = self._encode_inputs(X, tasks)
+        mean, std = np.empty(len(X)), np.empty(len(X))
+        for _, rows, m, v in self._label_predictions(X, codes):
+            mean[rows], std[rows] = m[:, 0], np.sqrt(v[:, 0])
+        mean = self._units.from_standard(mean, codes)
+        return (mean, std * self._units.scale[codes]) if return_std else mean
+
+    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
+        y, labeled = check_regression_target(y, len(codes))
+        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
+        for t, r in enumerate(rows):
+            self._check_rows(len(r), self._task_name(t))
+        self._units = own_units([y[r] for r in rows])
+        standard = self._units.to_standard(y, codes)
+        return [Labels(r, standard[r, None]) for r in rows]
+
+    def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
+        y = check_regression_target(y, n_rows)[0] if n_rows else np.zeros(0)
+        rows = np.flatnonzero(~np.isnan(y))
+        if n_rows:
+            self._check_rows(len(rows), task)
+        self._units = self._units.with_task(y[rows])
+        return Labels(rows, self._units.to_standard(y[rows], np.full(len(rows), -1))[:, None])
+
+    def _label_columns(self) -> list[int]:
+        return [1] * len(self._units.mean)
