@@ -286,7 +286,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
 
 def check_fields(noise: Any, **given: Any) -> None:
     """Raise if something is given for the rows that the noise model does not have."""
-    wrong = [name for name, values in given.items() if values is not None and not hasattr(noise, name)]
+    wrong = [name for name, values in given.items() if values is not None and name not in noise.row_fields]
     if wrong:
         name, model = wrong[0], type(noise).__name__
         raise ValueError(f"{name}= is given, but {model} noise has no {name}. It is for {_FIELDS[name]}.")

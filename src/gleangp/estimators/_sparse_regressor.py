@@ -394,7 +394,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         """The noise model of rows; an exposure or trials that are not given are one."""
         check_fields(self.noise_, exposure=exposure, trials=trials)
         if not self._has_normal_noise:
-            known = {name: 1.0 for name in ("exposure", "trials") if hasattr(self.noise_, name)}
+            known = {name: 1.0 for name in ("exposure", "trials") if name in self.noise_.row_fields}
             return replace(self.noise_, **known | self._row_fields(n_rows, exposure=exposure, trials=trials))
         if np.ndim(self.noise_variance):
             raise ValueError(
