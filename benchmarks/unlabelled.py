@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.common import Row, show_parts, with_error
 from gleangp import SparseGPClassifier
 from gleangp.datasets import load_landmine, load_usps
-from gleangp.models.local.use_unlabelled import ALONE
+from gleangp.models.local.unlabelled import ALONE
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp import SparseGPRegressor, load, save
-from gleangp.models.likelihood import Likelihood
+from gleangp.models.objective import Likelihood
 from gleangp.noise import Gamma
 
 RNG = np.random.default_rng(0)

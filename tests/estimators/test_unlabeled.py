@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 from gleangp import SparseGPClassifier
 from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.posterior import PRECISION_FLOOR, include_moments
-from gleangp.models.local.use_unlabelled import _clearly_better
+from gleangp.models.local.unlabelled import _clearly_better
 from gleangp.noise import NullCategory, Probit
 from tests.two_fits import assert_same_answers
 

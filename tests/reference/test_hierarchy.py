@@ -15,12 +15,10 @@ from scipy.stats import multivariate_normal
 from gleangp.inference.block import lay_out
 from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import LEARNING, LINKED_PRIORS, PRIORS
-from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data
 from gleangp.models.local.fit import CONDITIONING, _Finish
-from gleangp.models.local.learn import Form, Learnt
-from gleangp.models.local.plan import plan_search
-from gleangp.models.objective import Rows
+from gleangp.models.local.learn import Form, Learnt, plan_search
+from gleangp.models.objective import Likelihood, Rows
 from gleangp.noise import (
     Binomial,
     ContaminatedNormal,

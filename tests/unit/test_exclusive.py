@@ -10,8 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp.inference.block import Block, lay_out
 from gleangp.inference.exclusive import _log_partition, _odds_from_others, settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import labelled_first, marginals_of
-from gleangp.models.local.unlabelled import PriorOfRows
+from gleangp.inference.propagate import PriorOfRows, labelled_first, marginals_of
 from gleangp.noise import NullCategory
 
 NOISES = [NullCategory(b, 0.6, g, variance=0.05) for b, g in ((-0.3, 0.6), (0.2, 0.5), (0.0, 0.7))]

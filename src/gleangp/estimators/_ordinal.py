@@ -17,8 +17,8 @@ from gleangp.estimators._sparse_classifier import LabelsMixin
 from gleangp.exceptions import LabelError, warn_user
 from gleangp.models.default_kernel import default_kernel, default_priors
 from gleangp.models.defaults import ORDERED_PRIORS, UNITS
-from gleangp.models.likelihood import Likelihood
 from gleangp.models.local.data import Data
+from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
 

@@ -24,12 +24,15 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.models.default_kernel import class_priors, default_kernel, null_category_kernel, variance_priors
 from gleangp.models.defaults import LINKED_PRIORS, START_KERNEL, UNLABELLED
-from gleangp.models.likelihood import Likelihood
-from gleangp.models.local.data import Data
+from gleangp.models.local.data import Data, choose_basis_of
 from gleangp.models.local.model import LocalModel
-from gleangp.models.local.plan import choose_basis_of
-from gleangp.models.local.unlabelled import add_unlabelled_task, class_log_probabilities, signs_of
-from gleangp.models.local.use_unlabelled import Asked, UnlabelledRows
+from gleangp.models.local.unlabelled import (
+    UnlabelledRows,
+    add_unlabelled_task,
+    class_log_probabilities,
+    signs_of,
+)
+from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
@@ -258,7 +261,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
         def then(models: list[Any]) -> list[Any]:  # all rows, if those without a label help
             every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, models[0].noise)
-            return UnlabelledRows(self._asked_of_unlabelled(len(X)), every, models, last).fit()
+            return UnlabelledRows(every, models, last, **self._asked_of_unlabelled(len(X))).fit()
 
         self._fit(problems, given, then if n_unlabeled and not self._is_active else list)
 
@@ -294,13 +297,20 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
         return noise, Likelihood(noise, learn, of_noise)
 
-    def _asked_of_unlabelled(self, n_rows: int) -> Asked:
+    def _asked_of_unlabelled(self, n_rows: int) -> dict[str, Any]:
+        """How rows without a label shall be used."""
         n, names = self._n_models, self.learn_noise
         kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
         named = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
-        learnt, always = kernels is None or self.optimizer is not None, self.noise == "null_category"
-        basis = self._count_active(n_rows), choose_basis_of(self._chosen_selector())
-        return Asked(kernels, self.coupling, always, learnt, named, *basis)
+        return {
+            "kernels": kernels,
+            "coupling": self.coupling,
+            "always": self.noise == "null_category",
+            "learnt": kernels is None or self.optimizer is not None,
+            "noise_names": named,
+            "n_basis": self._count_active(n_rows),
+            "choose_basis": choose_basis_of(self._chosen_selector()),
+        }
 
     def _check_noise(self, n_unlabeled: int) -> None:
         """Raise if the noise that was asked for does not go with the rows or the posterior."""

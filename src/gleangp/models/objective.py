@@ -1,31 +1,44 @@
 """The log posterior of everything that is learnt, and its gradient, on given rows in blocks with a basis.
 
-Slots of the vector, in order: the kernels of the terms with the weights of tasks that are learnt
-("term0__..."), those of the likelihood, and the warping of the inputs ("warp").
+`Likelihood` is how targets enter: Gaussian noise in closed form, any other noise by propagation. Slots of the
+vector, in order: the kernels of the terms with the weights of tasks that are learnt ("term0__..."), those of
+the likelihood, and the warping of the inputs ("warp").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from scipy.special import softmax
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.inference.block import Layout
-from gleangp.inference.evidence import evidence_gradient
+from gleangp.inference.block import Block, Layout
+from gleangp.inference.evidence import (
+    Conditioned,
+    condition,
+    evidence_gradient,
+    gaussian_evidence,
+    row_inverse,
+)
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import RowSites
+from gleangp.inference.propagate import RowSites, labelled_first, marginals_of, sweep_rows
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
-from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import Likelihood, Settled
-from gleangp.models.parameters import Slot, Slots
-from gleangp.models.priors import Normal
+from gleangp.models.parameters import Slot, Slots, noise_values, unconstrain
+from gleangp.models.priors import Exponential, LogNormal, Normal
 from gleangp.models.terms import MovingTerm, TermSpec
+from gleangp.models.units import InputMap
+from gleangp.noise import Gaussian
+
+_NOISE_BOUNDS = (-20.0, 4.0)  # of the log variance of Gaussian noise in standard units
+_LEAST = np.exp(_NOISE_BOUNDS[0])  # of the variance of a task: with less, covariances have no digits left
+_LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
+_FINE_TOLERANCE = 1e-9  # nats per row, of propagation where gradients must be exact
+_BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +52,229 @@ class Rows:
     Z: FloatArray  # (d, p) common basis
     numbers: IntArray | None = None  # (n,) of these rows in the data; None: all of them in order
 
-    @property
-    def all_inputs(self) -> FloatArray:
-        """X, Z and the bases of the groups, one below the other."""
-        return np.vstack([self.X, self.Z, *(g.Z for g in self.layout.groups if g.Z is not None)])
 
-    def seen_as(self, W: FloatArray) -> tuple[FloatArray, FloatArray, Layout]:
-        """X, Z and the layout with inputs as the kernels see them, from `all_inputs` so seen."""
-        n, at, groups = len(self.X), len(self.X) + len(self.Z), []
-        for g in self.layout.groups:
-            if g.Z is not None:
-                size = len(g.Z)
-                g, at = replace(g, Z=W[at : at + size]), at + size
-            groups.append(g)
-        return W[:n], W[n : n + len(self.Z)], replace(self.layout, groups=groups)
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """Sites at their fixed point, and what follows from them."""
+
+    q: Conditioned
+    evidence: float
+    sites: RowSites
+    slot_gradients: Callable[[Any], dict[str, FloatArray]]  # from an `EvidenceGradient`
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The noise of all tasks: of variance v exp(tau z_t), z_t ~ N(0, 1), under a learnt tau.
+
+    `model` has the values to start from, `learn` names the parameters that are learnt, and `priors` are
+    theirs. Tasks share them but for the one that the model names in `of_tasks`, if it is learnt and `sizes`
+    are given. Gaussian noise of a row may have a known factor (`rows.noise`, for example 1 / weight).
+
+    v is the variance, or what stands for it in the noise model (`NoiseModel.of_tasks`), such as the squared
+    coefficient of variation. Tasks with more noise can also differ more from the others: large shops sell and
+    vary more. The variance of what is a task's own (offset, slopes, function) has the factor
+    exp(rho tau z_t), rho in [0, 1] learnt.
+
+    z_t is maximised with a Laplace correction: with I_t, the information that the n_t rows of a task carry
+    about its log variance, the objective has -1/2 log(1 + tau^2 I_t). Differences between rows carry
+    (n_t - 1) / 2. Their mean carries rho^2 / 2: its variance is that of the offset, which has that factor.
+    Counts carry less: then tau is learnt smaller, and tasks are more alike.
+    """
+
+    model: Any
+    learn: tuple[str, ...] = ()
+    priors: Mapping[str, Any] = field(default_factory=dict)
+    sizes: IntArray = ()  # type: ignore[assignment]  # (M,) rows of the tasks
+    tol: float = 1e-6  # nats per row, of propagation: a tenth of that at which the search stops
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether sites are the targets with their noise, in closed form."""
+        return isinstance(self.model, Gaussian)
+
+    @property
+    def varies(self) -> bool:
+        """Whether tasks have their own noise."""
+        own = self.model.of_tasks
+        return len(self.sizes) > 1 and own is not None and own[0] in self.learn
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parameters that can have a prior."""
+        return ("variance",) if self.gaussian else tuple(self.model.parameters)
+
+    def slots(self, start: Start, widths: PriorWidths) -> list[Slot]:
+        """One for each parameter that is learnt; of tau, z and rho, where tasks have their own noise."""
+        slots = []
+        for name in self.learn:
+            transform, prior = self.model.transforms[name], self.priors.get(name)
+            value = np.atleast_1d(np.asarray(self.model.parameters[name], dtype=np.float64))
+            bounds = _BOUNDS[transform]
+            if self.gaussian:
+                # The prior is on the deviation: the log of the variance has twice the spread.
+                value, bounds = np.array([start.noise**2]), _NOISE_BOUNDS
+                prior = prior or LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
+            elif transform == "logit":
+                value = start.wrong * value
+            slots.append(Slot(f"noise__{name}", unconstrain(transform, value), *bounds, prior, transform))
+        if self.varies:
+            of_rho = Normal(0.0, widths.scale_with_noise)
+            slots += [
+                Slot("tau", np.log([start.noise_ratio]), -5.0, 1.5, Exponential(widths.noise_ratio)),
+                Slot("z", np.zeros(len(self.sizes)), -6.0, 6.0, Normal(0.0, 1.0), "identity"),
+                Slot("rho", np.array([start.scale_with_noise]), 0.0, 1.0, of_rho, "identity"),
+            ]
+        return slots
+
+    def noise_model(self, slots: Slots, z: FloatArray) -> Any:
+        """The noise model at z, with the values that all tasks share."""
+        return replace(self.model, **noise_values(self.model, self.learn, slots, z))
+
+    def variance(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """(M,) of the noise of each task."""
+        shared = np.full(len(self.sizes), self.noise_model(slots, z).variance_of_task)
+        if not self.varies:
+            return shared
+        tau, _, levels = _of_tasks(slots, z)
+        return np.maximum(shared * np.exp(tau * levels), _LEAST)
+
+    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, factors: FloatArray) -> FloatArray:
+        """(n,) of the sites of rows, with Gaussian noise of known factors of the variance."""
+        return 1.0 / (self.variance(slots, z)[codes] * factors)
+
+    def settle(
+        self, prior: BlockPrior, rows: Rows, slots: Slots, z: FloatArray, sites: Any, *, gradient: bool = True
+    ) -> Settled:
+        """Sites of all rows at the parameters z; `sites` are those to start from.
+
+        Without a gradient the result need not have the quantities of every row.
+        """
+        if not self.gaussian:
+            return self._propagated(prior, rows, slots, z, sites)
+        precision = self.precision(slots, z, rows.layout.codes, rows.noise)
+        found = RowSites(precision, precision * rows.y)
+        q = condition(prior, precision, found.shift, rows=gradient)
+
+        def slot_gradients(of_evidence: Any) -> dict[str, FloatArray]:
+            if not self.learn:
+                return {}
+            by_log = self._by_log(rows, slots, z, of_evidence.noise_variance)
+            return {"noise__variance": np.array([by_log.sum()]), **self._gradients_of_tasks(slots, z, by_log)}
+
+        evidence = gaussian_evidence(q, precision) + self._correction(slots, z)
+        return Settled(q, evidence, found, slot_gradients)
+
+    def _propagated(self, prior: BlockPrior, rows: Rows, slots: Slots, z: FloatArray, sites: Any) -> Settled:
+        """By expectation propagation over all rows."""
+        shared, codes = self.noise_model(slots, z), rows.layout.codes
+        noise = replace(rows.noise, **{name: getattr(shared, name) for name in self.learn})
+        if self.varies:
+            noise = noise.with_variance(self.variance(slots, z)[codes])
+        problem, marginals = Block(rows.X, rows.y, noise), marginals_of(prior)
+        if sites is None and not noise.log_concave:
+            sites = labelled_first(problem, marginals)
+        # Draws of the parameters, which real numbers have, need the gradient of the gradient. Where noise is
+        # not log-concave, searches stopped up to eight nats early by gradients of sites that had not settled.
+        fine = self.model.support == "real" or not noise.log_concave
+        tol = min(self.tol, _FINE_TOLERANCE) if fine else self.tol
+        swept = sweep_rows(problem, marginals, start=sites, tol=tol)
+        by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
+        by_log: Any = 0.0
+        if self.varies:
+            by_name, by_row = noise.grad_of_shared(by_name, shared)
+            moves = self.variance(slots, z) > _LEAST
+            by_log = np.bincount(codes, by_row, len(self.sizes)) * moves
+
+        def slot_gradients(of_evidence: Any) -> dict[str, FloatArray]:
+            parts = self._gradients_of_tasks(slots, z, by_log)
+            for name in self.learn:
+                of_all = np.atleast_1d(np.sum(by_name[name], axis=0))
+                parts[f"noise__{name}"] = of_all * slots.slope(z, f"noise__{name}")
+            return parts
+
+        evidence = swept.evidence + self._correction(slots, z)
+        return Settled(swept.marginals.state, evidence, swept.sites, slot_gradients)
+
+    def slope_of_tasks(
+        self, prior: BlockPrior, rows: Rows, slots: Slots, z: FloatArray, sites: Any
+    ) -> tuple[FloatArray, Any]:
+        """(M,) derivatives of the evidence in the log variances of the tasks, and the sites there."""
+        if self.gaussian:  # from the residuals of all rows, without their covariances
+            precision = self.precision(slots, z, rows.layout.codes, rows.noise)
+            q = condition(prior, precision, precision * rows.y, also=row_inverse)
+            return self._by_log(rows, slots, z, 0.5 * (q.alpha**2 - q.also)), None
+        settled = self.settle(prior, rows, slots, z, sites)
+        return settled.slot_gradients(None)["z"] / _of_tasks(slots, z)[0], settled.sites
+
+    def _by_log(self, rows: Rows, slots: Slots, z: FloatArray, by_row: FloatArray) -> FloatArray:
+        """(M,) derivatives in the log variances of tasks, from those in the variance of each row.
+
+        They are zero where a task has the least variance: it does not depend on the parameters then.
+        """
+        of_task = np.bincount(rows.layout.codes, by_row * rows.noise, len(self.sizes))
+        variance = self.variance(slots, z)
+        return variance * of_task * (variance > _LEAST if self.varies else True)
+
+    def own_scale(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """(M,) exp(rho tau z_t), the factor of the variance of what is a task's own."""
+        tau, rho, levels = _of_tasks(slots, z)
+        return np.exp(rho * (tau * levels))
+
+    def own_scale_gradients(self, slots: Slots, z: FloatArray, by_log: FloatArray) -> dict[str, FloatArray]:
+        """Of the slots, from that in the logarithms of `own_scale` (M,)."""
+        tau, rho, levels = _of_tasks(slots, z)
+        along = tau * float(by_log @ levels)
+        return {"z": rho * tau * by_log, "tau": np.array([rho * along]), "rho": np.array([along])}
+
+    def information(self, rho: float) -> FloatArray:
+        """(M,) I_t."""
+        return np.where(self.sizes > 0, self.sizes - 1.0 + rho**2, 0.0) / 2.0
+
+    def _correction(self, slots: Slots, z: FloatArray) -> float:
+        """-1/2 sum log(1 + tau^2 I_t)."""
+        if not self.varies:
+            return 0.0
+        tau_square, rho = np.exp(2.0 * slots.get(z, "tau")[0]), slots.get(z, "rho")[0]
+        return -0.5 * float(np.log1p(tau_square * self.information(rho)).sum())
+
+    def _gradients_of_tasks(self, slots: Slots, z: FloatArray, by_log: FloatArray) -> dict[str, FloatArray]:
+        """Of tau, z and rho, the correction included, from that in the log variances (M,)."""
+        if not self.varies:
+            return {}
+        tau, rho, levels = _of_tasks(slots, z)
+        square = tau**2 * self.information(rho)
+        of_rho = -0.5 * tau**2 * rho * np.sum((self.sizes > 0) / (1.0 + square))
+        of_tau = tau * (by_log @ levels) - np.sum(square / (1.0 + square))
+        return {"tau": np.array([of_tau]), "z": tau * by_log, "rho": np.array([of_rho])}
+
+    def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
+        """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task.
+
+        Empty if it is not Gaussian and tasks have none of their own.
+
+        The residuals of a task have nu = 2 I_t degrees of freedom. With c their sum of squares in units of
+        the noise at the mode of z_t, which is where -z - tau nu / 2 + tau c / 2 = 0, the posterior of z_t is
+
+            p(u) ~ exp(-u^2 / 2 - tau nu u / 2 - c exp(-tau (u - z)) / 2).
+        """
+        if not (self.varies or self.gaussian):
+            return np.zeros(0)
+        shared = self.noise_model(slots, z).variance_of_task
+        if not self.varies:
+            return np.full(len(self.sizes) + 1, shared)
+        tau, rho, mode = _of_tasks(slots, z)
+        nu = 2.0 * self.information(rho)
+        squares = np.maximum(nu + 2.0 * mode / tau, 0.0)[:, None]
+        log_density = _LEVELS**2 + tau * np.outer(nu, _LEVELS)
+        log_density = -0.5 * (log_density + squares * np.exp(-tau * (_LEVELS - mode[:, None])))
+        mean = softmax(log_density, axis=1) @ np.exp(tau * _LEVELS)
+        return np.maximum(shared * np.append(mean, np.exp(0.5 * tau**2)), _LEAST)
+
+
+def _of_tasks(slots: Slots, z: FloatArray) -> tuple[float, float, FloatArray]:
+    """tau, rho and z_t (M,)."""
+    return np.exp(slots.get(z, "tau")[0]), slots.get(z, "rho")[0], slots.get(z, "z")
 
 
 class LogPosterior:
@@ -72,15 +294,16 @@ class LogPosterior:
         *,
         warped: bool = True,
     ):
-        self.specs, self.likelihood, self.inputs = list(specs), likelihood, inputs
+        self.likelihood, self.inputs = likelihood, inputs
         self.start, self.rows = start, rows  # None until there are some rows
-        of_terms = [spec.slots(f"term{k}__") for k, spec in enumerate(specs)]
-        n_warps = inputs.n_parameters if warped else 0
-        warp = Slot("warp", np.zeros(n_warps), -2.5, 2.5, Normal(0.0, widths.warp_spread), "identity")
-        self.slots = Slots(
-            [*(s for slots in of_terms for s in slots), *likelihood.slots(start, widths), warp]
-        )
-        self._moving = [MovingTerm(spec, f"term{k}__", self.slots) for k, spec in enumerate(specs)]
+        slots = [slot for k, spec in enumerate(specs) for slot in spec.slots(f"term{k}__")]
+        no_warp, of_warp = np.zeros(inputs.n_parameters if warped else 0), Normal(0.0, widths.warp_spread)
+        warp = Slot("warp", no_warp, -2.5, 2.5, of_warp, "identity")
+        self.slots = Slots([*slots, *likelihood.slots(start, widths), warp])
+        self._moving = [MovingTerm(spec, f"term{k}__", self.slots.where) for k, spec in enumerate(specs)]
+        # Terms that are a task's own are in the scale of the task.
+        self._scaled = [likelihood.varies and not spec.loadings.shape[1] for spec in specs]
+        self._of_weights = [spec.mixture or s for spec, s in zip(specs, self._scaled, strict=True)]
         self._sites: RowSites | None = None
         self._warping: Any = None  # of the rows: from parameters to inputs as the kernels see them
 
@@ -105,48 +328,49 @@ class LogPosterior:
 
     def terms(self, z: FloatArray) -> list[Term]:
         """The terms at z; use them before they are moved again."""
-        terms, scale = [term.at(z) for term in self._moving], self.likelihood.own_scale(self.slots, z)
-        if scale is None:
+        terms = [term.at(z) for term in self._moving]
+        if not any(self._scaled):
             return terms
-        # What is a task's own is in the scale of the task.
-        return [t if t.loadings.shape[1] else replace(t, own=t.own * scale) for t in terms]
-
-    def frozen_terms(self, z: FloatArray) -> list[Term]:
-        """The terms at z, for good."""
-        return [replace(term, kernel=clone(term.kernel)) for term in self.terms(z)]
+        scale = self.likelihood.own_scale(self.slots, z)
+        pairs = zip(terms, self._scaled, strict=True)
+        return [replace(term, own=term.own * scale) if scaled else term for term, scaled in pairs]
 
     def settle(self, z: FloatArray) -> tuple[BlockPrior, Settled, Any]:
-        """The prior at z, the settled sites, and the warped inputs."""
+        """The prior at z, the settled sites, and the gradient of the warping from that of all inputs.
+
+        These are X, Z and the bases of the groups, one below the other.
+        """
         rows = self.rows
+        bases = [g.Z for g in rows.layout.groups if g.Z is not None]
         if self._warping is None or self._warping[0] is not rows:
-            self._warping = rows, self.inputs.linearize(rows.all_inputs)
-        warped = self._warping[1](self.warp(z))
-        W, Z, layout = rows.seen_as(warped.value)
-        prior = BlockPrior(self.terms(z), W, layout, Z)
+            self._warping = rows, self.inputs.linearize(np.vstack([rows.X, rows.Z, *bases]))
+        W, vjp = self._warping[1](self.warp(z))
+        X, Z, *seen = np.split(W, np.cumsum([len(rows.X), len(rows.Z), *map(len, bases[:-1])]))
+        groups = [g if g.Z is None else replace(g, Z=seen.pop(0)) for g in rows.layout.groups]
+        prior = BlockPrior(self.terms(z), X, replace(rows.layout, groups=groups), Z)
         settled = self.likelihood.settle(prior, rows, self.slots, z, self._sites)
-        self._sites = RowSites(settled.precision, settled.shift)
-        return prior, settled, warped
+        self._sites = settled.sites
+        return prior, settled, vjp
 
     def __call__(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Value and gradient."""
         slots = self.slots
-        prior, settled, warped = self.settle(z)
-        scale = self.likelihood.own_scale(slots, z)
-        scaled = [scale is not None and not spec.loadings.shape[1] for spec in self.specs]
-        of_weights = [spec.mixture or s for spec, s in zip(self.specs, scaled, strict=True)]
-        found = evidence_gradient(prior, settled.q, of_weights)
+        prior, settled, vjp = self.settle(z)
+        found = evidence_gradient(prior, settled.q, self._of_weights)
         value, gradient = slots.log_prior(z)
         for k, term in enumerate(self._moving):
             term.add_gradient(gradient, found.theta[k], found.loadings[k], found.own[k], z)
-        for name, part in settled.slot_gradients(found).items():
-            gradient[slots.where[name]] += part
-        own = [d_own for d_own, s in zip(found.own, scaled, strict=True) if s]
-        if scale is not None and own:
-            for name, part in self.likelihood.own_scale_gradients(slots, z, scale * sum(own)).items():
-                gradient[slots.where[name]] += part
+        parts = [settled.slot_gradients(found)]
+        if any(self._scaled):
+            own = sum(d_own for d_own, scaled in zip(found.own, self._scaled, strict=True) if scaled)
+            by_log = self.likelihood.own_scale(slots, z) * own
+            parts.append(self.likelihood.own_scale_gradients(slots, z, by_log))
         if "warp" in slots.where:
             bases = [of_basis for of_basis in found.own_Z if of_basis is not None]
-            gradient[slots.where["warp"]] += warped.vjp(np.vstack([found.X, found.Z, *bases]))
+            parts.append({"warp": vjp(np.vstack([found.X, found.Z, *bases]))})
+        for named in parts:
+            for name, part in named.items():
+                gradient[slots.where[name]] += part
         return -(value + settled.evidence), -gradient
 
     def value(self, z: FloatArray) -> float:

@@ -61,36 +61,21 @@ class Slot:
     prior: Any = None
     transform: str = "log"
 
-    @property
-    def size(self) -> int:
-        """Number of values."""
-        return len(self.start)
 
-    def natural(self, z: FloatArray) -> FloatArray:
-        """The values in natural units."""
-        return constrain(self.transform, z)
+def kernel_slots(kernel: Any, priors: Mapping[str, Any], prefix: str = "", groups: Any = None) -> list[Slot]:
+    """One slot for each free hyperparameter of a kernel.
 
-    def slope(self, z: FloatArray) -> FloatArray:
-        """Derivative of the natural values in the free ones."""
-        return constrain_slope(self.transform, self.natural(z))
-
-    def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
-        """Log density, and its gradient on the free scale."""
-        if self.prior is None:
-            return 0.0, np.zeros(len(z))
-        natural = self.natural(z)
-        value, slope = self.prior.log_prob(natural)
-        return float(np.sum(value)), slope * constrain_slope(self.transform, natural)
-
-
-def kernel_slots(kernel: Any, priors: Mapping[str, Any]) -> list[Slot]:
-    """One slot for each free hyperparameter of a kernel."""
+    Features of one number in `groups` (p,) share their length scale, unless a prior has a number for each.
+    """
     free, slots, at = [h for h in kernel.hyperparameters if not h.fixed], [], 0
     with np.errstate(divide="ignore"):  # a bound of zero is no bound
         theta, bounds = kernel.theta, np.reshape(kernel.bounds, (-1, 2))
     for h in free:
-        part = slice(at, at + h.n_elements)
-        slots.append(Slot(h.name, theta[part], bounds[part, 0], bounds[part, 1], priors.get(h.name)))
+        part, prior = np.arange(at, at + h.n_elements), priors.get(h.name)
+        if groups is not None and len(part) == len(groups) and h.name.endswith("length_scale"):
+            if not any(np.ndim(value) for value in getattr(prior, "__dict__", {}).values()):
+                part = part[np.unique(groups, return_index=True)[1]]
+        slots.append(Slot(prefix + h.name, theta[part], bounds[part, 0], bounds[part, 1], prior))
         at += h.n_elements
     return slots
 
@@ -99,10 +84,10 @@ class Slots:
     """Slots side by side in one vector."""
 
     def __init__(self, slots: Sequence[Slot]):
-        self.slots = tuple(slot for slot in slots if slot.size)
-        ends = np.cumsum([slot.size for slot in self.slots], dtype=int)
-        self.where = {s.name: slice(end - s.size, end) for s, end in zip(self.slots, ends, strict=True)}
-        self._by_name = {slot.name: slot for slot in self.slots}
+        self.slots = tuple(slot for slot in slots if len(slot.start))
+        ends = np.cumsum([len(slot.start) for slot in self.slots], dtype=int)
+        self.where = {s.name: slice(end - len(s.start), end) for s, end in zip(self.slots, ends, strict=True)}
+        self._transforms = {slot.name: slot.transform for slot in self.slots}
         self.size = int(ends[-1]) if len(ends) else 0
 
     @property
@@ -122,20 +107,28 @@ class Slots:
 
     def natural(self, z: FloatArray, name: str) -> FloatArray:
         """The values of a slot in natural units."""
-        return self._by_name[name].natural(z[self.where[name]])
+        return constrain(self._transforms[name], z[self.where[name]])
 
     def slope(self, z: FloatArray, name: str) -> FloatArray:
         """Derivative of the natural values of a slot in the free ones."""
-        return self._by_name[name].slope(z[self.where[name]])
+        return constrain_slope(self._transforms[name], self.natural(z, name))
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Log density of all slots, and its gradient."""
         value, gradient = 0.0, np.zeros(self.size)
         for slot in self.slots:
-            part = self.where[slot.name]
-            of_slot, gradient[part] = slot.log_prior(z[part])
-            value += of_slot
+            if slot.prior is not None:
+                natural = self.natural(z, slot.name)
+                density, slope = slot.prior.log_prob(natural)
+                value += float(np.sum(density))
+                gradient[self.where[slot.name]] = slope * constrain_slope(slot.transform, natural)
         return value, gradient
+
+
+def noise_values(noise: Any, names: Sequence[str], slots: Slots, z: FloatArray) -> dict[str, Any]:
+    """Parameters of the noise that are in slots, in natural units at z."""
+    values = {name: slots.natural(z, f"noise__{name}") for name in names}
+    return {n: v if np.ndim(noise.parameters[n]) else float(v[0]) for n, v in values.items()}
 
 
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
@@ -175,8 +168,7 @@ class Parameters:
 
     def noise_values(self, z: FloatArray) -> dict[str, float | FloatArray]:
         """The free noise parameters in natural units."""
-        values = {name: self.slots.natural(z, f"noise__{name}") for name in self.learn_noise}
-        return {n: v if np.ndim(self.noise.parameters[n]) else float(v[0]) for n, v in values.items()}
+        return noise_values(self.noise, self.learn_noise, self.slots, z)
 
     def noise_gradient(self, z: FloatArray, natural: Mapping[str, FloatArray]) -> FloatArray:
         """Gradient on the free scale from per-row gradients in natural units."""

@@ -1,24 +1,178 @@
-"""Regression targets in units in which one kernel serves all tasks.
+"""Inputs and targets in the units in which the model sees them.
 
-One task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre and
-one scale for all, so that offsets between tasks are the model's to explain, with their uncertainty. Where
+Inputs: a numeric column x is mapped to u in (0, 1) by its range and warped by Kumaraswamy's distribution
+function, whose parameters are learnt,
+
+    v(u) = 1 - (1 - u^a)^b,
+
+the identity at a = b = 1, then standardised over the training rows. Outside the training range v goes on as a
+straight line, as steep as it is on average over the range: rows outside are neither nearer nor farther than
+without the warping. At its ends v can be ten times as steep or level, by chance if the column means little. A
+column with two values is an indicator: it becomes 0 / 1 less its mean, and is not warped. A few wild values
+would leave nothing of the range to all others. Where they make up the deviation of a column, values are cut
+off at some distance from the middle nine tenths.
+
+Targets of one task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre
+and one scale for all, so that offsets between tasks are the model's to explain, with their uncertainty. Where
 most tasks are not in the same units, each gets its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import polygamma
 
-from gleangp._state import check_arrays
+from gleangp._state import LARGEST, check_arrays, check_codes
 from gleangp._typing import FloatArray, IntArray
 from gleangp.io.classes import register
 from gleangp.models.defaults import HIERARCHY, UNITS
 from gleangp.numerics.linalg import deviation
 
 _MIDDLE = 2.563  # distance of the 10 % and 90 % quantiles of a normal variable in standard deviations
+_MARGIN = 0.02  # of the range, kept free at both ends, where the slope of v can be zero or infinite
+_MOST_REFERENCE = 2000  # rows from which the units of a warped column are computed
+
+
+@dataclass(frozen=True, eq=False)
+class InputMap:
+    """Units and warping of the columns; the parameters of the warping are given to `__call__`."""
+
+    center: FloatArray  # (p,)
+    scale: FloatArray  # (p,)
+    warped: IntArray  # (c,) columns that are warped
+    low: FloatArray  # (c,)
+    width: FloatArray  # (c,)
+    reference: FloatArray  # (r, c) training rows from which the units of warped columns are computed
+    floor: FloatArray  # (p,) smaller values count as this; -inf without wild values
+    ceiling: FloatArray  # (p,) larger values count as this
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        sizes = check_arrays(
+            self,
+            center="p",
+            scale="p >0",
+            warped="c",
+            low="c",
+            width="c >0",
+            reference="r c" if len(self.warped) else "r s",
+            floor="p any",
+            ceiling="p any",
+        )
+        check_codes("InputMap.warped", self.warped, sizes["p"])
+        if not (self.floor <= self.ceiling).all() or (len(self.warped) and not len(self.reference)):
+            raise ValueError("InputMap has limits that are none, or no rows to take its units from.")
+
+    @property
+    def n_parameters(self) -> int:
+        """log a and log b of every warped column."""
+        return 2 * len(self.warped)
+
+    def __call__(self, X: FloatArray, parameters: FloatArray) -> FloatArray:
+        """The rows X (n, p) as the kernels see them; outside the training range too."""
+        X = np.clip(X, self.floor, self.ceiling)
+        W = (X - self.center) / self.scale
+        if len(self.warped):
+            x, ends = X[:, self.warped], np.vstack([self.low, self.low + self.width])
+            beyond = (x - self.low) / self.width
+            beyond = beyond - np.clip(beyond, 0.0, 1.0)  # where v goes on as a straight line
+            v, ends, reference = (self._v(part, parameters) for part in (x, ends, self.reference))
+            mean, spread = _units(reference)
+            W[:, self.warped] = (v + (ends[1] - ends[0]) * beyond - mean) / spread
+        return np.clip(W, -LARGEST, LARGEST)
+
+    def linearize(self, X: FloatArray) -> Callable[[FloatArray], tuple[FloatArray, Any]]:
+        """From the parameters to the rows X (n, p), and from dL/drows (n, p) to dL/dparameters (2 c,).
+
+        What does not depend on the parameters is computed once: a search asks for many of them.
+        """
+        X = np.clip(X, self.floor, self.ceiling)
+        unwarped = (X - self.center) / self.scale
+        if not len(self.warped):
+            return lambda parameters: (unwarped, lambda dW: np.zeros(0))
+        log_rows, log_reference = (np.log(self._u(x)) for x in (X[:, self.warped], self.reference))
+
+        def at(parameters: FloatArray) -> tuple[FloatArray, Any]:
+            v, dv_da, dv_db = _kumaraswamy(log_rows, parameters)
+            r, dr_da, dr_db = _kumaraswamy(log_reference, parameters)
+            mean, spread = _units(r)
+            w, W = (v - mean) / spread, unwarped.copy()
+            W[:, self.warped] = w
+
+            def vjp(dW):
+                dv = dW[:, self.warped] / spread
+                # The units move too: d mean and d spread go to the reference rows.
+                dr = -(dv.sum(0) + (dv * w).sum(0) * (r - mean) / spread) / len(r)
+                of_a = (dv * dv_da).sum(0) + (dr * dr_da).sum(0)
+                of_b = (dv * dv_db).sum(0) + (dr * dr_db).sum(0)
+                return np.concatenate([of_a, of_b])
+
+            return W, vjp
+
+        return at
+
+    def inverse(self, W: FloatArray, parameters: FloatArray) -> FloatArray:
+        """Training rows (n, p) in their own units, from what the kernels see of them."""
+        X = W * self.scale + self.center
+        if len(self.warped):
+            mean, spread = _units(self._v(self.reference, parameters))
+            a, b = np.exp(parameters.reshape(2, -1))
+            v = W[:, self.warped] * spread + mean
+            u = (1.0 - np.clip(1.0 - v, 0.0, 1.0) ** (1.0 / b)) ** (1.0 / a)
+            X[:, self.warped] = self.low + self.width * (u * (1.0 + 2.0 * _MARGIN) - _MARGIN)
+        return X
+
+    def _u(self, X):
+        return (np.clip((X - self.low) / self.width, 0.0, 1.0) + _MARGIN) / (1.0 + 2.0 * _MARGIN)
+
+    def _v(self, X, parameters):
+        return _kumaraswamy(np.log(self._u(X)), parameters)[0]
+
+
+def map_inputs(X: FloatArray) -> InputMap:
+    """The map for training rows X (n, p)."""
+    low, high = np.quantile(X, [0.05, 0.95], axis=0)
+    middle = (high - low) / 3.29  # of a normal column: its deviation
+    wild = (middle > 0.0) & (deviation(X) > UNITS.wild * middle)
+    reach = np.where(wild, UNITS.wild * middle, np.inf)
+    floor, ceiling = low - reach, high + reach
+    X = np.clip(X, floor, ceiling)
+    low, high = X.min(0), X.max(0)
+    two_values = np.all((X == low) | (X == high), axis=0)
+    scale = np.where(two_values, high - low, deviation(X))
+    scale = np.where(scale > 1e-12 * np.maximum(np.abs(low), np.abs(high)), scale, 1.0)
+    warped = np.flatnonzero(~two_values)
+    step = max(1, -(-len(X) // _MOST_REFERENCE))
+    width = np.maximum(high - low, 1e-300)[warped]
+    reference = X[::step][:, warped]
+    return InputMap(X.mean(0), scale, warped, low[warped], width, reference, floor, ceiling)
+
+
+def identity_map(n_features: int) -> InputMap:
+    """Inputs as they are."""
+    none, ones, no_columns = np.zeros(0), np.ones(n_features), np.zeros(0, dtype=np.intp)
+    limits = -np.inf * ones, np.inf * ones
+    return InputMap(0.0 * ones, ones, no_columns, none, none, np.zeros((0, 0)), *limits)
+
+
+def _kumaraswamy(log_u, parameters):
+    """v and its derivatives in log a and log b, each (n, c)."""
+    a, b = np.exp(parameters.reshape(2, -1))
+    a_log_u = a * log_u
+    power = np.exp(a_log_u)
+    log_rest = b * np.log1p(-power)
+    rest = np.exp(log_rest)
+    d_log_a = b * rest * power * a_log_u / (1.0 - power)  # u stays off 0 and 1
+    return 1.0 - rest, d_log_a, -log_rest * rest
+
+
+def _units(r):
+    """Mean and deviation of columns."""
+    return r.mean(0), np.maximum(r.std(0), 1e-9)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +192,7 @@ class TargetUnits:
         return mean * self.scale[codes] + self.mean[codes]
 
     def _check_state(self) -> None:
-        """Raise if the shapes do not fit together (a damaged model file)."""
+        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, mean="M", scale="M >0")
 
     def with_task(self, y: FloatArray) -> TargetUnits:
@@ -62,7 +216,7 @@ def natural_units(n_tasks: int) -> TargetUnits:
 def total_units(parts: list[FloatArray]) -> TargetUnits:
     """One mean and one standard deviation over the targets of all tasks."""
     y = np.concatenate(parts)
-    return _shared_units(len(parts), float(np.mean(y)), _spread(y))
+    return TargetUnits(np.full(len(parts), np.mean(y)), np.full(len(parts), _spread(y)), shared=True)
 
 
 def own_units(parts: list[FloatArray], otherwise: float = 1.0) -> TargetUnits:
@@ -81,7 +235,9 @@ def standard_units(parts: list[FloatArray]) -> TargetUnits:
     y, means = np.concatenate(filled), np.array([np.mean(y) for y in filled])
     within = _spread(y - np.repeat(means, list(map(len, filled))), size=float(np.max(np.abs(y))))
     apart = _scales_apart(filled, UNITS.scales_apart) or np.std(means) > UNITS.offsets_apart * within
-    return own_units(parts, within) if apart else _shared_units(len(parts), float(np.mean(y)), within)
+    if apart:
+        return own_units(parts, within)
+    return TargetUnits(np.full(len(parts), np.mean(y)), np.full(len(parts), within), shared=True)
 
 
 def units_of_hierarchy(parts: list[FloatArray]) -> TargetUnits:
@@ -91,13 +247,8 @@ def units_of_hierarchy(parts: list[FloatArray]) -> TargetUnits:
     uncertainty.
     """
     total = total_units(parts)
-    if not _scales_apart(parts, HIERARCHY.scales_apart):
-        return total
-    return own_units(parts, float(total.scale[0]))
-
-
-def _shared_units(n_tasks: int, centre: float, scale: float) -> TargetUnits:
-    return TargetUnits(np.full(n_tasks, centre), np.full(n_tasks, scale), shared=True)
+    apart = _scales_apart(parts, HIERARCHY.scales_apart)
+    return own_units(parts, float(total.scale[0])) if apart else total
 
 
 def _scales_apart(parts: list[FloatArray], factor: float) -> bool:

@@ -74,7 +74,7 @@ def leave_one_out(
     else:
         data = Data(X, mean, codes, len(terms[0].own), np.ones(n))
         scaled = X / length_scales(terms[0].kernel, X.shape[1])
-        blocks = blocks_of_tasks(data, scaled, posterior.block_size // 2)
+        blocks = blocks_of_tasks(codes, scaled, posterior.block_size // 2)
         layout = lay_out(codes, blocks, {task: Z for task, (Z, _) in posterior.own.items()})
         Z = posterior.Z
     prior = BlockPrior(terms, X, layout, Z)

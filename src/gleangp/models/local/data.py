@@ -1,4 +1,4 @@
-"""The rows of all tasks as the model needs them, and blocks of them."""
+"""The rows of all tasks as the model needs them; blocks of them, and rows that are a basis."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.neighbourhoods import neighbourhoods
+from gleangp.data.tasks import filled_blocks
+from gleangp.inference.block import Block
+from gleangp.noise import Gaussian
+from gleangp.selection.runs import PivotedRun
+from gleangp.selection.selectors import ResidualSelector
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +59,15 @@ def canonical_order(X: FloatArray, y: FloatArray, codes: IntArray) -> IntArray:
     return np.lexsort((y, *X.T[::-1], codes))
 
 
-def blocks_of_tasks(data: Data, W: FloatArray, block: int) -> list[IntArray]:
+def blocks_of_tasks(codes: IntArray, W: FloatArray, block: int) -> list[IntArray]:
     """Every task of up to twice `block` rows as one block, larger ones in neighbourhoods.
 
     W are the inputs in units in which distances matter.
     """
-    order, blocks = np.argsort(data.codes, kind="stable"), []
-    for rows in np.split(order, np.cumsum(data.sizes)[:-1]):
-        if len(rows) > 2 * block:
-            blocks += [rows[part] for part in neighbourhoods(W[rows], block)]
-        elif len(rows):
-            blocks.append(rows)
+    blocks = []
+    for _, rows in filled_blocks(codes):
+        parts = neighbourhoods(W[rows], block) if len(rows) > 2 * block else [np.arange(len(rows))]
+        blocks += [rows[part] for part in parts]
     return blocks
 
 
@@ -81,3 +84,28 @@ def evenly_chosen(blocks: list[IntArray], n_rows: int, rng: np.random.Generator)
 def some_of(n: int, count: int, rng: np.random.Generator) -> IntArray:
     """All numbers below n, or as many of them drawn, in order."""
     return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))
+
+
+def pivots_of(kernel, W, pool, count, rng):
+    """Rows of W that leave little of the kernel's covariance unexplained: a choice of basis points."""
+    return PivotedRun(kernel, W, rng).extend(count).picks[:count]
+
+
+def choose_basis_of(selector: Any) -> Any:
+    """The selector as a function (kernel, W, pool, count, rng) -> rows.
+
+    W are the rows of `pool` as the kernel sees them. A selector that weighs tasks against each other sees
+    each of them with its targets, any other selector one block.
+    """
+    if isinstance(selector, ResidualSelector):
+        return pivots_of
+
+    def choose(kernel: Any, W: FloatArray, pool: Data, count: int, rng: np.random.Generator) -> IntArray:
+        parts, y = [np.arange(len(W))], np.zeros(len(W))
+        if hasattr(selector, "alone"):
+            parts, y = [rows for _, rows in filled_blocks(pool.codes)], pool.y
+        blocks = [Block(W[rows], y[rows], Gaussian(0.1)) for rows in parts]
+        active = selector.select(kernel, blocks, min(count, len(W)), rng=rng).active
+        return np.concatenate([rows[chosen] for rows, chosen in zip(parts, active, strict=True)])
+
+    return choose

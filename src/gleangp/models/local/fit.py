@@ -1,4 +1,13 @@
-"""Fitting the model of blocks and a basis: learn the parameters, then form the posterior of all rows."""
+"""Fitting the model of blocks and a basis: learn the parameters, then form the posterior of all rows.
+
+With few rows predictions average over draws of the hyperparameters. Few rows do not determine the form of the
+model either. Every form has a mode. The posterior probability of a form is proportional to the mass of its
+Laplace approximation,
+
+    log mass = log posterior density - 1/2 log |H| + k/2 log 2 pi,   H = -d2 log posterior / dz2 (k, k),
+
+which depends on how much of the parameter space fits the data, and not only on the best point of it.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +16,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
+from sklearn.base import clone
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.inference.block import Layout, lay_out
+from gleangp.inference.block import lay_out
+from gleangp.inference.evidence import Conditioned
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term
+from gleangp.inference.propagate import RowSites
 from gleangp.kernels.parameters import length_scales
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
-from gleangp.models.likelihood import Settled
-from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
-from gleangp.models.local.draws import Mode, laplace_draws, mode_of, probabilities
-from gleangp.models.local.learn import Learnt, Search, learn, pivots_of, race
+from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of, some_of, targets_of
+from gleangp.models.local.learn import Candidate, Learnt, Search, learn, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
-from gleangp.models.local.plan import Candidate
 from gleangp.models.local.spread import choose_spread
 from gleangp.models.objective import Rows
 from gleangp.numerics.parallel import freed_memory_kept, where_blocks_are
@@ -35,23 +45,25 @@ def fit_local(
     rng: np.random.Generator,
     *,
     n_basis: int | None = None,
-    choose_basis: Any = None,
+    choose_basis: Any = pivots_of,
 ) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
 
     `choose_basis(kernel, W, pool, count, rng)` gives numbers of rows of `pool`, of which W are the inputs as
-    the kernel sees them; None: those that leave little unexplained.
+    the kernel sees them.
     """
     conditioning = CONDITIONING
     if n_basis is None:
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
-        candidates = [replace(c, search=c.search.for_points(n_basis)) for c in candidates]
+        learning = [c.search.learning.for_points(n_basis) for c in candidates]
+        pairs = zip(candidates, learning, strict=True)
+        candidates = [replace(c, search=replace(c.search, learning=how)) for c, how in pairs]
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
     modes = _modes(search, learnt, len(data))
     best = modes[0].learnt if modes else learnt[0]
-    finish = _Finish(search, best, data, n_basis, choose_basis or pivots_of, conditioning)
+    finish = _Finish(search, best, data, n_basis, choose_basis, conditioning)
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
     at_best, basis, n_silent = finish(best.z, rng)
@@ -72,7 +84,7 @@ def fit_local(
         search.inputs,
         at_best,
         draws,
-        search.likelihood.noise_model(best.slots, best.z),
+        search.likelihood.noise_model(best.objective.slots, best.z),
         np.arange(len(data)),
         **active_points(at_best.posterior, basis),
         n_rows=len(data),
@@ -119,31 +131,63 @@ def _compete(
     return search, winner, [Decision("coupling", name, numbers, text)]
 
 
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """The Laplace approximation at what was learnt."""
+
+    learnt: Learnt
+    free: IntArray  # (k,) everything but z_t, whose uncertainty the likelihood has in closed form
+    root: FloatArray  # (k, k) of the inverse of the Hessian
+    log_mass: float
+
+
 def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
     """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
-    if not search.draws(n_rows) or not learnt[0].slots.size:
+    if not search.draws(n_rows) or not learnt[0].objective.slots.size:
         return []
     most = min(form.value for form in learnt) + search.learning.hopeless
-    modes = [mode_of(form, search.learning, hopeless=form.value > most) for form in learnt]
+    modes = [_mode_of(form, search.learning, hopeless=form.value > most) for form in learnt]
     return sorted(modes, key=lambda mode: -mode.log_mass)
+
+
+def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
+    """The Laplace approximation of the free parameters, with the Hessian by differences of the gradient.
+
+    An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
+    approximation. A form that is `hopeless` has no mass and no draws.
+    """
+    objective, z, where = learnt.objective, learnt.z, learnt.objective.slots.where
+    free = np.concatenate([np.arange(part.start, part.stop) for name, part in where.items() if name != "z"])
+    hessian = np.zeros((len(free), len(free)))
+    if hopeless:
+        return Mode(learnt, free, hessian, -np.inf)
+    at = objective(z)[1][free]
+    for k, i in enumerate(free):
+        moved = z.copy()
+        moved[i] += learning.step
+        hessian[k] = (objective(moved)[1][free] - at) / learning.step
+    values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
+    values = np.maximum(values, learning.least_curvature)
+    log_mass = -learnt.value + 0.5 * float(np.sum(np.log(2.0 * np.pi / values)))
+    return Mode(learnt, free, vectors / np.sqrt(values), log_mass)
 
 
 def _decided_forms(modes: list[Mode]) -> list[Decision]:
     """Smoothness and warping with their probabilities, where there was a choice."""
-    if len(modes) < 2:
+    if not modes:
         return []
-    shares, made, best = probabilities(modes), [], modes[0].learnt.form
+    shares, made = softmax([mode.log_mass for mode in modes]), []
     for what, of, text in (
         ("smoothness", lambda form: form.kernel, "The most probable model has the kernel {}"),
         ("warping", lambda form: form.inputs, "The most probable model sees inputs {}"),
     ):
+        names: list[str] = [of(mode.learnt.form) for mode in modes]
         numbers: dict[str, float] = {}
-        for mode, share in zip(modes, shares, strict=True):
-            name = of(mode.learnt.form)
+        for name, share in zip(names, shares, strict=True):
             numbers[name] = numbers.get(name, 0.0) + float(share)
         if len(numbers) > 1:
-            reason = f"{text.format(of(best))} (posterior probability {numbers[of(best)]:.2f})."
-            made.append(Decision(what, of(best), numbers, reason))
+            reason = f"{text.format(names[0])} (posterior probability {numbers[names[0]]:.2f})."
+            made.append(Decision(what, names[0], numbers, reason))
     return made
 
 
@@ -152,20 +196,46 @@ def _draws(
 ) -> tuple[Draw, ...]:
     """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
 
-    A draw is left out where a covariance has no factor, as with hardly any noise.
+    Antithetic pairs, of every mode in proportion to its probability. A draw is left out where a covariance
+    has no factor, as with hardly any noise.
     """
     search, learning = finish.search, finish.search.learning
     stage = Stage("draws", learning.n_draws, finish.data.n_tasks, len(finish.data))
     if search.progress(stage, 0, None):
         return ()
     several: list[Draw] = []
-    for learnt, z in laplace_draws(modes, learning):
+    up_to, n_pairs = np.cumsum(softmax([mode.log_mass for mode in modes])), learning.n_draws // 2
+    # Always the same points, as in a quadrature: a fit of few rows does not depend on a seed.
+    half = np.random.default_rng(0).standard_normal((n_pairs, max(len(mode.free) for mode in modes)))
+    for k, normal in enumerate([*half, *-half]):
+        place = int(np.searchsorted(up_to, (k % n_pairs + 0.5) / n_pairs))
+        mode = modes[min(place, len(modes) - 1)]
+        z = _drawn(mode, normal[: len(mode.free)], learning)
         try:
-            several.append(replace(finish, learnt=learnt).draw(z, best, rng))
+            several.append(replace(finish, learnt=mode.learnt).draw(z, best, rng))
         except NotPositiveDefiniteError:
             continue
         search.progress(stage, len(several), None)
     return tuple(several)
+
+
+def _drawn(mode: Mode, normal: FloatArray, learning: Learning) -> FloatArray:
+    """The draw at that step from the mode, shortened until the log posterior falls about as expected.
+
+    Where the log posterior is far from quadratic, as with next to no noise, a full step can lead to
+    parameters that the data exclude.
+    """
+    objective, z = mode.learnt.objective, mode.learnt.z
+    step, expected = mode.root @ normal, 0.5 * float(normal @ normal)
+    low, high = objective.slots.bounds.T
+    for _ in range(learning.most_halvings):
+        drawn = z.copy()
+        drawn[mode.free] += step
+        drawn = np.clip(drawn, low, high)
+        if objective.value(drawn) - mode.learnt.value <= expected + learning.slack:
+            return drawn
+        step, expected = 0.5 * step, 0.25 * expected
+    return z.copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,45 +249,70 @@ class _Finish:
     choose_basis: Any
     conditioning: Conditioning
 
-    def _terms(self, z: FloatArray) -> list[Term]:
-        empty = self.data.sizes == 0
-        return [_average_where_empty(term, empty) for term in self.learnt.objective.frozen_terms(z)]
-
-    def _prior(self, terms: list[Term], W: FloatArray, layout: Layout, Z: FloatArray) -> BlockPrior:
-        return BlockPrior(terms, W, layout, Z, elsewhere=where_blocks_are(), gradients=False)
+    def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
+        """The posterior, the rows that are its basis, and the number of rows without information."""
+        data, objective, likelihood = self.data, self.learnt.objective, self.search.likelihood
+        terms, sites = self._terms(z), objective.sites(len(data))
+        W = self.search.inputs(data.X, objective.warp(z))
+        rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
+        if likelihood.varies and self.learnt.n_rows < len(data):
+            z = self._noise_of_tasks(terms, W, rows, z, sites)
+            terms = self._terms(z)
+        prior = BlockPrior(terms, W, rows.layout, rows.Z, where_blocks_are(), gradients=False)
+        settled = likelihood.settle(prior, rows, objective.slots, z, sites, gradient=False)
+        found = settled.q, settled.sites, settled.evidence
+        return (
+            self._draw(z, local_posterior(prior, rows, *found, self.conditioning)),
+            basis,
+            found[1].n_silent,
+        )
 
     def draw(self, z: FloatArray, best: LocalPosterior, rng: np.random.Generator) -> Draw:
         """The posterior at a draw; of one block as at the best, its factor when predictions need it."""
-        data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
-        precision = likelihood.precision(slots, z, data.codes, data.noise)
-        if precision is None or not best.together or self.learnt.n_rows < len(data):
+        data, objective, likelihood = self.data, self.learnt.objective, self.search.likelihood
+        if not (likelihood.gaussian and best.together and self.learnt.n_rows == len(data)):
             return self(z, rng)[0]
-        warp = self.learnt.objective.warp(z)
-        posterior = replace(
-            best,
-            terms=tuple(self._terms(z)),
-            X=self.search.inputs(data.X, warp),
-            precision=precision,
-            log_evidence=np.nan,
-        )
-        return Draw(posterior, warp, likelihood.predictive_variance(slots, z))
+        W, terms = self.search.inputs(data.X, objective.warp(z)), tuple(self._terms(z))
+        precision = likelihood.precision(objective.slots, z, data.codes, data.noise)
+        return self._draw(z, replace(best, terms=terms, X=W, precision=precision, log_evidence=np.nan))
 
-    def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
-        data, slots, likelihood = self.data, self.learnt.slots, self.search.likelihood
-        warp = self.learnt.objective.warp(z)
-        terms, sites = self._terms(z), self.learnt.objective.sites(len(data))
-        W = self.search.inputs(data.X, warp)
-        rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
-        if likelihood.varies and self.learnt.n_rows < len(data):
-            # As many basis points as while learning will do: the noise is what is left within blocks.
-            learning = self.search.learning
-            few = self._prior(terms, W, rows.layout, rows.Z[: learning.stages[-1].n_basis])
-            z = _noise_of_tasks(few, rows, likelihood, slots, z, sites, learning)
-            terms = self._terms(z)
-        prior = self._prior(terms, W, rows.layout, rows.Z)
-        settled = likelihood.settle(prior, rows, slots, z, sites, gradient=False)
-        posterior = local_posterior(prior, rows, data, settled, self.conditioning)
-        return Draw(posterior, warp, likelihood.predictive_variance(slots, z)), basis, settled.n_silent
+    def _draw(self, z: FloatArray, posterior: LocalPosterior) -> Draw:
+        noise = self.search.likelihood.predictive_variance(self.learnt.objective.slots, z)
+        return Draw(posterior, self.learnt.objective.warp(z), noise)
+
+    def _terms(self, z: FloatArray) -> list[Term]:
+        """At z, to keep; with average weights of tasks that have no rows, because theirs were not learnt."""
+        terms, empty = [], self.data.sizes == 0
+        for term in self.learnt.objective.terms(z):
+            loadings, own = term.loadings.copy(), term.own.copy()
+            if empty.any() and not empty.all():
+                loadings[empty], own[empty] = loadings[~empty].mean(axis=0), own[~empty].mean()
+            terms.append(Term(clone(term.kernel), loadings, own))
+        return terms
+
+    def _noise_of_tasks(self, terms, W: FloatArray, rows: Rows, z: FloatArray, sites) -> FloatArray:
+        """z with the noise of every task, by scoring steps at the other parameters.
+
+        The curvature of the evidence in the log variance of a task is about its information I_t. As many
+        basis points as while learning will do: the noise is what is left within blocks.
+        """
+        learning, likelihood, slots = (
+            self.search.learning,
+            self.search.likelihood,
+            self.learnt.objective.slots,
+        )
+        Z = rows.Z[: learning.stages[-1].n_basis]
+        prior = BlockPrior(terms, W, rows.layout, Z, where_blocks_are(), gradients=False)
+        z, part = z.copy(), slots.where["z"]
+        tau, rho = float(np.exp(slots.get(z, "tau")[0])), slots.get(z, "rho")[0]
+        curvature = np.maximum(likelihood.information(rho), 0.5)
+        for _ in range(learning.noise_passes):
+            slope, sites = likelihood.slope_of_tasks(prior, rows, slots, z, sites)
+            step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
+            z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
+            if np.abs(step).max() < learning.noise_step:
+                break
+        return z
 
 
 def arrange(
@@ -235,7 +330,7 @@ def arrange(
         layout = lay_out(data.codes, [np.arange(len(data))])
         return Rows(W, data.y, data.noise, layout, W[:0]), none
     scaled = W / length_scales(terms[0].kernel, W.shape[1])
-    blocks = blocks_of_tasks(data, scaled, c.block)
+    blocks = blocks_of_tasks(data.codes, scaled, c.block)
     own, basis = {}, none
     if data.n_tasks > 1:
         for task in np.flatnonzero(data.sizes > 2 * c.block):
@@ -251,30 +346,31 @@ def arrange(
 
 
 def local_posterior(
-    prior: BlockPrior, rows: Rows, data: Data, settled: Settled, conditioning: Conditioning
+    prior: BlockPrior,
+    rows: Rows,
+    q: Conditioned,
+    sites: RowSites,
+    evidence: float,
+    conditioning: Conditioning,
 ) -> LocalPosterior:
     """What prediction needs, from the settled sites of all rows."""
-    q = settled.q
-    site_mean = np.divide(
-        settled.shift, settled.precision, out=np.zeros(len(data)), where=settled.precision > 0.0
-    )
-    pairs = zip(rows.layout.groups, q.groups, strict=True)
+    n, pairs = len(rows.y), zip(rows.layout.groups, q.groups, strict=True)
     groups: list[Any] = [(g.task, g.Z, known) for g, known in pairs if g.task is not None]
     posterior = LocalPosterior(
         tuple(prior.terms),
         prior.X,
-        data.codes,
-        settled.precision,
-        site_mean,
-        len(data) <= conditioning.n_together,
-        len(data),
+        rows.layout.codes,
+        sites.precision,
+        sites.mean,
+        n <= conditioning.n_together,
+        n,
         2 * conditioning.block,
         rows.Z,
         q.common,
         {task: (Z, None) for task, Z, _ in groups},
-        settled.evidence,
+        evidence,
         max(prior.jitter, q.jitter),
-        data.n_tasks,
+        len(prior.terms[0].own),
     )
     posterior.computed.update({("group", task): known for task, _, known in groups})
     return posterior
@@ -287,30 +383,3 @@ def _has_converged(learnt: Learnt, learning: Learning) -> bool:
     if learnt.optimum.converged or learnt.n_rows > learning.n_together:
         return True
     return learnt.optimum.last_change <= learning.settled
-
-
-def _average_where_empty(term: Term, empty: Any) -> Term:
-    """The term with average weights of tasks that have no rows: theirs were not learnt."""
-    if not empty.any() or empty.all():
-        return term
-    loadings, own = term.loadings.copy(), term.own.copy()
-    loadings[empty], own[empty] = loadings[~empty].mean(axis=0), own[~empty].mean()
-    return replace(term, loadings=loadings, own=own)
-
-
-def _noise_of_tasks(prior, rows, likelihood, slots, z, sites, learning: Learning) -> FloatArray:
-    """z with the noise of every task, by scoring steps at the other parameters.
-
-    The curvature of the evidence in the log variance of a task is about its information I_t.
-    """
-    z = z.copy()
-    part = slots.where["z"]
-    curvature = np.maximum(likelihood.information(slots, z), 0.5)
-    tau = float(np.exp(slots.get(z, "tau")[0]))
-    for _ in range(learning.noise_passes):
-        slope, sites = likelihood.slope_of_tasks(prior, rows, slots, z, sites)
-        step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
-        z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
-        if np.abs(step).max() < learning.noise_step:
-            break
-    return z

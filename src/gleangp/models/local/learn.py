@@ -1,5 +1,6 @@
-"""Learning the parameters: on all rows as one block, or on neighbourhoods from all over the data.
+"""Learning the parameters: what is learnt (`plan_couplings`), and how (`race`, then `learn`).
 
+Parameters are learnt on all rows as one block, or on neighbourhoods from all over the data.
 With few rows, the best start of every form of the model (its smoothness, and whether inputs are warped) is
 learnt to the end, and predictions average over the forms. With many rows, the evidence of whole
 neighbourhoods under a small basis is a sample of that of all rows. Few of them choose the start and the
@@ -8,30 +9,41 @@ smoothness; the winner goes on with more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import Kernel
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import lay_out
 from gleangp.kernels.parameters import length_scales
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import LEARNING, PRIORS, Learning, PriorWidths, Stage, Start
-from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import Likelihood
-from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen
-from gleangp.models.objective import LogPosterior, Rows
-from gleangp.models.parameters import Slots
-from gleangp.models.terms import TermSpec, prefixes
+from gleangp.models.defaults import LABELS_LEARNING, LEARNING, MIXTURES, PRIORS, Learning, PriorWidths, Start
+from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen, pivots_of
+from gleangp.models.objective import Likelihood, LogPosterior, Rows
+from gleangp.models.terms import (
+    CoregionCoupling,
+    FunctionCoupling,
+    TermSpec,
+    coupled_terms,
+    hierarchical_terms,
+    prefixes,
+    with_priors,
+)
+from gleangp.models.units import InputMap, identity_map, map_inputs
 from gleangp.numerics.optimize import Optimum, minimize
-from gleangp.progress import Progress, report_to, silent
-from gleangp.progress import Stage as ProgressStage
-from gleangp.selection.runs import PivotedRun
+from gleangp.progress import Progress, Stage, report_to, silent
 
-# From a start and a smoothness to the terms to learn.
-MakeTerms = Callable[[Start, float], list[TermSpec]]
+_REASONS = {
+    "auto": "one model of all tasks: a common function, and offset, slopes and own function of each",
+    "function": "as asked: a common function and own ones",
+    "kernel": "as asked: tasks share the parameters of the kernel",
+    "coregion": "as asked: tasks are mixtures of shared functions",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,126 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
+class Search:
+    """What to learn, and how."""
+
+    make_terms: Callable[[Start, float], list[TermSpec]]  # from a start and a smoothness
+    likelihood: Likelihood
+    inputs: InputMap
+    forms: Sequence[Form]
+    starts: Sequence[Start]
+    learning: Learning
+    widths: PriorWidths
+    optimize: bool
+    n_restarts: int
+    progress: Progress
+
+    @property
+    def names(self) -> list[str]:
+        """Of the hyperparameters of the kernels, in the sum of all terms."""
+        terms = self.make_terms(self.starts[0], self.forms[0].smoothness)
+        pairs = zip(terms, prefixes(len(terms)), strict=True)
+        return [
+            prefix + parameter.name for term, prefix in pairs for parameter in term.kernel.hyperparameters
+        ]
+
+    def draws(self, n_rows: int) -> bool:
+        """Whether predictions average over draws of the hyperparameters.
+
+        Most of all with Gaussian noise, where the posterior at a draw has a closed form.
+        """
+        most = self.learning.draws_rows_propagated if self.likelihood.model.support == "real" else 0
+        return self.optimize and n_rows <= (self.learning.draws_rows if self.likelihood.gaussian else most)
+
+    def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
+        """The log posterior of terms of that start and form."""
+        specs = self.make_terms(start, form.smoothness)
+        return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A coupling that competes by the evidence of all rows, less a penalty in nats."""
+
+    name: str
+    search: Search
+    reason: str  # why it is taken, where it is the only one
+    penalty: float = 0.0
+
+
+def plan_couplings(
+    data: Data, likelihood: Likelihood, coupling: Any = "auto", *, outputs: bool = False, **how: Any
+) -> list[Candidate]:
+    """The coupling that was asked for; if it is open, mixtures of functions compete with the hierarchy.
+
+    `outputs`: whether tasks are outputs of the same rows, of which two may also be mirror images of each
+    other. The rest is for `plan_search`.
+    """
+    if data.n_tasks == 1:
+        search = plan_search(data.X, 1, likelihood, **how)
+        return [Candidate("kernel", search, "with one task there is nothing to couple")]
+    name = getattr(coupling, "name", coupling)
+    search = plan_search(data.X, data.n_tasks, likelihood, coupling=coupling, **how)
+    first = Candidate("function" if name == "auto" else name, search, _REASONS.get(name, "as asked"))
+    sizes = data.sizes[data.sizes > 0]
+    few = len(sizes) < (2 if outputs else 3) or sizes.mean() < MIXTURES.rows_per_task
+    compete = coupling == "auto" and search.optimize and likelihood.gaussian
+    if not compete or few or len(sizes) > MIXTURES.most_tasks:
+        return [first]
+    rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
+    search = plan_search(data.X, data.n_tasks, likelihood, coupling=CoregionCoupling(rank), **how)
+    # Schwarz's penalty of the weights of every task.
+    return [first, Candidate("coregion", search, "", 0.5 * (rank + 1) * np.log1p(sizes).sum())]
+
+
+def plan_search(
+    X: FloatArray,
+    n_tasks: int,
+    likelihood: Likelihood,
+    *,
+    kernel: Kernel | None = None,
+    coupling: Any = "auto",
+    priors: Mapping[str, Any] | None = None,
+    optimize: bool = True,
+    n_restarts: int = 0,
+    progress: Progress = silent,
+    widths: PriorWidths = PRIORS,
+    groups: IntArray | None = None,
+) -> Search:
+    """What to learn, for inputs X (n, p) of all rows.
+
+    `kernel` is the user's, on inputs as they are; None: the hierarchical model, on warped inputs. `coupling`
+    is "auto", "function", "kernel", "coregion" or an object with `terms(kernel, priors, n_tasks)`. `priors`,
+    by the names in the sum of all terms, replace those of the default model. Features with one number in
+    `groups` (p,) have one length scale in the default model; None: each has its own.
+    """
+    if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
+        coupling = "function"
+    inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
+    # Labels and categories carry less information than counts and numbers.
+    learning = LABELS_LEARNING if likelihood.model.support == "label" else LEARNING
+    forms, starts = [Form(np.nan)], learning.starts[:1]
+    if kernel is None:
+        kinds = (True, False) if inputs.n_parameters else (True,)
+        smoothness = learning.smoothness if n_tasks == 1 else learning.task_smoothness
+        forms, starts = [Form(nu, warped) for warped in kinds for nu in smoothness], learning.starts
+
+    def make_terms(start: Start, nu: float) -> list[TermSpec]:
+        if kernel is None:
+            several = n_tasks if coupling in ("auto", "function") else 1
+            terms = hierarchical_terms(X.shape[1], several, start, nu, widths)
+            if several < n_tasks:
+                terms = coupled_terms(coupling, terms[0].kernel, terms[0].priors, n_tasks)
+            terms = [replace(term, groups=groups) for term in terms]
+        else:
+            terms = coupled_terms(coupling, clone(kernel), {}, n_tasks)
+        return with_priors(terms, priors or {})
+
+    how = learning, widths, optimize, n_restarts, progress
+    return Search(make_terms, likelihood, inputs, forms, starts, *how)
+
+
+@dataclass(frozen=True, eq=False)
 class Learnt:
     """What was learnt."""
 
@@ -65,57 +197,9 @@ class Learnt:
     decisions: tuple[Decision, ...] = ()
 
     @property
-    def slots(self) -> Slots:
-        """Where parameters are in `z`."""
-        return self.objective.slots
-
-    @property
     def evidence_per_row(self) -> float:
         """Without the log prior density of the parameters."""
-        return -(self.value + self.slots.log_prior(self.z)[0]) / self.n_rows
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """What to learn, and how."""
-
-    make_terms: MakeTerms
-    likelihood: Likelihood
-    inputs: InputMap
-    forms: Sequence[Form]
-    starts: Sequence[Start]
-    learning: Learning = LEARNING
-    widths: PriorWidths = PRIORS
-    optimize: bool = True
-    n_restarts: int = 0
-    progress: Progress = silent
-
-    @property
-    def names(self) -> list[str]:
-        """Of the hyperparameters of the kernels, in the sum of all terms."""
-        terms = self.make_terms(self.starts[0], self.forms[0].smoothness)
-        return [
-            prefix + parameter.name
-            for term, prefix in zip(terms, prefixes(len(terms)), strict=True)
-            for parameter in term.kernel.hyperparameters
-        ]
-
-    def draws(self, n_rows: int) -> bool:
-        """Whether predictions average over draws of the hyperparameters."""
-        return self.optimize and n_rows <= self.likelihood.draws_rows(self.learning)
-
-    def for_points(self, n_points: int) -> Search:
-        """The same on as many rows as that many basis points are worth."""
-        return replace(self, learning=self.learning.for_points(n_points))
-
-    def averages(self, n_rows: int) -> bool:
-        """Whether they average over forms too: few rows do not determine the form."""
-        return self.draws(n_rows) and n_rows <= self.learning.n_together
-
-    def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
-        """The log posterior of terms of that start and form."""
-        specs = self.make_terms(start, form.smoothness)
-        return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
+        return -(self.value + self.objective.slots.log_prior(self.z)[0]) / self.n_rows
 
 
 def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> Learnt:
@@ -147,8 +231,8 @@ def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -
     objective = search.objective(found.objective.start, form, found.objective.rows)
     z = objective.slots.start
     for name, part in objective.slots.where.items():
-        if name in found.slots.where:
-            z[part] = found.slots.get(found.z, name)
+        if name in found.objective.slots.where:
+            z[part] = found.objective.slots.get(found.z, name)
     climbed = _climb(search, objective, z, max_iter, form, 0, rng)
     return [] if climbed is None else [climbed]
 
@@ -159,9 +243,10 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
         return [best]
     (first, *later), rng = search.learning.stages_for(len(data)), np.random.default_rng(seed + 1)
     others = search.forms[1:]
-    if search.averages(len(data)):
+    if search.draws(len(data)) and len(data) <= search.learning.n_together:
+        # Predictions average over forms too: few rows do not determine the form.
         if not best.optimum.converged:
-            best = _go_on(search, best, best.objective.rows, len(data), later[0], rng)
+            best = _go_on(search, best, best.objective.rows, len(data), later[0].max_iter, rng)
         found = [best]
         for form in others:
             found += _from_there(search, best, form, later[0].max_iter, rng)
@@ -179,7 +264,7 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
         rows, found = some_rows(rivals[0].objective, rivals[0].z, data, stage, search.learning, rng), []
         for learnt in rivals:
             ahead = _best(found) if found else None
-            found.append(_go_on(search, learnt, rows, len(data), stage, rng, ahead))
+            found.append(_go_on(search, learnt, rows, len(data), stage.max_iter, rng, ahead))
         found = [f for f in found if f.n_rows == len(rows.y)] or rivals[:1]  # without those that stayed
         if len(found) > 1:
             values = {f.form.kernel: f.value / f.n_rows for f in found}
@@ -202,7 +287,7 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     terms = objective.terms(z)
     W = objective.inputs(data.X, objective.warp(z))
     scaled = W / length_scales(terms[0].kernel, W.shape[1])
-    blocks = evenly_chosen(blocks_of_tasks(data, scaled, stage.block), stage.n_rows, rng)
+    blocks = evenly_chosen(blocks_of_tasks(data.codes, scaled, stage.block), stage.n_rows, rng)
     rows = np.concatenate(blocks)
     ends = np.cumsum([len(b) for b in blocks])
     places = [np.arange(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
@@ -222,11 +307,6 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     return Rows(data.X[rows], data.y[rows], data.noise_at(rows), lay_out(codes, places, own), Z, rows)
 
 
-def pivots_of(kernel, W, pool, count, rng):
-    """Rows of W that leave little of the kernel's covariance unexplained: a choice of basis points."""
-    return PivotedRun(kernel, W, rng).extend(count).picks[:count]
-
-
 def _climb(
     search, objective, z, max_iter, form, number, rng, ahead: Learnt | None = None, *, needed: bool = False
 ) -> Learnt | None:
@@ -239,7 +319,7 @@ def _climb(
     n_rows = len(objective.rows.y)
     name = f"{n_rows} rows" if z is not None else f"start {number}"
     n_tasks = len(np.unique(objective.rows.layout.codes))
-    stage = ProgressStage(name, max_iter, n_tasks, len(objective.rows.Z) or n_rows)
+    stage = Stage(name, max_iter, n_tasks, len(objective.rows.Z) or n_rows)
     if search.progress(stage, 0, None) and not needed:
         return None
     asked, pace = report_to(search.progress, stage), ahead.optimum.values if ahead else ()
@@ -268,14 +348,14 @@ def _climb(
     return Learnt(objective, found.theta, found.value, n_rows, found, form)
 
 
-def _go_on(search, learnt, rows: Rows, n_rows: int, stage: Stage, rng, ahead=None) -> Learnt:
+def _go_on(search, learnt, rows: Rows, n_rows: int, max_iter: int, rng, ahead=None) -> Learnt:
     """The same search on other rows, for as long as it is not behind the one `ahead`.
 
     It stays at what was learnt if there is no value.
     """
     objective = learnt.objective.on(rows, n_rows)
     z = _with_enough_noise(objective, learnt.z, search.learning)
-    found = _climb(search, objective, z, stage.max_iter, learnt.form, 0, rng, ahead)
+    found = _climb(search, objective, z, max_iter, learnt.form, 0, rng, ahead)
     return learnt if found is None else replace(found, decisions=learnt.decisions)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.gaussian_process.kernels import Sum
 
 from gleangp._state import check_arrays, check_codes, check_noise
 from gleangp._typing import FloatArray, IntArray
@@ -15,9 +17,8 @@ from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Term
 from gleangp.kernels import signal_diag
 from gleangp.models.decisions import Choice, Decision
-from gleangp.models.inputs import InputMap
 from gleangp.models.local.data import known_of_rows, some_of
-from gleangp.models.terms import sum_of_terms
+from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
@@ -74,7 +75,7 @@ class LocalModel:
     @property
     def kernel(self) -> Any:
         """The sum of the kernels of the terms."""
-        return sum_of_terms([term.kernel for term in self.terms])
+        return reduce(Sum, [term.kernel for term in self.terms])
 
     @property
     def gain(self) -> FloatArray:

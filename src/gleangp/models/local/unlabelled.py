@@ -1,4 +1,4 @@
-"""Rows without a label: the null category over all rows, and whether it helps.
+"""Rows without a label: the null category over all rows, whether it helps, and under which kernel.
 
 The parameters of the kernels are given. The posterior of all rows is formed under them: labelled rows
 settle first, and the others join them. With several classes an unlabelled row has exactly one of them
@@ -10,86 +10,86 @@ held out in turn, and predicted with and without the unlabelled rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import Kernel
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block, lay_out
 from gleangp.inference.exclusive import settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import Marginals, PriorOfRows, RowSites, Swept, dense_marginals, marginals_of
+from gleangp.inference.propagate import PriorOfRows, Swept, dense_marginals, marginals_of
+from gleangp.models.decisions import Decision
+from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
-from gleangp.models.inputs import InputMap
-from gleangp.models.likelihood import Likelihood, Settled
-from gleangp.models.local.data import Data
+from gleangp.models.local.data import Data, canonical_order, some_of
 from gleangp.models.local.fit import arrange, local_posterior
+from gleangp.models.local.learn import plan_search
 from gleangp.models.local.model import Draw, LocalModel, active_points
+from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Slots
+from gleangp.models.units import InputMap
 from gleangp.noise import NullCategory
 from gleangp.numerics.optimize import minimize
 
+ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
+
+
+@dataclass(frozen=True, eq=False)
+class _Kernel:
+    """Terms of a class, and the inputs as they see them."""
+
+    terms: tuple[Term, ...]
+    inputs: InputMap
+    warp: FloatArray
+    first: _Kernel | None = None  # under which sites settle before
+
 
 class ClassPrior(PriorOfRows):
-    """The prior of a class over the rows of `data`, under given terms and inputs."""
+    """The prior of a class over the rows of `data`, under a given kernel."""
 
-    def __init__(
-        self,
-        terms: Sequence[Term],
-        inputs: InputMap,
-        warp: FloatArray,
-        data: Data,
-        choose_basis: Any,
-        n_basis: int | None,
-        rng: np.random.Generator,
-    ):
-        self.data, self.inputs, self.warp = data, inputs, warp
-        W = inputs(data.X, warp)
+    def __init__(self, kernel: _Kernel, data: Data, choose_basis: Any, n_basis: int | None, seed: int):
+        self.kernel = kernel
+        if kernel.first is not None:
+            self.first = ClassPrior(kernel.first, data, choose_basis, n_basis, seed)
         n_together = UNLABELLED.n_together
         if n_basis is None:
             n_basis = UNLABELLED.n_basis
         elif n_basis < len(data):
             n_together = 0  # few points were asked for
-        self.conditioning = replace(CONDITIONING, n_together=n_together)
-        self.rows, self.basis = arrange(terms, W, data, n_basis, choose_basis, self.conditioning, rng)
-        self.prior = BlockPrior(terms, W, self.rows.layout, self.rows.Z)
+        self.conditioning, rng = replace(CONDITIONING, n_together=n_together), np.random.default_rng(seed)
+        W = kernel.inputs(data.X, kernel.warp)
+        self.rows, self.basis = arrange(kernel.terms, W, data, n_basis, choose_basis, self.conditioning, rng)
+        self.prior = BlockPrior(kernel.terms, W, self.rows.layout, self.rows.Z)
         super().__init__(marginals_of(self.prior))
-        if len(data) <= n_together:  # one block without a basis
-            self._among = self._marginals_among
 
-    def _marginals_among(self, rows: IntArray) -> Callable[[RowSites], Marginals]:
-        """As if these were all rows."""
-        layout = lay_out(self.data.codes[rows], [np.arange(len(rows))])
-        return marginals_of(BlockPrior(self.prior.terms, self.prior.X[rows], layout, self.rows.Z))
+        def among(rows: IntArray) -> Any:  # as if these were all rows
+            layout = lay_out(data.codes[rows], [np.arange(len(rows))])
+            return marginals_of(BlockPrior(kernel.terms, W[rows], layout, W[:0]))
+
+        if len(data) <= n_together:  # one block without a basis
+            self._among = among
 
     def posterior(self, model: LocalModel, swept: Swept, evidence: float, noise: Any) -> LocalModel:
         """A model with this prior, given the sites of all rows; `model` has what else is known of it."""
-        sites = swept.sites
-        settled = Settled(
-            swept.marginals.state, evidence, sites.precision, sites.shift, lambda _: {}, sites.n_silent
-        )
-        posterior = local_posterior(self.prior, self.rows, self.data, settled, self.conditioning)
+        q, sites = swept.marginals.state, swept.sites
+        posterior = local_posterior(self.prior, self.rows, q, sites, evidence, self.conditioning)
         return replace(
             model,
-            inputs=self.inputs,
-            best=Draw(posterior, self.warp, np.zeros(0)),
+            inputs=self.kernel.inputs,
+            best=Draw(posterior, self.kernel.warp, np.zeros(0)),
             draws=(),
             noise=noise,
-            row_numbers=np.arange(len(self.data)),
             **active_points(posterior, self.basis),
-            n_rows=len(self.data),
             n_silent=sites.n_silent,
             targets=None,
         )
-
-
-def null_categories(noises: Sequence[Any], y: IntArray) -> list[NullCategory]:
-    """The null category of each class, with the bias of its noise and the share of rows without a label."""
-    missing = float(np.mean(y < 0))
-    return [NullCategory(noise.bias, missing, missing, variance=UNLABELLED.soft) for noise in noises]
 
 
 def signs_of(y: IntArray, n_models: int) -> list[FloatArray]:
@@ -115,23 +115,8 @@ def propagate_classes(
     return [(s, s.evidence) for s in swept]
 
 
-def learn_noise(
-    priors: Sequence[PriorOfRows], noises: Sequence[Any], y: IntArray, names: tuple[str, ...]
-) -> tuple[list[Any], list[tuple[Swept, float]]]:
-    """The noises with the parameters that are named learnt, and what `propagate_classes` finds with them.
-
-    In turn: sites are settled, then the sum of log Z over all rows is maximised, cavities held.
-    """
-    noises, found = list(noises), propagate_classes(priors, noises, y)
-    for _ in range(UNLABELLED.n_passes if names else 0):
-        for c, signs in enumerate(signs_of(y, len(priors))):
-            noises[c] = _noise_at(noises[c], names, signs, found[c][0])
-        found = propagate_classes(priors, noises, y)
-    return noises, found
-
-
 def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swept) -> Any:
-    """The noise with the parameters that maximise the sum of log Z at given cavities."""
+    """The noise with the named parameters that maximise the sum of log Z at given cavities."""
     likelihood, at = Likelihood(noise, names), (signs, swept.cavity_mean, swept.cavity_var)
     slots = Slots(likelihood.slots(Start(), PRIORS))
 
@@ -152,8 +137,7 @@ def held_out_scores(
 
     Rows without a label are silent unless the noise is the null category.
     """
-    scores, silent = np.zeros(len(labelled)), not isinstance(noises[0], NullCategory)
-    n_folds = min(UNLABELLED.n_folds, len(labelled))
+    scores, n_folds = np.zeros(len(labelled)), min(UNLABELLED.n_folds, len(labelled))
     # Of every class in turn: folds have about the same share of each.
     fold = np.empty(len(labelled), dtype=np.intp)
     fold[np.argsort(y[labelled], kind="stable")] = np.arange(len(labelled)) % n_folds
@@ -161,22 +145,18 @@ def held_out_scores(
         out = labelled[fold == k]
         known = y.copy()
         known[out] = -1
-        if silent:
-            signs = signs_of(known, len(priors))
-            at = [_silent_sweep(p, n, s) for p, n, s in zip(priors, noises, signs, strict=True)]
-        else:
+        if isinstance(noises[0], NullCategory):
             at = [(s.cavity_mean, s.cavity_var) for s, _ in propagate_classes(priors, noises, known)]
+        else:
+            at = []
+            for prior, noise, signs in zip(priors, noises, signs_of(known, len(priors)), strict=True):
+                block = Block(np.zeros((len(signs), 0)), signs, noise)
+                sites: Any = prior.labelled_first(block, signs != 0.0)
+                now = prior._marginals(sites)
+                at.append((now.mean, now.var))
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
         scores[fold == k] = class_log_probabilities(found)[np.arange(len(out)), y[out]]
     return scores
-
-
-def _silent_sweep(prior: PriorOfRows, noise: Any, signs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Marginals of all rows given the labelled ones alone."""
-    block = Block(np.zeros((len(signs), 0)), signs, noise)
-    sites: Any = prior.labelled_first(block, signs != 0.0)
-    now = prior._marginals(sites)
-    return now.mean, now.var
 
 
 def class_log_probabilities(found: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
@@ -195,10 +175,9 @@ def add_unlabelled_task(
     """
     n, models, priors = len(y), [], []
     for model in after:
-        posterior = model.best.posterior
-        W, codes = posterior.X[-n:], posterior.codes[-n:]
-        silent = replace(posterior, precision=np.append(posterior.precision[:-n], np.zeros(n)))
-        priors.append(PriorOfRows(dense_marginals(*silent.predict_cov(W, codes))))
+        q = model.best.posterior
+        silent = replace(q, precision=np.append(q.precision[:-n], np.zeros(n)))
+        priors.append(PriorOfRows(dense_marginals(*silent.predict_cov(q.X[-n:], q.codes[-n:]))))
     found = propagate_classes(priors, [m.noise for m in after], y)
     for old, model, (swept, evidence) in zip(before, after, found, strict=True):
         q, sites = model.best.posterior, swept.sites
@@ -210,3 +189,122 @@ def add_unlabelled_task(
         )
         models.append(replace(model, best=replace(model.best, posterior=q)))
     return models
+
+
+@dataclass(eq=False)
+class UnlabelledRows:
+    """Rows of which some have no label, and the models of the labelled ones; `fit` uses them if they help."""
+
+    data: Data  # y are codes of classes, -1 without a label
+    models: list[LocalModel]  # of every binary problem, learnt from the labelled rows
+    rng: np.random.Generator
+    _: KW_ONLY
+    kernels: list[Kernel] | None  # of every class; None: the default one
+    coupling: Any  # of several tasks
+    always: bool  # they are used, whether they help or not
+    learnt: bool  # the kernels of the labelled rows differ from those given
+    noise_names: tuple[str, ...]  # parameters of the null category to learn
+    n_basis: int | None  # None: the default
+    choose_basis: Any  # as in `fit_local`
+
+    def __post_init__(self) -> None:
+        self.seed = int(self.rng.integers(2**63))
+        self.order = canonical_order(self.data.X, self.data.y, self.data.codes)
+        self.data = self.data.at(self.order)
+        self.y = self.data.y.astype(np.intp)
+        missing, soft = float(np.mean(self.y < 0)), UNLABELLED.soft
+        self.noises = [NullCategory(m.noise.bias, missing, missing, variance=soft) for m in self.models]
+
+    def fit(self) -> list[LocalModel]:
+        """The models with or without the rows that have no label, whatever predicts held-out labels best."""
+        kernels = {START: self._start_kernels, LABELLED: self._labelled_kernels}
+        if not self.learnt:
+            del kernels[LABELLED]  # the same
+        best, means, reason = START, {}, "As asked."
+        if not self.always or len(kernels) > 1:
+            scores = self._scores(kernels)
+            means = {name: float(np.mean(found)) for name, found in scores.items()}
+            best = max(kernels, key=lambda name: means[name])
+            if best == LABELLED and means[START] > means[LABELLED] - UNLABELLED.level:
+                best = START
+            reason = "It gives labels that are held out the highest mean log probability."
+            if self.always:
+                del means[ALONE]
+            elif not _clearly_better(scores[best], scores[ALONE]):
+                reason = "The other rows do not make labels that are held out clearly more probable."
+                best = ALONE
+        models = self.models if best == ALONE else self._fit_all(kernels[best])
+        made, n = Decision("unlabelled rows", best, means, reason), len(self.y)
+        return [replace(m, decisions=(*m.decisions, made), n_rows=n) for m in models]
+
+    def _scores(self, kernels: dict[str, list[_Kernel]]) -> dict[str, FloatArray]:
+        """Log probabilities of held-out labels, on some of the rows."""
+        rng = np.random.default_rng(self.seed)
+        labelled, others = np.flatnonzero(self.y >= 0), np.flatnonzero(self.y < 0)
+        n = max(UNLABELLED.n_checked // 2, UNLABELLED.n_checked - len(others))
+        labelled = labelled[some_of(len(labelled), n, rng)]
+        others = others[some_of(len(others), UNLABELLED.n_checked - len(labelled), rng)]
+        rows = np.sort(np.concatenate([labelled, others]))
+        data, y, has_label = self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
+        of_labelled = self._priors(self._labelled_kernels, data, None)
+        scores = {ALONE: held_out_scores(of_labelled, [m.noise for m in self.models], y, has_label)}
+        for name, of_classes in kernels.items():
+            priors = of_labelled if name == LABELLED else self._priors(of_classes, data, None)
+            scores[name] = held_out_scores(priors, self.noises, y, has_label)
+        return scores
+
+    def _fit_all(self, kernels: list[_Kernel]) -> list[LocalModel]:
+        """The models of all rows under given kernels.
+
+        Parameters of the null category are learnt in turn: sites are settled, then the sum of log Z over all
+        rows is maximised, cavities held.
+        """
+        priors, noises, names = self._priors(kernels, self.data, self.n_basis), self.noises, self.noise_names
+        found = propagate_classes(priors, noises, self.y)
+        for _ in range(UNLABELLED.n_passes if names else 0):
+            parts = zip(noises, signs_of(self.y, len(priors)), found, strict=True)
+            noises = [_noise_at(noise, names, signs, swept) for noise, signs, (swept, _) in parts]
+            found = propagate_classes(priors, noises, self.y)
+        models = []
+        for model, prior, noise, (swept, evidence) in zip(self.models, priors, noises, found, strict=True):
+            model = prior.posterior(model, swept, evidence, noise)
+            models.append(replace(model, row_numbers=self.order, active=self.order[model.active]))
+        return models
+
+    def _priors(self, kernels: list[_Kernel], data: Data, n_basis: int | None) -> list[ClassPrior]:
+        """Of every class; classes with the same kernel share one."""
+        made: dict[int, ClassPrior] = {}
+        for k in kernels:
+            if id(k) not in made:
+                made[id(k)] = ClassPrior(k, data, self.choose_basis, n_basis, self.seed)
+        return [made[id(k)] for k in kernels]
+
+    @cached_property
+    def _labelled_kernels(self) -> list[_Kernel]:
+        return [_Kernel(m.terms, m.inputs, m.best.warp) for m in self.models]
+
+    @cached_property
+    def _start_kernels(self) -> list[_Kernel]:
+        """Those given, or the default ones, with the distance of neighbours as length scale."""
+        if self.kernels is not None:
+            return [self._made(kernel) for kernel in self.kernels]
+        first = null_category_kernel(self.data.X)
+        length = first.k2.kernel.length_scale
+        then = clone(first).set_params(
+            k1__constant_value=UNLABELLED.variance, k2__kernel__length_scale=UNLABELLED.stretch * length
+        )
+        first.set_params(k1__constant_value=UNLABELLED.first_variance)
+        return [replace(self._made(then), first=self._made(first))] * len(self.models)
+
+    def _made(self, kernel: Kernel) -> _Kernel:
+        data, coupling = self.data, self.coupling if self.data.n_tasks > 1 else "auto"
+        likelihood = Likelihood(self.noises[0])
+        search = plan_search(data.X, data.n_tasks, likelihood, kernel=kernel, coupling=coupling)
+        specs = search.make_terms(search.starts[0], search.forms[0].smoothness)
+        return _Kernel(tuple(Term(s.kernel, s.loadings, s.own) for s in specs), search.inputs, np.zeros(0))
+
+
+def _clearly_better(scores: FloatArray, others: FloatArray) -> bool:
+    """Whether the mean is higher by more than its standard error, from paired differences."""
+    d = scores - others
+    return bool(np.mean(d) > np.std(d) / np.sqrt(max(1, len(d) - 1)))

@@ -9,8 +9,8 @@ import numpy as np
 
 from gleangp.inference import evidence
 from gleangp.inference.local import LocalPosterior
-from gleangp.models.inputs import identity_map
 from gleangp.models.local.model import Draw, LocalModel
+from gleangp.models.units import identity_map
 from gleangp.noise import Gaussian
 
 
