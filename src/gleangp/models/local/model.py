@@ -126,21 +126,16 @@ class LocalModel:
         that of what its rows add to it; the noise is its variance in the median row, since a task of few rows
         can have any noise (none if it is not Gaussian).
         """
-        posterior = self.best.posterior
-        rows = some_of(len(posterior.X), _SHARE_ROWS, rng)
-        W, codes = posterior.X[rows], posterior.codes[rows]
-        mean = posterior.predict(W, codes, with_var=False)[0]
-        terms = tuple(
-            replace(with_average_task(t, posterior.n_tasks_learnt), own=np.append(t.own, 0.0))
-            for t in self.terms
-        )
-        new = replace(posterior, terms=terms)
-        common = new.predict(W, np.full(len(rows), self.n_tasks), with_var=False)[0]
-        parts = {"common": float(np.var(common)), "task": float(np.var(mean - common)), "noise": 0.0}
-        if self.n_tasks == 1:
-            parts = {"common": float(np.var(mean)), "task": 0.0, "noise": 0.0}
-        if self.gaussian:
-            parts["noise"] = float(np.median(self.best.noise[codes]))
+        q = self.best.posterior
+        rows = some_of(len(q.X), _SHARE_ROWS, rng)
+        W, codes = q.X[rows], q.codes[rows]
+        mean = common = q.predict(W, codes, with_var=False)[0]
+        if self.n_tasks > 1:
+            alike = [with_average_task(term, q.n_tasks_learnt) for term in self.terms]
+            new = replace(q, terms=tuple(replace(t, own=np.append(t.own[:-1], 0.0)) for t in alike))
+            common = new.predict(W, np.full(len(rows), self.n_tasks), with_var=False)[0]
+        noise = float(np.median(self.best.noise[codes])) if self.gaussian else 0.0
+        parts = {"common": float(np.var(common)), "task": float(np.var(mean - common)), "noise": noise}
         total = sum(parts.values()) or 1.0
         shares = {name: value / total for name, value in parts.items()}
         if self.n_tasks > 1:
@@ -155,12 +150,11 @@ class LocalModel:
 
     def active_of_task(self, task: int) -> FloatArray:
         """(d, p) the basis points among the rows of a task, in their own units; none without a basis."""
-        n_rows = len(self.row_numbers)
-        if len(self.active) >= n_rows:
+        if len(self.active) >= len(self.row_numbers):
             return np.zeros((0, self.n_inputs))
-        in_fit = np.zeros(len(self.best.posterior.codes), dtype=bool)
-        in_fit[:n_rows] = np.isin(self.row_numbers, self.active)
-        return self.rows_of_task(task)[in_fit[self.best.posterior.rows_of_task[task]]]
+        rows = self.best.posterior.rows_of_task[task]
+        is_basis = np.isin(rows, np.flatnonzero(np.isin(self.row_numbers, self.active)))
+        return self.rows_of_task(task)[is_basis]
 
     @property
     def n_tasks(self) -> int:
@@ -212,10 +206,8 @@ class LocalModel:
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Latent mean and variance (n,) of new rows, and the factor of their noise variance."""
-        found = [
-            draw.posterior.predict(self.inputs(X, draw.warp), codes, with_var=with_var)
-            for draw in self.all_draws
-        ]
+        pairs = [(draw.posterior, self.inputs(X, draw.warp)) for draw in self.all_draws]
+        found = [posterior.predict(W, codes, with_var=with_var) for posterior, W in pairs]
         if len(found) == 1:
             return found[0]
         means, variances, factors = (np.array(values) for values in zip(*found, strict=True))
@@ -228,25 +220,22 @@ class LocalModel:
 
         return add_task(self, block.X, block.y, self._noise_of(block))
 
-    def absorb(
-        self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int | None = None
-    ) -> LocalModel:
+    def absorb(self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int = 0) -> LocalModel:
         """The model after new rows of known tasks (`absorb`)."""
         from gleangp.models.local.new_task import absorb
 
         model = self
         for task, block in blocks.items():
-            codes = np.full(len(block), task)
-            model = absorb(model, block.X, block.y, codes, self._noise_of(block))
-        return replace(model, n_rows=self.n_rows + (n_rows or 0))
+            model = absorb(model, block.X, block.y, np.full(len(block), task), self._noise_of(block))
+        return replace(model, n_rows=self.n_rows + n_rows)
 
     def _noise_of(self, block: Block) -> Any:
+        noise: Any = block.noise
         if not self.gaussian:
-            return block.noise
-        variance, usual = (getattr(noise, "variance") for noise in (block.noise, self.noise))  # noqa: B009
-        if not len(block) or variance is usual:
+            return noise
+        if not len(block) or noise.variance is self.noise.variance:
             return np.ones(len(block))
-        return np.full(len(block), variance) / usual  # rows may have weights
+        return np.full(len(block), noise.variance) / self.noise.variance  # rows may have weights
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows."""
@@ -261,9 +250,9 @@ class LocalModel:
 
 def active_points(posterior: LocalPosterior, basis: IntArray) -> dict[str, Any]:
     """Fields of a model on its active points: rows of the basis, or all rows if there is none."""
-    rows = basis if len(basis) else np.arange(len(posterior.codes))
-    names = {"active_task": "codes", "site_mean": "site_mean", "site_precision": "precision"}
-    return {"active": rows, **{name: getattr(posterior, of)[rows] for name, of in names.items()}}
+    q, rows = posterior, basis if len(basis) else np.arange(len(posterior.codes))
+    sites = {"site_mean": q.site_mean[rows], "site_precision": q.precision[rows]}
+    return {"active": rows, "active_task": q.codes[rows], **sites}
 
 
 def with_average_task(term: Term, n_learnt: int | None) -> Term:

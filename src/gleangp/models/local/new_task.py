@@ -40,31 +40,28 @@ def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> Loc
 
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: in their middle."""
-    before = draw.posterior
-    alike = tuple(with_average_task(term, before.n_tasks_learnt) for term in before.terms)
+    before, variances, n_learnt = draw.posterior, draw.noise, draw.posterior.n_tasks_learnt
+    alike = tuple(with_average_task(term, n_learnt) for term in before.terms)
     if len(W) == 0:  # nothing to weigh: the task is like the others
-        return Draw(before.extended(terms=alike), draw.warp, _with_noise(draw, None))
-    codes = np.full(len(W), len(before.terms[0].own))
-    several = (_like_one if _is_mixture(before) else _like_all)(draw, alike, W, codes)
-    found = _settle(several, y, noise)
-    weights = several.log_prior + [evidence for evidence, *_ in found]
-    weights = np.exp(weights - logsumexp(weights))
-    if quantile is None:
-        chosen = several.middle(weights)
+        posterior, variance = before.extended(terms=alike), variances[-1] if variances.size else 0.0
     else:
-        chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
-    evidence, precision, site_mean = found[chosen]
-    variance = None
-    if several.noise is not None:
-        variance = float(several.noise[chosen] if quantile is not None else weights @ several.noise)
-    terms = tuple(
-        replace(term, loadings=np.vstack([term.loadings[:-1], loading]), own=np.append(term.own[:-1], own))
-        for term, loading, own in zip(
-            alike, _by_term(alike, several.loadings[chosen]), several.own[chosen], strict=True
-        )
-    )
-    posterior = with_rows(before.extended(terms=terms), W, codes, precision, site_mean, evidence)
-    return Draw(posterior, draw.warp, _with_noise(draw, variance))
+        codes = np.full(len(W), len(before.terms[0].own))
+        mixture = any(np.ptp(t.loadings[:n_learnt], axis=0).any() for t in before.terms)
+        several = (_like_one if mixture else _like_all)(draw, alike, W, codes)
+        evidences, precisions, site_means = _settle(several, alike, W, y, noise)
+        weights = several.log_prior + evidences
+        weights = np.exp(weights - logsumexp(weights))
+        if quantile is None:
+            chosen, variance = several.middle(weights), weights @ several.noise
+        else:
+            chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
+            variance = several.noise[chosen]
+        posterior = before.extended(terms=_last_as(alike, several.loadings[chosen], several.own[chosen]))
+        found = precisions[chosen], site_means[chosen], float(evidences[chosen])
+        posterior = with_rows(posterior, W, codes, *found)
+    if variances.size:  # that of a further new task stays last
+        variances = np.append(variances[:-1], [float(variance), variances[-1]])
+    return Draw(posterior, draw.warp, variances)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,9 +71,9 @@ class Variants:
     log_prior: FloatArray  # (V,)
     loadings: FloatArray  # (V, D) weights of what it shares, those of the first term first
     own: FloatArray  # (V, K) weights of what is its own
-    mean: FloatArray  # (V, n) of its rows
+    mean: FloatArray  # (V, n) of what it shares, at its rows
     cov: FloatArray  # (V, n, n)
-    noise: FloatArray | None  # (V,) variance; None: tasks share all parameters of the noise
+    noise: FloatArray  # (V,) variance; zero: tasks share all parameters of the noise
 
     def middle(self, weights: FloatArray) -> int:
         """The variant nearest to the medians of all, among those that share or those that do not."""
@@ -90,17 +87,6 @@ class Variants:
         return int(group[np.argmin(((places - medians) ** 2).sum(axis=1))])
 
 
-def _count_learnt(posterior: LocalPosterior) -> int:
-    """Tasks of the fit."""
-    return len(posterior.terms[0].own) if posterior.n_tasks_learnt is None else posterior.n_tasks_learnt
-
-
-def _is_mixture(posterior: LocalPosterior) -> bool:
-    """Whether tasks differ in how they share functions."""
-    learnt = [t.loadings[: posterior.n_tasks_learnt] for t in posterior.terms]
-    return any(np.ptp(loadings, axis=0).any() for loadings in learnt)
-
-
 def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray) -> Variants:
     """The task is like one of those of the fit, or it shares no function.
 
@@ -108,7 +94,8 @@ def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     density estimate of the weights of the fit, with Scott's width, drawn together so that the estimate has
     their covariance (West 1993).
     """
-    before, n_tasks, rng = draw.posterior, _count_learnt(draw.posterior), np.random.default_rng(0)
+    before, rng = draw.posterior, np.random.default_rng(0)
+    n_tasks = before.n_tasks_learnt or len(before.terms[0].own)
     tasks = rng.integers(n_tasks, size=NEW_TASK.n_mixtures)
     learnt = np.hstack([t.loadings[:n_tasks] for t in before.terms])
     D, centre = learnt.shape[1], learnt.mean(axis=0)
@@ -121,107 +108,86 @@ def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
         for s in [r, *range(r)]:
             unit = np.zeros(D)
             unit[[r, s]] = 1.0
-            terms = tuple(
-                replace(t, loadings=np.vstack([t.loadings[:-1], part]), own=np.append(t.own[:-1], 0.0))
-                for t, part in zip(alike, _by_term(alike, unit), strict=True)
-            )
+            terms = _last_as(alike, unit, np.zeros(len(alike)))
             mean, cov = before.extended(terms=terms).predict_cov(W, codes)
             if r == s:
                 means[r], covs[r, r] = mean, cov
             else:  # cov(u_r + u_s) = cov(u_r) + cov(u_s) + 2 cov(u_r, u_s), its symmetric part
                 covs[r, s] = covs[s, r] = 0.5 * (cov - covs[r, r] - covs[s, s])
-    fresh = _shared_variances(alike, before) + [t.own[-1] for t in alike]
+    log_prior = np.append(np.zeros(len(tasks)), np.log(len(tasks) / n_tasks))  # odds of 1 to M: no sharing
+    fresh = _shared_variances(alike, n_tasks) + [t.own[-1] for t in alike]
     own = np.vstack([np.column_stack([t.own[tasks] for t in before.terms]), fresh])
     weights = np.vstack([weights, np.zeros(D)])
-    return Variants(
-        np.append(
-            np.zeros(len(tasks)), np.log(len(tasks) / n_tasks)
-        ),  # odds of 1 to M that it shares nothing
-        weights,
-        own,
-        weights @ means,
-        np.einsum("vr,vs,rsij->vij", weights, weights, covs, optimize=True) + _sum_of_kernels(alike, own, W),
-        draw.noise[[*tasks, -1]] if draw.noise.size else None,
-    )
+    cov = np.einsum("vr,vs,rsij->vij", weights, weights, covs, optimize=True)
+    noise = draw.noise[[*tasks, -1]] if draw.noise.size else np.zeros(len(own))
+    return Variants(log_prior, weights, own, weights @ means, cov, noise)
 
 
 def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray) -> Variants:
     """Factors of the offset and of the own function of the task, or it shares no function.
 
-    Its noise, and the size of what is its own, are those of one of the tasks of the fit. A hierarchy has one
-    shared term, then the offset and the own function; a model of one task has the shared term alone. Tasks
-    that share no function have nothing to vary.
+    Its noise, and the size of what is its own, are those of one of the tasks of the fit, at quantiles of the
+    noise. A hierarchy has one shared term, then the offset and the own function; a model of one task has the
+    shared term alone. Tasks that share no function have nothing to vary.
     """
-    before, n_learnt = draw.posterior, draw.posterior.n_tasks_learnt
+    before, K = draw.posterior, len(alike)
+    n_learnt = before.n_tasks_learnt or len(before.terms[0].own)
     sharing = [t.loadings.shape[1] > 0 for t in alike]
     hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[:n_learnt].any()
-    functions = NEW_TASK.function_factors if hierarchy and len(alike) > 1 else (0.0,)
-    offsets = NEW_TASK.offset_factors if hierarchy and len(alike) == 3 else (0.0,)
-    log_odds, of_function = -np.log(_count_learnt(before)), -np.array(functions)
+    functions = NEW_TASK.function_factors if hierarchy and K > 1 else (0.0,)
+    offsets = NEW_TASK.offset_factors if hierarchy and K == 3 else (0.0,)
+    log_odds, of_function = -np.log(n_learnt), -np.array(functions)
     if len(functions) > 1:  # all that are larger together: with odds of 1 to M
         of_function[1:] += log_odds - logsumexp(of_function[1:])
-    log_factors, log_prior, fresh = [], [], []
+    variants: list[Any] = []  # log prior, logarithms of the factors, and whether it shares no function
     for o in offsets:
-        for f, log_p in zip(functions, of_function, strict=True):
-            log_factors.append([0.0, f] if len(alike) == 2 else [0.0, o, f][: len(alike)])
-            log_prior.append(log_p - o)
-        if hierarchy:
-            log_factors.append([0.0, 0.0] if len(alike) == 2 else [0.0, o, 0.0][: len(alike)])
-            log_prior.append(log_odds - o)
-        fresh += [False] * len(functions) + [True] * hierarchy
-    base, noise = _levels(draw, alike)
+        variants += [(log_p - o, o, f, False) for f, log_p in zip(functions, of_function, strict=True)]
+        variants += [(log_odds - o, o, 0.0, True)] if hierarchy else []
+    log_prior, of_offset, of_own, fresh = map(np.array, zip(*variants, strict=True))
+    log_factors = np.zeros((len(variants), K))
+    log_factors[:, -1] = of_own
+    if K == 3:
+        log_factors[:, 1] = of_offset
+    base, noise = np.array([[t.own[-1] for t in alike]]), np.zeros(1)
+    if draw.noise.size:
+        places = np.linspace(0.0, n_learnt - 1.0, 2 * NEW_TASK.n_levels + 1)[1::2].round().astype(int)
+        tasks = np.argsort(draw.noise[:n_learnt], kind="stable")[np.unique(places)]
+        base, noise = np.column_stack([t.own[tasks] for t in alike]), draw.noise[tasks]
     # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
-    own = base[:, None, :] * np.exp(np.array(log_factors))
-    alone = np.tile(np.array(fresh), len(base))
-    own = own.reshape(len(alone), -1) + np.where(alone[:, None], _shared_variances(alike, before), 0.0)
-    shared = before.extended(terms=tuple(replace(t, own=np.append(t.own[:-1], 0.0)) for t in alike))
-    mean, cov = shared.predict_cov(W, codes)
+    alone = np.tile(fresh, len(base))[:, None]
+    own = (base[:, None, :] * np.exp(log_factors)).reshape(len(alone), K)
+    own = own + np.where(alone, _shared_variances(alike, n_learnt), 0.0)
     together = np.concatenate([t.loadings[-1] for t in alike])
-    return Variants(
-        np.tile(log_prior, len(base)),
-        np.where(alone[:, None], 0.0, together),
-        own,
-        np.where(alone[:, None], 0.0, mean),
-        np.where(alone[:, None, None], 0.0, cov) + _sum_of_kernels(alike, own, W),
-        None if noise is None else np.repeat(noise, len(fresh)),
+    mean, cov = before.extended(terms=_last_as(alike, together, np.zeros(K))).predict_cov(W, codes)
+    shared = (np.where(alone, 0.0, together), own, np.where(alone, 0.0, mean))
+    cov = np.where(alone[:, None], 0.0, cov)
+    return Variants(np.tile(log_prior, len(base)), *shared, cov, np.repeat(noise, len(fresh)))
+
+
+def _shared_variances(terms: tuple[Term, ...], n_learnt: int) -> FloatArray:
+    """(K,) what tasks share on average: a task that shares nothing has it as its own."""
+    return np.array([np.mean(t.within[:n_learnt] - t.own[:n_learnt]) for t in terms])
+
+
+def _last_as(terms: tuple[Term, ...], loadings: FloatArray, own: FloatArray) -> tuple[Term, ...]:
+    """The terms with weights (D,) of what the last task shares, and (K,) of what is its own."""
+    parts = np.split(loadings, np.cumsum([t.loadings.shape[1] for t in terms])[:-1])
+    return tuple(
+        replace(t, loadings=np.vstack([t.loadings[:-1], part]), own=np.append(t.own[:-1], weight))
+        for t, part, weight in zip(terms, parts, own, strict=True)
     )
 
 
-def _levels(draw: Draw, alike: tuple[Term, ...]) -> tuple[FloatArray, FloatArray | None]:
-    """Own weights (L, K) and noise (L,) of tasks of the fit, at quantiles of the noise."""
-    if not draw.noise.size:
-        return np.array([[t.own[-1] for t in alike]]), None
-    learnt = draw.noise[: _count_learnt(draw.posterior)]
-    places = np.linspace(0.0, len(learnt) - 1.0, 2 * NEW_TASK.n_levels + 1)[1::2].round().astype(int)
-    tasks = np.argsort(learnt, kind="stable")[np.unique(places)]
-    return np.column_stack([t.own[tasks] for t in alike]), learnt[tasks]
-
-
-def _shared_variances(alike: tuple[Term, ...], before: LocalPosterior) -> FloatArray:
-    """(K,) what tasks share on average: a task that shares nothing has it as its own."""
-    n = before.n_tasks_learnt
-    return np.array([np.mean(t.within[:n] - t.own[:n]) for t in alike])
-
-
-def _by_term(terms: tuple[Term, ...], weights: FloatArray) -> list[FloatArray]:
-    """Weights (D,) of what a task shares, term by term."""
-    return np.split(weights, np.cumsum([t.loadings.shape[1] for t in terms])[:-1])
-
-
-def _sum_of_kernels(terms: tuple[Term, ...], weights: FloatArray, W: FloatArray) -> FloatArray:
-    """(V, n, n) from weights (V, K)."""
-    return np.einsum("vk,kij->vij", weights, np.array([t.kernel(W) for t in terms]))
-
-
-def _settle(several: Variants, y: FloatArray, noise: Any) -> list[tuple[float, FloatArray, FloatArray]]:
-    """Log evidence of the new rows under every variant, and precision and mean of their sites."""
-    if several.noise is not None and isinstance(noise, np.ndarray):  # Gaussian: factors of the variance
-        variances, covs = np.outer(several.noise, noise), several.cov.copy()
+def _settle(several: Variants, terms: tuple[Term, ...], W: FloatArray, y: FloatArray, noise: Any) -> Any:
+    """Log evidence (V,) of the new rows under every variant, and precision and mean (V, n) of their sites."""
+    covs = several.cov + np.einsum("vk,kij->vij", several.own, np.array([t.kernel(W) for t in terms]))
+    if isinstance(noise, np.ndarray):  # Gaussian: factors of the variance
+        variances = np.outer(several.noise, noise)
         np.einsum("bii->bi", covs)[...] += variances
-        evidences = log_normal(y, several.mean, covs)
-        return [(float(e), 1.0 / variance, y) for e, variance in zip(evidences, variances, strict=True)]
-    sites, evidences = propagate_dense(several.mean, several.cov, y, noise, several.noise)
-    return [(float(e), *parts) for e, *parts in zip(evidences, sites.precision, sites.mean, strict=True)]
+        return log_normal(y, several.mean, covs), 1.0 / variances, np.broadcast_to(y, variances.shape)
+    own = several.noise if several.noise.any() else None
+    sites, evidences = propagate_dense(several.mean, covs, y, noise, own)
+    return evidences, sites.precision, sites.mean
 
 
 def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
@@ -233,13 +199,6 @@ def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidenc
         site_mean=np.append(posterior.site_mean, site_mean),
         log_evidence=posterior.log_evidence + evidence,
     )
-
-
-def _with_noise(draw: Draw, variance: float | None) -> FloatArray:
-    """Noise variances with that of the new task; that of a further new task stays last."""
-    if not draw.noise.size:
-        return draw.noise
-    return np.append(draw.noise[:-1], [draw.noise[-1] if variance is None else variance, draw.noise[-1]])
 
 
 def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noise: Any) -> LocalModel:
@@ -256,20 +215,20 @@ def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noi
     draws, best = tuple(map(after, model.draws)), after(model.best)
     targets = model.targets
     if targets is not None:
-        new, learnt = targets_of(y, noise), _learnt(model.best.posterior, codes)
+        new, learnt = targets_of(y, noise), _informed(model.best.posterior)[codes]
         targets = {name: np.append(values, new[name][learnt]) for name, values in targets.items()}
     return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y), targets=targets)
 
 
-def _learnt(posterior: LocalPosterior, codes: IntArray) -> np.ndarray:
-    """(n,) whether rows of these tasks inform the basis variables: tasks added later do not."""
-    return np.array([posterior._informed(int(task)) for task in codes], dtype=bool)
+def _informed(posterior: LocalPosterior) -> np.ndarray:
+    """(M,) whether rows of a task inform the basis variables: those of tasks added later do not."""
+    return np.array([posterior._informed(task) for task in range(len(posterior.terms[0].own))])
 
 
 def _absorbed(draw: Draw, W, y, codes, noise, gaussian: bool, *, with_evidence: bool) -> Draw:
     """The draw after new rows; the evidence is that of the best one alone."""
     posterior = draw.posterior
-    learnt = _learnt(posterior, codes)
+    learnt = _informed(posterior)[codes]
     if gaussian:
         precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0
         dense = np.full(len(y), posterior.together) | ~learnt
@@ -301,13 +260,7 @@ def _absorbed(draw: Draw, W, y, codes, noise, gaussian: bool, *, with_evidence: 
 def _reordered(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
     """The posterior with the new rows of tasks that were learnt before those of tasks added later."""
     after = with_rows(posterior, W, codes, precision, site_mean, evidence)
-    first = _learnt(posterior, np.arange(len(posterior.terms[0].own)))[after.codes]
+    first = _informed(posterior)[after.codes]
     order = np.argsort(~first, kind="stable")
-    return replace(
-        after,
-        X=after.X[order],
-        codes=after.codes[order],
-        precision=after.precision[order],
-        site_mean=after.site_mean[order],
-        n_learnt=int(first.sum()),
-    )
+    sorted_rows = {name: getattr(after, name)[order] for name in ("X", "codes", "precision", "site_mean")}
+    return replace(after, **sorted_rows, n_learnt=int(first.sum()))
