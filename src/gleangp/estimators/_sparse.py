@@ -33,15 +33,15 @@ from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_n_active
 from gleangp.models.defaults import LEARNING, PRIORS, START_KERNEL, PriorWidths
-from gleangp.models.units import InputMap
-from gleangp.models.objective import Likelihood
 from gleangp.models.local import upgrade
 from gleangp.models.local.answers import TaskTransfer, choose_informative, noise_of_labels, transfer_report
 from gleangp.models.local.data import Data, canonical_order, choose_basis_of
 from gleangp.models.local.fit import fit_local
-from gleangp.models.local.model import Draw, LocalModel
 from gleangp.models.local.learn import plan_couplings
+from gleangp.models.local.model import Draw, LocalModel
+from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
+from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian, Noise
 from gleangp.numerics.parallel import in_parallel, threads_for
 from gleangp.progress import Progress, silent

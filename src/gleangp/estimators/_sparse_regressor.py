@@ -21,10 +21,10 @@ from gleangp.inference.prior import white_variance
 from gleangp.kernels import has_white
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
-from gleangp.models.objective import Likelihood
 from gleangp.models.local.answers import left_out_predictions
 from gleangp.models.local.data import Data
 from gleangp.models.local.model import LocalModel
+from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.models.units import natural_units, own_units, standard_units, total_units

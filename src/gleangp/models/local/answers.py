@@ -17,7 +17,7 @@ from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term, covariance, white_variance
 from gleangp.kernels.parameters import length_scales
 from gleangp.models.defaults import HELD_OUT, SUGGEST, TRANSFER
-from gleangp.models.local.data import Data, blocks_of_tasks, known_of_rows
+from gleangp.models.local.data import blocks_of_tasks, known_of_rows
 from gleangp.models.local.model import LocalModel
 from gleangp.models.local.spread import in_neighbourhoods, left_out
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
@@ -65,19 +65,15 @@ def leave_one_out(
     m_i - alpha_i / c_i and the variance 1 / c_i, c_i the i-th diagonal entry of C^-1 (Rasmussen & Williams
     2006, eq. 5.12). `terms` replace those of the posterior.
     """
-    n = posterior.n_learnt
+    n, terms = posterior.n_learnt, posterior.terms if terms is None else terms
     X, codes = posterior.X[:n], posterior.codes[:n]
     precision, mean = site_precision(posterior)[:n], posterior.site_mean[:n]
-    terms = posterior.terms if terms is None else terms
-    if posterior.together:
-        layout, Z = lay_out(codes, [np.arange(n)]), posterior.Z
-    else:
-        data = Data(X, mean, codes, len(terms[0].own), np.ones(n))
+    blocks = [np.arange(n)]
+    if not posterior.together:
         scaled = X / length_scales(terms[0].kernel, X.shape[1])
         blocks = blocks_of_tasks(codes, scaled, posterior.block_size // 2)
-        layout = lay_out(codes, blocks, {task: Z for task, (Z, _) in posterior.own.items()})
-        Z = posterior.Z
-    prior = BlockPrior(terms, X, layout, Z)
+    layout = lay_out(codes, blocks, {task: Z for task, (Z, _) in posterior.own.items()})
+    prior = BlockPrior(terms, X, layout, posterior.Z)
     q = condition(prior, precision, precision * mean, also=row_inverse)
     return mean - q.alpha / q.also, 1.0 / q.also
 

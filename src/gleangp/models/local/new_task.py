@@ -246,7 +246,7 @@ def _absorbed(draw: Draw, W, y, codes, noise, gaussian: bool, *, with_evidence: 
     if learnt.any():
         rows = np.flatnonzero(learnt)
         data = Data(W[rows], y[rows], codes[rows], len(posterior.terms[0].own), np.ones(len(rows)))
-        blocks = blocks_of_tasks(data, data.X, posterior.block_size)
+        blocks = blocks_of_tasks(data.codes, data.X, posterior.block_size)
         prior = BlockPrior(posterior.terms, data.X, lay_out(data.codes, blocks), posterior.Z)
         q = condition(prior, precision[rows], (precision * site_mean)[rows], common, rows=False)
         common = q.common
