@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Client, Future, get_client
+from distributed import Client, Future
 from distributed.scheduler import KilledWorker
 
 from gleangp._typing import FloatArray, IntArray
@@ -29,18 +29,6 @@ from gleangp.numerics.parallel import in_worker
 
 _PART_ROWS = 5000  # of consecutive stacks that one worker computes at a time
 _AT_ONCE = 16  # parts whose results come to the client together
-
-
-def current_client(client: Client | None) -> Client:
-    """The client, or else the current one."""
-    if client is not None:
-        return client
-    try:
-        return get_client()
-    except ValueError as error:
-        raise ClusterError(
-            "there is no Dask client. Start one, for example distributed.Client(), or give client=."
-        ) from error
 
 
 def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future[Any]:

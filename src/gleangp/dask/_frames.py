@@ -15,11 +15,11 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import validate_parameters
-from gleangp.dask._cluster import BlocksOnCluster, connected, current_client, gather, send, submit
+from gleangp.dask._cluster import BlocksOnCluster, connected, gather, send, submit
 from gleangp.data.columns import as_column, missing_entries
 from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tasks import encode_tasks
-from gleangp.exceptions import GleanError, LabelError, TaskError
+from gleangp.exceptions import ClusterError, GleanError, LabelError, TaskError
 from gleangp.numerics.parallel import blocks_elsewhere, in_worker
 
 _SHOWN = 5  # partitions in an error message
@@ -62,10 +62,9 @@ def fit(
 
     Notes
     -----
-    A fitted model keeps its training rows, so the client needs memory for all rows. It learns the parameters
-    from up to 15 000 of them. Workers compute the posterior of all rows, and send sums over blocks. The
-    client adds them in the same order as in memory: the result is the same bit for bit, if BLAS has one
-    thread there too, and else to rounding. If a worker fails, others do its work again.
+    The client needs memory for all rows, which a fitted model keeps. It learns the parameters from up to
+    15 000 of them. Workers compute the posterior of all rows, and the client adds up what they send, in the
+    order in which it is added in memory. If a worker fails, others do its work again.
 
     Examples
     --------
@@ -75,12 +74,14 @@ def fit(
     >>> model = gleangp.dask.fit(                                           # doctest: +SKIP
     ...     gleangp.SparseGPRegressor(), ddf, target="score", task="school")
     """
-    client = current_client(client)
+    try:
+        client = get_client() if client is None else client
+    except ValueError as error:
+        found = "there is no Dask client. Start one, for example distributed.Client(), or give client=."
+        raise ClusterError(found) from error
     own_task = _check_estimator(estimator, columns)
     if task is not None and own_task is not None and task != own_task:
-        raise TaskError(
-            f"task={task!r} was asked for, but the estimator has task={own_task!r}. Give one of them."
-        )
+        raise TaskError(f"task={task!r} is given, but the estimator has task={own_task!r}. Give one of them.")
     task = own_task if task is None else task
     used = {"target": target, "task": task, **columns}
     names = list(ddf.columns)
@@ -103,10 +104,7 @@ def fit(
 
 
 def _trouble(frame: Any, features: list[Any], target: Any, task: Any, classes: bool, unlabeled: Any) -> str:
-    """What is wrong with a partition; "" if nothing is.
-
-    `classes`: targets are labels and not numbers; `unlabeled` is the label that means "no label".
-    """
+    """What is wrong with a partition, whose targets are `classes` or numbers; "" if nothing is."""
     try:
         for name in features:
             column = frame[name]
@@ -190,10 +188,8 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     features = [c for c in ddf.columns if c != task] if names is None else list(names)
     missing = [c for c in features if c not in list(ddf.columns)]
     if missing:
-        raise ValueError(
-            f"the frame has no columns {missing}, which the estimator was fitted with. Its columns are "
-            f"{list(ddf.columns)}."
-        )
+        found = f"the frame has no columns {missing}, which the estimator was fitted with"
+        raise ValueError(f"{found}. Its columns are {list(ddf.columns)}.")
     columns = ["prediction", "std"] if options.get("return_std") else ["prediction"]
     if method == "predict_proba":
         columns = [str(c) for c in estimator.classes_]

@@ -67,11 +67,9 @@ def column_of(X: Any, place: int) -> Any:
 def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
     """Raise an error if a number of the user's data is too large for products to be finite."""
     if float(np.max(np.abs(values), initial=0.0)) > LARGEST:
-        first = values.ravel()[np.argmax(np.abs(values.ravel()) > LARGEST)]
-        raise error(
-            f"{name} has the number {first:.6g}. Numbers from {-LARGEST:.0e} to {LARGEST:.0e} are expected: "
-            "use another unit."
-        )
+        first, least, most = values[np.abs(values) > LARGEST][0], f"{-LARGEST:.0e}", f"{LARGEST:.0e}"
+        expected = f"Numbers from {least} to {most} are expected: use another unit."
+        raise error(f"{name} has the number {first:.6g}. {expected}")
 
 
 def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
@@ -122,7 +120,7 @@ def with_common_type(column: np.ndarray, name: str, error: type[ValueError]) -> 
     if column.dtype.kind not in "Ubiuf":
         kind = type(column[0]).__name__ if column.dtype.kind == "O" else column.dtype
         raise error(
-            f"{name} has values of type {kind}. Numbers, strings or booleans are expected: use astype(str)."
+            f"{name} has values of type {kind}. Numbers, strings or booleans are expected: convert them."
         )
     return column
 

@@ -227,10 +227,8 @@ def stack_outputs(X: Any, Y: Any, names: Sequence[Any] | None = None) -> tuple[A
     outputs = task_array(np.arange(q) if names is None else names, "names")
     n_different = len(np.unique(outputs))
     if len(outputs) != q or n_different != q:
-        raise TaskError(
-            f"names has {len(outputs)} entries, {n_different} of them different, but Y has {q} "
-            "columns. One name per column is expected, each of them once."
-        )
+        found = f"names has {len(outputs)} entries, {n_different} of them different, but Y has {q} columns"
+        raise TaskError(f"{found}. One name per column is expected, each of them once.")
     return safe_indexing(X, np.tile(np.arange(n), q)), Y.ravel(order="F"), np.repeat(outputs, n)
 
 
@@ -265,21 +263,16 @@ def unstack_outputs(values: Any, tasks: Any, *, names: Sequence[Any] | None = No
     values = np.asarray(values)
     found, codes = encode_tasks(tasks, len(values))
     blocks = blocks_of_rows(codes, len(found))
-    if names is None:
-        order = np.argsort([rows[0] for rows in blocks])
-    else:
-        order = lookup_tasks(found, names)
-        if sorted(order) != list(range(len(found))):
-            raise TaskError(
-                f"names lists {list_names(names)}, but the tasks are {list_names(found)}. "
-                "Each task is expected once."
-            )
+    order = np.argsort([rows[0] for rows in blocks]) if names is None else lookup_tasks(found, names)
+    if sorted(order) != list(range(len(found))):
+        listed = f"names lists {list_names(names)}, but the tasks are {list_names(found)}"
+        raise TaskError(f"{listed}. Each task is expected once.")
     sizes = np.array([len(rows) for rows in blocks])
     if sizes.min() != sizes.max():
         small, large = sizes.argmin(), sizes.argmax()
         raise TaskError(
-            f"tasks differ in their number of rows: {list_names(found[[small]])} has {sizes[small]}, "
-            f"{list_names(found[[large]])} has {sizes[large]}. All outputs of the same rows are "
-            "expected, as stack_outputs makes them."
+            f"tasks differ in their number of rows: {found.tolist()[small]!r} has {sizes[small]}, "
+            f"{found.tolist()[large]!r} has {sizes[large]}. All outputs of the same rows are expected, as "
+            "stack_outputs makes them."
         )
     return np.stack([values[blocks[code]] for code in order], axis=1)

@@ -3,8 +3,8 @@
 The file is a zip of `model.json` and `arrays/<number>.npy`, of which large ones are compressed. The reader
 trusts nothing. What a file unpacks to is at most twenty times as large as the file. Sizes are compared with
 what is there before anything is allocated, names must be those the writer gives, and arrays are of plain
-numbers, booleans or text. The lists and objects of the JSON are counted before it is parsed, because each
-takes far more memory than text. The size of the file bounds their number.
+numbers, booleans or text. The size of the file bounds the number of lists and objects of the JSON, which are
+counted before it is parsed, because each takes far more memory than text.
 
 The manifest's key "sha256" is the hash of everything else, so that an edited file is told from a saved one.
 It protects against mistakes, not against forgers, who can write a hash too.

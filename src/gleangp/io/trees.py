@@ -25,7 +25,6 @@ PLAIN_KINDS = "biufU"  # of arrays and NumPy's scalars
 _SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in PLAIN_KINDS}
 _DEEPEST = 60  # levels of nesting; models have about ten
 _DEEPEST_OBJECTS = 200  # that refer to each other; a sum of k kernels has k
-_MOST_OBJECT_ITEMS = 10_000_000
 _NOT_STORABLE = (
     ": model files hold gleangp's estimators, its and scikit-learn's kernels, and of scikit-learn Pipeline, "
     "ColumnTransformer, StandardScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder and SimpleImputer, and "
@@ -145,7 +144,7 @@ class Decoder:
             case {"type": name}:
                 return _plain_dtype(name, PLAIN_KINDS).type
             case {"objects": [shape, items]}:
-                if math.prod(shape) != len(items) or len(items) > _MOST_OBJECT_ITEMS:
+                if math.prod(shape) != len(items):
                     raise ModelFileError(f"an array of {len(items)} values has the shape {shape}.")
                 flat = np.empty(len(items), dtype=object)
                 flat[:] = [self.decode(item, below) for item in items]
