@@ -28,21 +28,13 @@ _RIDGE = 1e-9
 def nearest_neighbours(
     X: FloatArray, n_neighbors: int, *, n_jobs: int | None = None
 ) -> tuple[IntArray, FloatArray]:
-    """The `n_neighbors` nearest other rows of every row of X (n, p), at least 1 and at most n - 1.
+    """The nearest other rows of every row of X (n, p), and their distances; (n, k) each, nearest first.
 
-    Rows and distances (n, k), nearest first; equally near ones by row number. Duplicates are neighbours at
-    distance zero. `n_jobs` are threads of the search.
-
-    Examples
-    --------
-    >>> nearest_neighbours(np.array([[0.0], [1.0], [3.0]]), 1)[0].ravel().tolist()
-    [1, 0, 1]
+    Equally near ones come by row number, duplicates are at distance zero. `n_jobs` are threads.
     """
     if len(X) <= n_neighbors:
-        raise GraphError(
-            f"{len(X)} rows cannot have n_neighbors={n_neighbors} neighbours each. "
-            + ("One row makes no graph." if len(X) < 2 else f"Set n_neighbors to at most {len(X) - 1}.")
-        )
+        remedy = "One row makes no graph." if len(X) < 2 else f"Set n_neighbors to at most {len(X) - 1}."
+        raise GraphError(f"{len(X)} rows cannot have n_neighbors={n_neighbors} neighbours each. {remedy}")
     if n_neighbors < 1:
         raise GraphError(f"n_neighbors={n_neighbors}; every row needs at least one neighbour.")
     exponent = np.frexp(np.max(np.abs(X)))[1]
@@ -59,10 +51,10 @@ def nearest_neighbours(
 
 
 def mean_nearest_distance(X: FloatArray, distance: FloatArray) -> float:
-    """Mean over rows of the distance to the nearest row that is not a duplicate, from `nearest_neighbours`.
+    """m_x of Zhu & Sun 2013, eq. 14: the mean over rows of the distance to the nearest other one.
 
-    This is m_x of Zhu & Sun 2013, eq. 14, with duplicates passed over: they would make it zero.
-    A row whose neighbours are all duplicates of it is looked up among the distinct rows.
+    Duplicates, which would make it zero, are passed over. `distance` (n, k) is that of `nearest_neighbours`;
+    a row whose neighbours are all duplicates of it is looked up among the distinct rows.
     """
     nearest = np.where(distance > 0.0, distance, np.inf).min(axis=1)
     if not np.isfinite(nearest).all():
@@ -81,7 +73,7 @@ def mean_nearest_distance(X: FloatArray, distance: FloatArray) -> float:
 def _union_graph(row: IntArray, decay: FloatArray) -> csr_array:
     """Symmetric graph (n, n) with an edge where either row is among the other's neighbours `row` (n, k).
 
-    Weights are exp(-decay); where both ends name the edge, the larger counts.
+    Weights are exp(-decay), of both ends the larger.
     """
     n, k = row.shape
     weight = np.exp(-np.minimum(decay, _FARTHEST))
@@ -94,15 +86,8 @@ def exponential_graph(
 ) -> csr_array:
     """Union of the k-nearest-neighbour edges, weighted exp(-distance / (scale * m_x)).
 
-    Zhu & Sun 2013, eq. 14: m_x is the mean distance of a row to the nearest one that is not its duplicate,
-    and `scale` is t of the paper. Their norm is not squared, so the weights fall off like an exponential and
-    not like a Gaussian.
-
-    Examples
-    --------
-    >>> W = exponential_graph(np.array([[0.0], [1.0], [2.0]]), n_neighbors=1)
-    >>> W.toarray().round(3).tolist()
-    [[0.0, 0.368, 0.0], [0.368, 0.0, 0.368], [0.0, 0.368, 0.0]]
+    Zhu & Sun 2013, eq. 14, where `scale` is t. Their norm is not squared, so the weights fall off like an
+    exponential and not like a Gaussian.
     """
     if not scale > 0.0:
         raise GraphError(f"scale={scale}; the reach of the weights must be positive.")
@@ -115,13 +100,6 @@ def local_scaling_graph(X: FloatArray, n_neighbors: int, *, n_jobs: int | None =
 
     s_i is the distance of the last neighbour of row i, so that weights adapt to the density of the rows. With
     fewer than k + 1 rows all are neighbours. Rows that repeat have weight 1.
-
-    Examples
-    --------
-    >>> local_scaling_graph(np.array([[0.0], [1.0], [3.0]]), 1).toarray().round(3)
-    array([[0.   , 0.368, 0.   ],
-           [0.368, 0.   , 0.135],
-           [0.   , 0.135, 0.   ]])
     """
     if min(n_neighbors, len(X) - 1) < 1:
         return csr_array((len(X), len(X)))
@@ -136,18 +114,10 @@ def connectivity(W: csr_array, kept: IntArray) -> float:
     """Mean over the rows left out of their strongest link to a kept one (Zhu & Sun 2013, eq. 10).
 
     W (n, n) are the weights; no link counts as zero. With nothing left out the value is 1.
-
-    Examples
-    --------
-    >>> W = csr_array(np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.2], [0.0, 0.2, 0.0]]))
-    >>> connectivity(W, np.array([1]))
-    0.35
     """
     out = np.setdiff1d(np.arange(W.shape[0]), kept)
-    if len(out) == 0:
-        return 1.0
-    if len(kept) == 0:
-        return 0.0
+    if len(out) == 0 or len(kept) == 0:
+        return float(len(out) == 0)
     return float(W[out][:, np.asarray(kept)].max(axis=1).toarray().mean())
 
 
@@ -156,12 +126,6 @@ def normalized_laplacian(weights: csr_array) -> csr_array:
 
     The weights W (n, n) are symmetric, not negative, and zero on the diagonal. L is positive semi-definite
     with eigenvalues in [0, 2].
-
-    Examples
-    --------
-    >>> normalized_laplacian(csr_array([[0.0, 2.0], [2.0, 0.0]])).toarray()
-    array([[ 1., -1.],
-           [-1.,  1.]])
     """
     degree: FloatArray = np.asarray(weights.sum(axis=1)).ravel()
     joined = degree > 0.0
@@ -177,13 +141,6 @@ def condense_laplacian(laplacian: csr_array, keep: IntArray) -> FloatArray:
     still shape it, but a model with the graph as prior then works with matrices of size |D|.
 
     O((n - d)^3) once, dense: five thousand rows take seconds. Exact, and cheap, if all rows are kept.
-
-    Examples
-    --------
-    >>> path = csr_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
-    >>> condense_laplacian(path, np.array([0, 2])).round(6)
-    array([[ 0.5, -0.5],
-           [-0.5,  0.5]])
     """
     gone = np.setdiff1d(np.arange(laplacian.shape[0]), keep)
     kept = laplacian[keep]

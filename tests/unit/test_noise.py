@@ -149,6 +149,26 @@ def test_parameter_gradients(noise):
             assert_allclose(of_log_z[name][column], difference(log_z), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("noise", [noise for noise in NOISES if noise.of_tasks], ids=repr)
+def test_gradients_of_tasks(noise):
+    """Gradients in shared parameters, and in the log variance of the task of every row, are those of
+    differences; the variances of tasks are in proportion to the shared one.
+    """
+    y, mean, var = data(noise)
+    ratio = np.linspace(0.3, 2.0, len(y))
+
+    def log_z(shared, step=0.0):
+        rows = shared.with_variance(ratio * np.exp(step) * shared.variance_of_task)
+        return rows.log_partition(y, mean, var)[0]
+
+    rows = noise.with_variance(ratio * noise.variance_of_task)
+    by_name, by_log = rows.grad_of_shared(rows.log_partition_grad(y, mean, var), noise)
+    assert_allclose(by_log, difference(lambda step: log_z(noise, step)), rtol=1e-6, atol=1e-8)
+    for name in noise.parameters:
+        expected = difference(lambda step, name=name: log_z(perturbed(noise, name, (), step)))
+        assert_allclose(by_name[name], expected, rtol=1e-6, atol=1e-8)
+
+
 @each_model
 def test_parameters_rebuild_the_model(noise):
     """The parameters are the model, and survive the trip to the unbounded scale."""

@@ -59,11 +59,6 @@ def noise_from_name(name: str) -> NoiseModel:
     NoiseModel
         The model. `dataclasses.replace` sets its parameters, `exposure` or `trials`.
 
-    Raises
-    ------
-    ValueError
-        If there is no noise model of that name.
-
     Examples
     --------
     >>> from gleangp.noise import noise_from_name

@@ -41,27 +41,16 @@ class NoiseModel:
     >>> from gleangp.noise import Gaussian
     >>> noise, y = Gaussian(0.5, bias=np.ones(2)), np.array([0.3, 2.0])
     >>> mean, var = np.zeros(2), np.ones(2)
-    >>> noise.log_prob(y, f=0.0).round(3).tolist()
-    [-1.062, -1.572]
+    >>> noise.log_prob(y, f=0.0).round(3).tolist(), noise.at([0]).bias.tolist()
+    ([-1.062, -1.572], [1.0])
     >>> log_z, g, nu = noise.log_partition(y, mean, var)
-    >>> np.allclose(nu, noise.precision(y, mean, var))
-    True
     >>> slopes = noise.log_partition_grad(y, mean, var)
-    >>> list(slopes), noise.at([0]).bias.tolist()
-    (['variance', 'bias'], [1.0])
-
-    Rows of tasks with a variance of their own, and derivatives in the shared variance and in theirs:
-
-    >>> rows = noise.with_variance(np.array([0.25, 1.0]))
-    >>> by_name, by_log = rows.grad_of_shared(rows.log_partition_grad(y, mean, var), noise)
-    >>> np.allclose(by_name["variance"], by_log / 0.5)
-    True
+    >>> list(slopes), np.allclose(nu, noise.precision(y, mean, var))
+    (['variance', 'bias'], True)
     """
 
-    # Whether p(y | f) is log-concave in f, so that nu is never negative.
-    log_concave: ClassVar[bool] = True
-    # False for Gaussian noise: nu then depends on the variance alone, and gains can only fall.
-    precision_depends_on_mean: ClassVar[bool] = True
+    log_concave: ClassVar[bool] = True  # p(y | f) in f: then nu is never negative
+    precision_depends_on_mean: ClassVar[bool] = True  # False for Gaussian noise: gains can then only fall
     # Parameter name -> "identity", "log" or "logit": the scale on which it is unbounded.
     transforms: ClassVar[Mapping[str, str]] = {"bias": "identity"}
     # Values of an observation: "real", "positive", "count", or "label" (classes, categories).
@@ -71,8 +60,7 @@ class NoiseModel:
     # Parameter of which every task may have its own value v_t**power, and that power; None: there is none.
     # v_t is the variance of the noise of a task, or what grows with it. Its logarithm is normal over tasks.
     of_tasks: ClassVar[Any] = None
-    # Fields that are arrays and do not run over rows.
-    of_all_rows: ClassVar[tuple[str, ...]] = ()
+    of_all_rows: ClassVar[tuple[str, ...]] = ()  # fields that are arrays and do not run over rows
 
     def __eq__(self, other: object) -> bool:
         names = [field.name for field in fields(self)]
@@ -101,7 +89,7 @@ class NoiseModel:
     ) -> tuple[dict[str, FloatArray], FloatArray]:
         """Derivatives in the parameters of `shared`, of which this is `with_variance`, and in log v_t.
 
-        From those in the parameters of this model, per row.
+        `by_name` are those in the parameters of this model, per row.
         """
         name, power = self.of_tasks
         by_log = by_name[name] * getattr(self, name)
@@ -122,11 +110,7 @@ class NoiseModel:
         return self.log_partition(y, f, 0.0)[0]
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
-        """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu.
-
-        nu is the true value. Where the model is not log-concave it may be negative; what to do then is the
-        policy of the caller.
-        """
+        """log_z = log E[p(y | f)] for f ~ N(mean, var), with g and nu, negative or not."""
         raise NotImplementedError
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
@@ -169,30 +153,22 @@ class Noise(NoiseModel):
     `log_constant` where log p has a part without f, and `log_prob_grad` if it has other parameters.
     For predictions of observations it defines `mean_given`, `var_given`, `cdf` and `sample`.
 
-    A field that is not in `transforms` is not learnt: it is known for every row, such as `exposure`.
-
     Examples
     --------
-    All noise models have these methods. Two rows, the second counted for ten days; f is the log of the rate:
+    Two rows, the second counted for ten days; f is the log of the rate. New observations, if f has the
+    distribution N(mean, var), and given f:
 
     >>> import numpy as np
     >>> from gleangp.noise import Poisson
     >>> noise = Poisson(exposure=np.array([1.0, 10.0]))
-    >>> y, mean, var = np.array([2.0, 9.0]), np.zeros(2), np.full(2, 0.5)
+    >>> y, mean, var, f = np.array([2.0, 9.0]), 0.0, 0.5, np.log([1.0, 2.0])
     >>> noise.check_target(y)
-
-    New observations, if f has the distribution N(mean, var):
-
-    >>> noise.predict_mean(mean, var).round(2).tolist(), noise.predict_var(mean, var).round(1).tolist()
-    ([1.28, 12.84], [2.4, 119.8])
-    >>> noise.predict_quantile(mean, var, 0.9).tolist(), noise.predict_cdf(y, mean, var).round(2).tolist()
-    ([3.0, 26.0], [0.84, 0.48])
-    >>> noise.log_density(y, mean, var).round(2).tolist()
-    [-1.8, -2.89]
-
-    Given f:
-
-    >>> f = np.log([1.0, 2.0])
+    >>> noise.predict_mean(mean, var).round(2), noise.predict_var(mean, var).round(1)
+    (array([ 1.28, 12.84]), array([  2.4, 119.8]))
+    >>> noise.predict_quantile(mean, var, 0.9), noise.predict_cdf(y, mean, var).round(2)
+    (array([ 3., 26.]), array([0.84, 0.48]))
+    >>> noise.log_density(y, mean, var).round(2)
+    array([-1.8 , -2.89])
     >>> noise.mean_given(f).round(9).tolist(), noise.var_given(f).round(9).tolist()
     ([1.0, 20.0], [1.0, 20.0])
     >>> noise.cdf(y, f).round(3).tolist(), noise.sample(f, np.random.default_rng(0)).shape
@@ -200,9 +176,9 @@ class Noise(NoiseModel):
 
     What inference uses:
 
-    >>> list(noise.log_partition_grad(y, mean, var)), noise.log_prob_grad(y, f)
-    (['bias'], {})
     >>> value, slope, curvature = noise.derivatives(y, f)
+    >>> noise.log_prob_grad(y, f)
+    {}
     >>> np.allclose(noise.log_prob(y, f), value + noise.log_constant(y))
     True
     """

@@ -30,18 +30,14 @@ class Probit(TwoClasses):
     bias : float or ndarray of shape (n,)
         Offset added to the latent function.
     slope : float or ndarray of shape (n,)
-        lambda of the paper; 1 / slope is the standard deviation of the Gaussian by which a step
-        function was convolved. It trades off against the scale of the kernel and its white noise,
-        so learn at most one of them.
+        lambda of the paper; 1 / slope is the deviation of the Gaussian by which a step was convolved. It
+        trades off against the scale of the kernel and its white noise: learn at most one of them.
 
     Examples
     --------
     >>> log_z, g, nu = Probit().log_partition(y=1.0, mean=0.0, var=3.0)
     >>> float(np.exp(log_z)), float(g.round(4)), float(nu.round(4))
     (0.5, 0.3989, 0.1592)
-
-    The log probabilities of both classes, and the latent mean in deviations:
-
     >>> log_no, log_yes = Probit().class_log_prob(mean=1.0, var=3.0)
     >>> float(np.exp(log_yes).round(4)), float(Probit().margin(mean=1.0, var=3.0))
     (0.6915, 0.5)
@@ -103,13 +99,11 @@ class Logit(TwoClasses, Noise):
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
         wide = np.asarray(var) > _WIDE
-        if not np.any(wide):
-            return super().log_partition(y, mean, var)
-        normal = Probit(self.bias, np.sqrt(3.0) / np.pi).log_partition(y, mean, var)
-        if np.all(wide):
-            return normal
         narrow = super().log_partition(y, mean, np.where(wide, 1.0, var))
-        log_z, g, nu = (np.where(wide, a, b) for a, b in zip(normal, narrow, strict=True))
+        if not np.any(wide):
+            return narrow
+        normal = Probit(self.bias, np.sqrt(3.0) / np.pi).log_partition(y, mean, var)
+        log_z, g, nu = (np.where(wide, a, b)[()] for a, b in zip(normal, narrow, strict=True))
         return log_z, g, nu
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
@@ -129,8 +123,7 @@ class RobustProbit(TwoClasses):
 
     Notes
     -----
-    p(y | f) is not log-concave. A label far on the wrong side of the boundary has nu < 0, and further
-    out no influence.
+    Not log-concave: a label far on the wrong side of the boundary has nu < 0, and further out no influence.
 
     Examples
     --------
@@ -177,8 +170,7 @@ class Ordered(NoiseModel):
     widths : array-like of shape (C - 2,)
         Widths of the inner categories; the outer two have no end.
     variance : float or ndarray of shape (n,)
-        Variance of the Gaussian by which the steps were convolved. It trades off against the scale
-        of the kernel and its white noise.
+        Of the Gaussian by which the steps were convolved. It trades off against the scale of the kernel.
 
     Examples
     --------

@@ -1,14 +1,12 @@
 """Null-category noise, for two classes with unlabelled rows.
 
-Lawrence, Platt & Jordan 2005, sections 4.1-4.2. Between the two classes lies a region of f from
-which no data come: a label is missing with probability `gamma_minus` or `gamma_plus` in either
-class, and never in the region. An unlabelled row therefore pushes the latent function out of the
-region, to one side or to both, which is how unlabelled rows move the decision boundary to where
-data are thin.
+Lawrence, Platt & Jordan 2005, sections 4.1-4.2. Between the two classes lies a region of f from which no data
+come: a label is missing with probability `gamma_minus` or `gamma_plus` in either class, and never in the
+region. An unlabelled row therefore pushes the latent function out of the region, to one side or to both. In
+this way unlabelled rows move the decision boundary to where data are thin.
 
-Departure from the paper: none in the model; the factors 1 - gamma of labelled rows, which do not
-matter to the latent function, are kept in log_z because the gammas are learnt from them. Negative
-nu (Lawrence, Platt & Jordan 2005, section 4.3) is returned as it is.
+The factors 1 - gamma of labelled rows, which do not matter to the latent function, are kept in log_z because
+the gammas are learnt from them. Negative nu (section 4.3) is returned as it is.
 """
 
 from dataclasses import dataclass
@@ -43,20 +41,14 @@ class NullCategory(TwoClasses):
         Probability that a row of class -1, +1 is unlabelled. One per row, up to a common factor, where other
         classes have a say in it (`inference.exclusive`).
     width : float
-        Width of the null category. The paper fixes it to one: it trades off against the scale of
-        the kernel.
+        Width of the null category. The paper fixes it to one: it trades off against the scale of the kernel.
     variance : float or ndarray of shape (n,)
-        Variance of the Gaussian by which the steps were convolved. The default leaves them steps,
-        as in the paper, where white noise of the kernel, which adds to the latent variance,
-        softens them.
-
-    Notes
-    -----
-    p(0 | f) is not log-concave: nu is negative where f ~ N(mean, var) spans the null category.
+        Of the Gaussian by which the steps were convolved. The default leaves them steps, as in the paper,
+        where white noise of the kernel, which adds to the latent variance, softens them.
 
     Examples
     --------
-    An unlabelled row in the middle of the null category widens the latent distribution:
+    p(0 | f) is not log-concave: an unlabelled row in the middle widens the latent distribution.
 
     >>> log_z, g, nu = NullCategory().log_partition(y=0.0, mean=0.0, var=1.0)
     >>> float(g.round(4)), float(nu.round(4))

@@ -1,8 +1,7 @@
-"""What labelled rows and order constraints say, as sites of u = Q f.
+"""Labelled rows and order constraints as sites of u = Q f (Zhang & Yeung 2009, section 4).
 
-The likelihood of Zhang & Yeung 2009, section 4, sees the function only through u: the values at the
-labelled rows, and one linear combination for each constraint (a pair, or a difference of pairs). In u
-the sites are independent:
+The likelihood depends on the function only through u: the values at the labelled rows, and one linear
+combination for each constraint (a pair, or a difference of pairs). In u the sites are independent:
 
     labelled:    N(y | u, variance)
     constraint:  Phi((u - margin) / width),   width = epsilon * norm of its coefficients.
@@ -14,6 +13,7 @@ shared (v = w) its one noise term counts with its coefficient, sqrt(6).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from gleangp.numerics.special import log_ndtr_derivatives
 _FAR_LEFT = -300.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SiteValues:
+class SiteValues(NamedTuple):
     """log p(sites | u) and its derivatives in u, (l + c,) each but the first."""
 
     log_prob: float
@@ -45,37 +44,30 @@ class OrderSites:
 
     def __call__(self, u: FloatArray) -> SiteValues:
         """The sites at u (l + c,)."""
-        k = len(self.y)
-        residual = self.y - u[:k]
+        residual = self.y - u[: len(self.y)]
         gaussian = -0.5 * (residual**2 / self.variance + np.log(2.0 * np.pi * self.variance))
-        z = self._z(u)
-        log_phi, h, curvature = log_ndtr_derivatives(z)
+        _, log_phi, h, curvature, third = self._constraints(u)
         return SiteValues(
             float(gaussian.sum() + log_phi.sum()),
             np.concatenate([residual / self.variance, h / self.width]),
             np.concatenate([1.0 / self.variance, curvature / self.width**2]),
-            np.concatenate([np.zeros(k), _third(z, h, curvature) / self.width**3]),
+            np.concatenate([np.zeros(len(self.y)), third / self.width**3]),
         )
 
     def variance_derivatives(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Derivatives (l,) in each row's variance of log p, of its gradient and of the precision."""
-        residual = self.y - u[: len(self.y)]
-        inverse = 1.0 / self.variance
+        residual, inverse = self.y - u[: len(self.y)], 1.0 / self.variance
         return 0.5 * inverse * (residual**2 * inverse - 1.0), -residual * inverse**2, -(inverse**2)
 
     def width_derivatives(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Derivatives (c,) in ln epsilon of log p, of its gradient and of the precision."""
-        z = self._z(u)
-        _, h, curvature = log_ndtr_derivatives(z)
-        third = _third(z, h, curvature)
+        z, _, h, curvature, third = self._constraints(u)
         d_gradient = (-h + z * curvature) / self.width
         return -z * h, d_gradient, (-2.0 * curvature + z * third) / self.width**2
 
-    def _z(self, u: FloatArray) -> FloatArray:
-        return (u[len(self.y) :] - self.margin) / self.width
-
-
-def _third(z: FloatArray, h: FloatArray, curvature: FloatArray) -> FloatArray:
-    """Third derivative of log Phi: with r = h(z) and w = r (r + z), it is w (r + z) - r (1 - w)."""
-    third = curvature * (h + z) - h * (1.0 - curvature)
-    return np.where(z < _FAR_LEFT, 0.0, third)
+    def _constraints(self, u: FloatArray) -> tuple[FloatArray, ...]:
+        """z, log Phi, its derivative h, minus its second w = h (h + z), the third w (h + z) - h (1 - w)."""
+        z = (u[len(self.y) :] - self.margin) / self.width
+        log_phi, h, curvature = log_ndtr_derivatives(z)
+        third = curvature * (h + z) - h * (1.0 - curvature)
+        return z, log_phi, h, curvature, np.where(z < _FAR_LEFT, 0.0, third)

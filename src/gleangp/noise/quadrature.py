@@ -11,7 +11,7 @@ nodes have shape (nodes, rows), so that an array with one entry per row broadcas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,36 +36,18 @@ _SURE = 1e-13  # a distribution function this near to 0 or 1 is there
 _HALVINGS = 12  # of the normal distribution, to find where the distribution function falls
 _NODES, _WEIGHTS = (a[:, np.newaxis] for a in leggauss(48))
 _NODES, _WEIGHTS = 0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS
-_CLOSE = 1e-11
+_CLOSE, _LOG_MOST = 1e-11, 700.0
 _DOUBLINGS, _ITERATIONS = 64, 100
 _TINY, _EPS = np.finfo(np.float64).tiny, np.finfo(np.float64).eps
-_LOG_MOST = 700.0
-# From the whole line to the values that an observation can have.
-_FROM_LINE: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "real": lambda t: t,
-    "positive": lambda t: np.exp(np.clip(t, -_LOG_MOST, _LOG_MOST)),
-    "count": lambda t: np.expm1(np.clip(t, -_LOG_MOST, _LOG_MOST)),
-}
-
-Integrand = Callable[[Any, FloatArray], tuple[FloatArray, Sequence[FloatArray]]]
 
 
-def trapezoid(
-    integrand: Integrand, low: FloatArray, high: FloatArray, rough: bool = False
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def trapezoid(integrand: Any, low: FloatArray, high: FloatArray, rough: bool = False) -> Any:
     """Integrals of exp(log_w) from low to high (n,), where it is negligible, and means with respect to it.
 
     `integrand` takes rows and nodes (k, r), and gives log_w (k, r) and arrays (k, r) to average. If `rough`,
     these may vary faster than the integrand, and the even nodes must agree for them too. Returns logarithms
     of the integrals (n,), mean and variance (n,) of the nodes, less the middle of low and high, and the means
     of the arrays (q, n) under the normalised integrand.
-
-    Examples
-    --------
-    >>> end = np.array([9.0])
-    >>> log_integral, mean, variance, means = trapezoid(lambda rows, t: (-0.5 * t**2, [t**4]), -end, end)
-    >>> float(np.exp(2 * log_integral[0]).round(6)), means.round(6)
-    (6.283185, array([[3.]]))
     """
     log_integral, first, second = np.empty((3, len(low)))
     averages: list[FloatArray] = []
@@ -92,7 +74,11 @@ def trapezoid(
             for average, function in zip(averages, functions, strict=True):
                 average[rows] = np.einsum("kn,kn->n", w, function) / total
             if intervals < _MOST:
-                settled = _agree(moments[3:], moments[1], variance)
+                even_total, even_first, even_second = moments[3:]  # to be one, and those of all nodes
+                shift = even_second - 2.0 * moments[1] * even_first + moments[1] ** 2 * even_total - variance
+                settled = np.abs(even_total - 1.0) < _AGREE
+                settled &= np.abs(even_first - moments[1] * even_total) < _AGREE * np.sqrt(variance)
+                settled &= np.abs(shift) < _AGREE * variance
                 for function in functions if rough else ():
                     share = w * function / total
                     size = np.abs(share).sum(axis=0) + _FLOOR
@@ -102,22 +88,12 @@ def trapezoid(
     return log_integral, first, second, np.array(averages).reshape(-1, len(low))
 
 
-def _agree(moments: FloatArray, mean: FloatArray, variance: FloatArray) -> Any:
-    """Whether sum, mean and variance by the even nodes are one and those given."""
-    total, first, second = moments
-    return (
-        (np.abs(total - 1.0) < _AGREE)
-        & (np.abs(first - mean * total) < _AGREE * np.sqrt(variance))
-        & (np.abs(second - 2.0 * mean * first + mean**2 * total - variance) < _AGREE * variance)
-    )
-
-
 def tilted(noise: Any, y: Any, mean: Any, var: Any, gradients: bool = False) -> Any:
     """log_z, g and nu of `NoiseModel.log_partition` for a log-concave p(y | f); y, mean and var broadcast.
 
-    If `gradients`: a dict, name -> d log_z / d parameter. g and nu follow from mean and
-    variance of f. Where these are almost those of the prior, g and nu are averages of the derivatives of
-    log p(y | f) instead: the difference would have few digits.
+    If `gradients`: a dict, name -> d log_z / d parameter. g and nu follow from mean and variance of f. Where
+    these are almost those of the prior, the difference would have few digits: there g and nu are averages of
+    the derivatives of log p(y | f).
     """
     noise, shape, y, mean, var = flat(noise, y, mean, var)
     var = np.maximum(var, LEAST_VARIANCE)
@@ -217,9 +193,7 @@ def _mode(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> tuple
     return side * t, scale
 
 
-def _end(
-    noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray, mode: FloatArray, reach: FloatArray
-) -> FloatArray:
+def _end(noise: Any, y: Any, mean: Any, var: Any, mode: FloatArray, reach: FloatArray) -> FloatArray:
     """Where the integrand has fallen by `DROP` on one side of the mode, or a little farther out."""
     end = mode + reach
     with np.errstate(over="ignore"):
@@ -266,31 +240,46 @@ def _edge(outside: Callable[[FloatArray], Any], end: float, n: int) -> FloatArra
 def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
     """The value that a new observation with f ~ N(mean, var) does not exceed with probability q.
 
-    A whole number if the support is the counts. Regula falsi, with a bisection in every third step, on the
-    normal quantile of the distribution function, which is almost linear in y, or in the logarithm of y where
-    y is positive.
+    A whole number if the support is the counts. It is the root of the normal quantile of the distribution
+    function, which is almost linear in y, or in the logarithm of y where y is positive.
     """
     noise, shape, mean, var, q = flat(noise, mean, var, q)
-    target, values_of = ndtri(q), _FROM_LINE[noise.support]
-    centre, unit = noise.mean_given(mean), np.ones_like(mean)
+    unit, centre, spread = np.ones_like(mean), noise.mean_given(mean), noise.var_given(mean)
     if noise.support == "real":
-        spread = noise.var_given(mean)
         unit = np.sqrt(var + np.where(np.isfinite(spread), spread, 1.0))
     else:
         centre = np.clip(np.log(centre), -_LOG_MOST, _LOG_MOST)
 
-    def excess(rows: Any, t: FloatArray) -> FloatArray:
-        y = values_of(centre[rows] + unit[rows] * t)
-        p = noise.at(rows).predict_cdf(y, mean[rows], var[rows])
-        return ndtri(np.clip(p, _TINY, 1.0 - _EPS)) - target[rows]
+    def values(rows: Any, t: FloatArray) -> FloatArray:
+        """From the whole line to the values that an observation can have."""
+        line = centre[rows] + unit[rows] * t
+        if noise.support == "real":
+            return line
+        line = np.clip(line, -_LOG_MOST, _LOG_MOST)
+        return np.expm1(line) if noise.support == "count" else np.exp(line)
 
-    rows = every = np.arange(len(mean))
-    a, at_a = np.zeros_like(mean), excess(every, np.zeros_like(mean))
+    def excess(rows: Any, t: FloatArray) -> FloatArray:
+        p = noise.at(rows).predict_cdf(values(rows, t), mean[rows], var[rows])
+        return ndtri(np.clip(p, _TINY, 1.0 - _EPS)) - ndtri(q[rows])
+
+    y = values(slice(None), _root(excess, len(mean)))
+    if noise.support == "count":
+        y = np.maximum(np.ceil(y - _CLOSE * (1.0 + np.abs(y))), 0.0)
+    return y.reshape(shape)[()]
+
+
+def _root(function: Callable[[Any, FloatArray], FloatArray], n: int) -> FloatArray:
+    """Where n increasing functions are zero; `function` takes rows and a value for each.
+
+    Away from 0 in doubled steps, then regula falsi with a bisection in every third step.
+    """
+    rows = every = np.arange(n)
+    a, at_a = np.zeros(n), function(every, np.zeros(n))
     b, at_b, side = a.copy(), at_a.copy(), np.where(at_a < 0.0, 1.0, -1.0)
     for doubling in range(_DOUBLINGS):
         a[rows], at_a[rows] = b[rows], at_b[rows]
         b[rows] = side[rows] * 2.0**doubling
-        at_b[rows] = excess(rows, b[rows])
+        at_b[rows] = function(rows, b[rows])
         rows = rows[at_b[rows] * side[rows] < 0.0]
         if not len(rows):
             break
@@ -300,7 +289,7 @@ def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
         falsi = (ends[0] * at_b[rows] - ends[1] * at_a[rows]) / (at_b[rows] - at_a[rows])
         inside = (falsi - ends[0]) * (falsi - ends[1]) < 0.0
         t[rows] = np.where(inside & (iteration % 3 < 2), falsi, 0.5 * (ends[0] + ends[1]))
-        now = excess(rows, t[rows])
+        now = function(rows, t[rows])
         beyond = now * side[rows] >= 0.0  # the root lies between a and t
         # The end that stays counts half: otherwise it would stay for ever (the Illinois rule).
         at_a[rows] = np.where(beyond, 0.5 * at_a[rows], now)
@@ -309,7 +298,4 @@ def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
         rows = rows[(np.abs(now) > _CLOSE) & (np.abs(b[rows] - a[rows]) > _EPS * (1.0 + np.abs(t[rows])))]
         if not len(rows):
             break
-    y = values_of(centre + unit * t)
-    if noise.support == "count":
-        y = np.maximum(np.ceil(y - _CLOSE * (1.0 + np.abs(y))), 0.0)
-    return y.reshape(shape)[()]
+    return t

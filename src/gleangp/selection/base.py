@@ -58,13 +58,12 @@ def select_in_two_rounds(
     """`n_active` points of one huge block, of which `most_entries` rows x points are held at a time.
 
     The distributed greedy of Mirzasoleiman, Karbasi, Sarkar & Krause 2013: every part chooses as many points
-    as are wanted in the end, and the same selector chooses again from their union. The choice is not that of
-    one selection over all rows; what is lost is small where parts are alike (`benchmarks/scale.py two-rounds`
-    measures it).
+    as are wanted in the end, and the same selector chooses again from their union. What is lost is small
+    where parts are alike (`benchmarks/scale.py two-rounds` measures it).
 
-    A selector that samples (`samples`) must see how rows are spread: what parts chose is spread too widely
-    (it left up to 1.8 times as much unexplained as one selection, more than uniform points leave). It
-    therefore chooses again from one whole part and what the others gave, which stands for the rare rows.
+    A selector that samples must see how rows are spread: what parts chose is spread too widely (it left up to
+    1.8 times as much unexplained as one selection, more than uniform points leave). It therefore chooses
+    again from one whole part and what the others gave, which stands for the rare rows.
     """
     n_parts = max(2, math.ceil(len(block) * n_active / most_entries))
     parts = [np.sort(rows) for rows in np.array_split(rng.permutation(len(block)), n_parts)]
@@ -151,11 +150,10 @@ class Run:
 def merged(
     runs: Sequence[Run], blocks: Sequence[Any], n_active: int, draws: FloatArray | None = None
 ) -> Selection:
-    """The first `n_active` picks of new runs of all tasks; at most the number of rows.
+    """The first `n_active` picks of new runs of all tasks, at most all rows; runs go as far as needed.
 
-    Runs are extended as far as needed. With `draws`, uniform numbers (n_active,) in [0, 1), the task of each
-    inclusion is sampled in proportion to its weight; without, the heaviest wins and ties go to the lowest
-    task.
+    With `draws`, uniform numbers (n_active,) in [0, 1), the task of each inclusion is sampled in proportion
+    to its weight; without, the heaviest wins and ties go to the lowest task.
     """
     order, counts = np.empty(n_active, dtype=np.intp), [0] * len(runs)
     weight = np.array([run.weight for run in runs])  # -inf of a task that has no rows left

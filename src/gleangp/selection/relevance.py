@@ -5,9 +5,8 @@ the largest score over the largest Reg of the moment and beta the `weight`,
 
     Reg(x) = sum_{i != t} sum_{j <= k'} 1 / (|f_t - f_i| |x - x_i^j|)            (eq. 11)
 
-where f_t describes task t and x_i^j are the k' points nearest to x among those chosen in task i. Tasks take
-turns, so that they share the budget equally. The notes of `TaskRelevance` say how the reciprocals are bounded
-and what else the paper leaves open. Crucial points are found as principal variables (Cumming & Wooff 2007).
+where f_t describes task t and x_i^j are the k' points nearest to x among those chosen in task i. The notes of
+`TaskRelevance` say how the reciprocals are bounded and what else the paper leaves open.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class LabelRelevance(BaseEstimator):
         if self.descriptor not in ("vector", "mean"):
             raise ValueError(f"descriptor={self.descriptor!r} is not known; use 'vector' or 'mean'.")
         if self.descriptor == "mean":
-            means = [b.y[principal_rows(b.X, n_points)].mean() for b in blocks]
-            return cdist(np.array(means)[:, None], np.array(means)[:, None])
+            means = [[b.y[principal_rows(b.X, n_points)].mean()] for b in blocks]
+            return cdist(means, means)
         points = crucial_points(blocks, n_points)
         near = [cdist(points, b.X) for b in blocks]
         shared = np.all([d.min(axis=1) == 0.0 for d in near], axis=0)
@@ -81,15 +80,10 @@ class LabelRelevance(BaseEstimator):
 class PosteriorRelevance(BaseEstimator):
     """Tasks are alike when their functions rise and fall in the same places.
 
-    Each task's posterior, under the present kernel and noise, is formed on the same crucial points;
-    the distance between two tasks is sqrt(1 - r^2) with r the correlation of their posterior means
-    there. Units, offset and sign of the targets cancel, so labels need not be comparable across
-    tasks: tasks may even have different noise models. A constant posterior mean is
-    at distance 1 from all others.
-
-    Notes
-    -----
-    Costs O(n m^2) for m crucial points, which are the basis of every posterior.
+    Each task's posterior, under the present kernel and noise, is formed on the same crucial points; the
+    distance between two tasks is sqrt(1 - r^2) with r the correlation of their posterior means there. Units,
+    offset and sign of the targets cancel: tasks may even have different noise models. A constant posterior
+    mean is at distance 1 from all others. O(n m^2) for m crucial points.
 
     Examples
     --------
@@ -97,8 +91,6 @@ class PosteriorRelevance(BaseEstimator):
     >>> TaskRelevance("entropy", relevance=PosteriorRelevance()).relevance
     PosteriorRelevance()
     """
-
-    model_free = False
 
     def distances(self, kernel, blocks, n_points):
         """sqrt(1 - r^2) between the posterior means at the crucial points, (M, M)."""
@@ -109,8 +101,7 @@ class PosteriorRelevance(BaseEstimator):
         length = np.linalg.norm(centred, axis=1)
         varies = length > 1e-12 * np.linalg.norm(means, axis=1)
         direction = np.divide(centred, length[:, None], out=np.zeros_like(centred), where=varies[:, None])
-        squared = np.minimum((direction @ direction.T) ** 2, 1.0)
-        distances = np.sqrt(1.0 - squared)
+        distances = np.sqrt(1.0 - np.minimum((direction @ direction.T) ** 2, 1.0))
         np.fill_diagonal(distances, 0.0)
         return distances
 
@@ -119,10 +110,7 @@ RELEVANCES = {"labels": LabelRelevance, "posterior": PosteriorRelevance}
 
 
 def crucial_points(blocks: list[Block], n_points: int) -> FloatArray:
-    """Up to `n_points` inputs that stand for the rows of all tasks, (m, p).
-
-    They are sought among at most 500 rows, evenly spaced within the tasks.
-    """
+    """Up to `n_points` inputs (m, p) that stand for the rows of all tasks; evenly spaced ones are tried."""
     share = max(1, _POOL_ROWS // len(blocks))
     pool = np.vstack([b.X[:: -(-len(b) // share)] for b in blocks])
     return pool[principal_rows(pool, n_points)]
@@ -142,11 +130,6 @@ def principal_variables(C: FloatArray, count: int) -> IntArray:
     """The variables that explain most of all others, one after the other (Cumming & Wooff 2007).
 
     C (n, n) is their covariance matrix. There are fewer than `count` where fewer explain everything.
-
-    Examples
-    --------
-    >>> principal_variables(np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 0.5]]), 2).tolist()
-    [0, 2]
     """
     C = np.array(C, dtype=np.float64)
     floor = 1e-10 * np.diagonal(C)
@@ -169,8 +152,8 @@ class TaskRelevance(BaseEstimator):
     """Adds to a selector's score how near a point is to those that related tasks chose.
 
     `TaskRelevance(EntropySelector())` is rMTIVM and `TaskRelevance(GraphSelector())` is rMTMPGR of
-    Zhu & Sun 2013. It couples the tasks, needs at least two, and shares the budget equally among
-    them; a task that runs out of rows leaves its turns to the others.
+    Zhu & Sun 2013. It needs at least two tasks. They take turns and share the budget equally; a task
+    that has no row left is passed over.
 
     Parameters
     ----------
@@ -194,9 +177,8 @@ class TaskRelevance(BaseEstimator):
     * zero distance between points: the reciprocal distance is 1 / (1 + distance / m_x), with m_x the
       mean distance of a row to the nearest distinct row of its task;
     * equal descriptors: the reciprocal is 1 / (0.1 + distance / median), the median over pairs of tasks
-      that differ; where none do, all tasks weigh the same;
+      that differ, so that units cancel; where none do, all tasks weigh the same;
     * tasks that have chosen nothing yet: the regulariser is zero until every task has one point;
-    * scale of the descriptors: cancels in the ratio to the median;
     * descriptor: labels at eight points common to all tasks, see `LabelRelevance`;
     * alpha is computed anew for every pick, over the rows of the task that are left.
 
@@ -239,7 +221,6 @@ class TaskRelevance(BaseEstimator):
 
     @property
     def _measure(self):
-        """How alike tasks are."""
         if not isinstance(self.relevance, str):
             return self.relevance
         if self.relevance not in RELEVANCES:
@@ -290,18 +271,17 @@ class TaskRelevance(BaseEstimator):
         return replace(join_choices(order, choices), gain=gain, objective=achieved(runs))
 
     def _check_distances(self, distances: FloatArray, n_tasks: int) -> None:
+        look = f"Look at relevance={self.relevance!r}, or at the targets."
         if distances.shape != (n_tasks, n_tasks):
             raise TaskError(
-                f"the distances between tasks have shape {distances.shape}, not {(n_tasks, n_tasks)}. "
-                f"Look at relevance={self.relevance!r}."
+                f"the distances between tasks have shape {distances.shape}, not {(n_tasks, n_tasks)}. {look}"
             )
         bad = np.argwhere(~(np.isfinite(distances) & (distances >= 0.0)))
         if len(bad):
             a, b = bad[0]
             raise TaskError(
                 f"the distance between tasks number {a} and {b} (from 0) is {distances[a, b]}, from "
-                f"descriptors that are not finite or not a distance. Look at their targets, or at "
-                f"relevance={self.relevance!r}."
+                f"descriptors that are not finite or not a distance. {look}"
             )
 
 
@@ -335,10 +315,8 @@ class Pull:
 
 def task_closeness(distances: FloatArray) -> FloatArray:
     """1 / (0.1 + distance / median distance) between tasks, zero of a task to itself, (M, M)."""
-    pairs = distances[~np.eye(len(distances), dtype=bool)]
-    differ = pairs[pairs > 0.0]
-    unit = np.median(differ) if len(differ) else 1.0
-    closeness = 1.0 / (_LEAST_TASK_DISTANCE + distances / unit)
+    differ = distances[(distances > 0.0) & ~np.eye(len(distances), dtype=bool)]
+    closeness = 1.0 / (_LEAST_TASK_DISTANCE + distances / (np.median(differ) if len(differ) else 1.0))
     np.fill_diagonal(closeness, 0.0)
     return closeness
 

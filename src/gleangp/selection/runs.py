@@ -1,15 +1,4 @@
-"""Runs of the selectors: greedy filtering, randomly pivoted Cholesky, and greedy choice on a graph.
-
-The informative vector machine (Lawrence & Platt 2004, algorithm 1; Lawrence, Platt & Jordan 2005,
-algorithm 1) filters rows in by what they are worth. A criterion gives the worth of every row in nats, from
-the noise model's moments at its marginal.
-
-Randomly pivoted Cholesky (Chen, Epperly, Tropp & Webber 2025) draws rows in proportion to the prior variance
-that the points chosen so far leave unexplained. It neither runs to the periphery, as the greedy entropy does
-in many dimensions, nor misses small clusters, as uniform sampling does. Blocks of proposals are drawn at once
-and thinned by rejection (Epperly, Tropp & Webber 2024), which leaves the law of the picks unchanged and turns
-the work into matrix products.
-"""
+"""Runs of the selectors: greedy filtering, randomly pivoted Cholesky, and greedy choice on a graph."""
 
 from __future__ import annotations
 
@@ -42,10 +31,9 @@ def entropy_reduction(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArr
 
 
 def information_gain(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
-    """Kullback-Leibler divergence of the posterior with the point from the one without.
+    """Kullback-Leibler divergence of the posterior with the point from the one without, at its marginal.
 
-    At the point's own marginal: 1/2 [-log(1 - nu var) - nu var + g^2 var] (Lawrence, Seeger &
-    Herbrich 2003). Unlike the entropy it also counts how far the mean moves.
+    1/2 [-log(1 - nu var) - nu var + g^2 var] (Lawrence, Seeger & Herbrich 2003).
     """
     share, g = _moments(noise, y, mean, var)
     return 0.5 * (-np.log1p(-np.minimum(share, _MOST_EXPLAINED)) - share + g * g * var)
@@ -69,7 +57,10 @@ def prior_variances(kernel: Any, X: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 class GreedyRun(Run):
-    """A filter over the rows of a block, into which rows are taken by their worth in nats. O(n d) a pick."""
+    """The informative vector machine: rows are filtered in by what they are worth in nats. O(n d) a pick.
+
+    Lawrence & Platt 2004, algorithm 1; Lawrence, Platt & Jordan 2005, algorithm 1.
+    """
 
     def __init__(
         self, kernel: Any, block: Block, criterion: Criterion, rng: np.random.Generator | None = None
@@ -117,8 +108,11 @@ def keep_everything(kernel, blocks: list[Block]) -> Selection:
 class PivotedRun(Run):
     """Randomly pivoted partial Cholesky of the prior covariance of one block, without white noise.
 
-    Picks are made in blocks, so there may be more of them than were asked for. Their scores are the variances
-    that were left unexplained, and the weight of the task is the sum of these.
+    Rows are drawn in proportion to their score, the prior variance that those taken leave unexplained
+    (Chen, Epperly, Tropp & Webber 2025). It neither runs to the periphery, as the greedy entropy does in many
+    dimensions, nor misses small clusters, as uniform sampling does. Blocks of proposals are drawn at once and
+    thinned by rejection (Epperly, Tropp & Webber 2024), which leaves the law of the picks unchanged and turns
+    the work into matrix products. There may therefore be more picks than were asked for.
     """
 
     rng: np.random.Generator
@@ -234,11 +228,10 @@ class GraphRun(Run):
         return self._worth
 
     def worth_of(self, rows: IntArray) -> FloatArray:
-        """Degree or coverage of some rows.
+        """Of some rows the degree, d(x) of Zhu & Sun 2013, eq. 13, or the coverage that they would add.
 
-        "degree": the sum of the weights to rows not yet taken, d(x) of Zhu & Sun 2013, eq. 13. "coverage":
-        the rise of sum_i max_{j kept} W_ij with W_ii = 1. That sum is (m - t) times Zhu & Sun 2013, eq. 10,
-        plus t, so its greedy is the plain greedy on eq. 10; with the diagonal it is monotone submodular.
+        Coverage is sum_i max_{j kept} W_ij with W_ii = 1. It is (m - t) times Zhu & Sun 2013, eq. 10, plus t,
+        so its greedy is the plain greedy on eq. 10; with the diagonal it is monotone submodular.
         """
         W = self.W[rows]
         if self.objective == "degree":

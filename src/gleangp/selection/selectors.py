@@ -1,12 +1,9 @@
 """The public selectors: which points to keep, for one task or many.
 
-A selector chooses; it does not learn. Given the kernel and the blocks of all tasks it returns a `Selection`
-of `n_active` points over all of them. `start_runs` gives one run per block, nothing taken yet.
-
-Three attributes are optional. `model_free`: the choice depends on neither kernel nor noise, and is made once
-per fit and not in every round. `samples`: points are drawn and not ranked. `alone`: the selector for a task
-on its own, where several are needed; `check_tasks(n_tasks)` then refuses a single one, even if all rows are
-kept and nothing is chosen.
+`select` gives a `Selection` of `n_active` points over the blocks of all tasks, `start_runs` one new run per
+block. Optional attributes: `model_free`, the choice depends on neither kernel nor noise and is made once per
+fit; `samples`, points are drawn and not ranked; `alone`, the selector for a task on its own, where several
+are needed. `check_tasks(n_tasks)` then refuses a single one, even if all rows are kept.
 """
 
 from __future__ import annotations
@@ -43,8 +40,7 @@ class EntropySelector(BaseEstimator):
     Examples
     --------
     >>> from gleangp import EntropySelector, SparseGPRegressor
-    >>> SparseGPRegressor(selector=EntropySelector(), n_active=20).selector
-    EntropySelector()
+    >>> model = SparseGPRegressor(selector=EntropySelector(), n_active=20)
     """
 
     def __init__(self, n_swaps=0):
@@ -75,9 +71,8 @@ class InformationGainSelector(BaseEstimator):
 
     Examples
     --------
-    >>> from gleangp import InformationGainSelector
-    >>> InformationGainSelector()
-    InformationGainSelector()
+    >>> from gleangp import InformationGainSelector, SparseGPRegressor
+    >>> model = SparseGPRegressor(selector=InformationGainSelector(), n_active=20)
     """
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
@@ -100,9 +95,8 @@ class ResidualSelector(BaseEstimator):
 
     Examples
     --------
-    >>> from gleangp import ResidualSelector
-    >>> ResidualSelector(weight="variance")
-    ResidualSelector(weight='variance')
+    >>> from gleangp import ResidualSelector, SparseGPRegressor
+    >>> model = SparseGPRegressor(selector=ResidualSelector(weight="variance"), n_active=20)
     """
 
     samples = True
@@ -130,9 +124,8 @@ class RandomSelector(BaseEstimator):
 
     Examples
     --------
-    >>> from gleangp import RandomSelector
-    >>> RandomSelector()
-    RandomSelector()
+    >>> from gleangp import RandomSelector, SparseGPRegressor
+    >>> model = SparseGPRegressor(selector=RandomSelector(), n_active=20)
     """
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
@@ -163,23 +156,18 @@ class GraphSelector(BaseEstimator):
         Reach of the weights exp(-distance / (scale * m_x)), where m_x is the mean distance of a row
         to its nearest distinct neighbour (t in Zhu & Sun 2013, eq. 14, who try 1, 5 and 10).
     objective : {"degree", "coverage"}, default="degree"
-        "degree": the largest sum of weights to rows not yet taken, which are then removed with their edges
-        (manifold-preserving graph reduction). It is meant to make the paper's eq. 10 large (`connectivity`)
-        but is weak at it. "coverage": the largest gain in eq. 10, which is facility location and
-        submodular: its greedy is within 1 - 1/e of the best choice.
+        "degree": the row with the largest sum of weights, which is then removed with its edges
+        (manifold-preserving graph reduction, Zhu & Sun 2013, section 3). It is meant to make the paper's
+        eq. 10 large (`connectivity`) but is weak at it. "coverage": the largest gain in eq. 10, which is
+        facility location and submodular: its greedy is within 1 - 1/e of the best choice.
 
     Notes
     -----
-    Over several tasks each has its own graph, and the best row of all is taken each time. Distances
-    are Euclidean in the inputs as they come, so features belong on comparable scales; the kernel is
-    not used. Ties go to the lowest row. The score of a pick (`active_gain_`) is its remaining
-    degree, or the coverage it adds, where a kept row covers itself fully. Where all rows are kept
-    there is nothing to choose: they come in their own order, without scores (NaN).
-    After the neighbour search the time is near-linear in the number of edges.
-
-    References
-    ----------
-    Zhu & Sun 2013, section 3.
+    Over several tasks each has its own graph, and the best row of all is taken each time, of equal ones the
+    lowest. Distances are Euclidean, so features belong on comparable scales. The score of a pick
+    (`active_gain_`) is its remaining degree, or the coverage it adds, where a kept row covers itself fully.
+    Where all rows are kept they come in their own order, without scores (NaN). After the neighbour search
+    the time is near-linear in the number of edges.
 
     Examples
     --------
@@ -187,8 +175,7 @@ class GraphSelector(BaseEstimator):
     >>> from gleangp import GraphSelector, SparseGPRegressor
     >>> X = np.linspace(0, 6, 60)[:, None]
     >>> model = SparseGPRegressor(selector=GraphSelector(), n_active=15, posterior="active")
-    >>> model = model.fit(X, np.sin(X[:, 0]))
-    >>> round(model.selection_objective_, 2)
+    >>> round(model.fit(X, np.sin(X[:, 0])).selection_objective_, 2)
     0.29
     """
 

@@ -27,10 +27,9 @@ _MARGIN = 1e-9  # nats by which a newcomer must be better: equal points are not 
 def swap_points(
     criterion: Criterion, kernel: Any, blocks: list[Block], selection: Selection, n_swaps: int
 ) -> Selection:
-    """The selection after at most `n_swaps` swaps; a newcomer counts as the last to be included.
+    """The selection after at most `n_swaps` swaps, fewer if none improves it; newcomers come last.
 
-    It ends early when no swap is an improvement. A swap costs O(n d) for each active point that is
-    looked at, least missed first, and O(n d^2).
+    A swap costs O(n d) for each active point that is looked at, least missed first, and O(n d^2).
     """
     if n_swaps == 0:
         return selection
@@ -58,10 +57,7 @@ def swap_points(
 
 
 def _find_swap(states: list[ActiveState], order: list[int]) -> tuple[int, int, int, int, float] | None:
-    """Place and position of the point to take out; task, row and gain of the one to put in.
-
-    Active points are tried from the least missed on, of equal ones the earliest first.
-    """
+    """Place and position of the point to take out; task, row and gain of the one to put in."""
     positions = in_order(np.array(order), [np.arange(len(state.active)) for state in states])
     missed = in_order(np.array(order), [state.removal_gains() for state in states])
     offers = [state.best() for state in states]
