@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import filter_in_order
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.latent.model import observe, row_objective, search_positions
 from gleangp.models.latent.space import (
     LatentObjective,

@@ -15,8 +15,7 @@ from sklearn.gaussian_process.kernels import (
 )
 
 from gleangp import ArcSine, ScaledInputs
-from gleangp.kernels.evaluate import evaluate, evaluate_apart
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel, evaluate, evaluate_apart
 
 C = ConstantKernel
 KERNELS = [

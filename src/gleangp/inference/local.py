@@ -29,7 +29,7 @@ from gleangp.data.tasks import blocks_of_rows, filled_blocks
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, condition
 from gleangp.inference.prior import Basis, BlockPrior, Term, covariance, white_variance
-from gleangp.kernels.parameters import length_scales
+from gleangp.kernels.evaluate import length_scales
 from gleangp.numerics.linalg import CHUNK_ENTRIES, inverse_factors, inverse_from_cholesky
 
 _LEARNT = -1  # key of the rows learnt from, where these are one block

@@ -2,12 +2,10 @@
 
 `evaluate` gives the matrices of a kernel, one or a stack of them, with contracted derivatives, and separates
 the variance that belongs to a row from the variance of the function; `rules` holds the rules of
-scikit-learn's kernels; `parameters` moves a kernel from theta to theta; `arcsine` and `scaled_inputs` are
-kernels that scikit-learn lacks (Lawrence, Platt & Jordan 2005, appendix B).
+scikit-learn's kernels; `extra` has kernels that scikit-learn lacks.
 """
 
 from gleangp.kernels import rules  # noqa: F401  (importing it registers rules)
-from gleangp.kernels.arcsine import ArcSine
 from gleangp.kernels.evaluate import (
     has_white,
     kernel_columns,
@@ -16,7 +14,7 @@ from gleangp.kernels.evaluate import (
     signal_diag,
     white_diag,
 )
-from gleangp.kernels.scaled_inputs import ScaledInputs
+from gleangp.kernels.extra import ArcSine, ScaledInputs
 
 __all__ = [
     "ArcSine",

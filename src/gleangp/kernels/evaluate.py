@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import singledispatch, wraps
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -30,7 +30,7 @@ from sklearn.gaussian_process.kernels import Kernel, WhiteKernel
 
 from gleangp._typing import FloatArray
 
-_STEP = np.cbrt(np.finfo(float).eps)  # balances truncation (step**2) and rounding (eps / step)
+STEP = np.cbrt(np.finfo(float).eps)  # balances truncation (step**2) and rounding (eps / step)
 _DIAGONAL_ROWS = 64  # at a time where only the diagonal of a square block is wanted
 
 # dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
@@ -181,6 +181,51 @@ def white_diag(kernel: Kernel, X: FloatArray) -> FloatArray:
     return kernel.diag(X) - signal_diag(kernel, X) if has_white(kernel) else np.zeros(len(X))
 
 
+class MovingKernel:
+    """A private copy of a kernel that is moved from theta to theta; use it before it is moved again.
+
+    scikit-learn sets theta by reflection, at every level of a nested kernel again, which costs as much as a
+    small covariance matrix. Here the free parameters are looked up once.
+    """
+
+    def __init__(self, kernel: Any):
+        self.kernel = clone(kernel)
+        self.layout: list[tuple[str, int]] = []  # name and number of elements, in the order of theta
+        self._slots: list[tuple[Any, str, int | slice]] = []
+        self.n_dims = 0
+        for h in self.kernel.hyperparameters:
+            if not h.fixed:
+                *path, name = h.name.split("__")
+                owner = self.kernel
+                for step in path:
+                    owner = getattr(owner, step)
+                at, end = self.n_dims, self.n_dims + h.n_elements
+                self._slots.append((owner, name, slice(at, end) if np.ndim(getattr(owner, name)) else at))
+                self.layout.append((h.name, h.n_elements))
+                self.n_dims = end
+
+    def at(self, theta: FloatArray) -> Any:
+        """The kernel with that theta (q,), or with one for each matrix of a stack (B, q).
+
+        In the second case it is for `evaluate` alone: its parameters are arrays (B, 1, 1) or (B, 1, p).
+        """
+        values = np.exp(theta)
+        for owner, name, where in self._slots:
+            part = values[..., where]
+            if theta.ndim == 2:
+                setattr(owner, name, part.reshape(len(theta), 1, -1))
+            else:
+                setattr(owner, name, part if isinstance(where, slice) else float(part))
+        return self.kernel
+
+
+def length_scales(kernel: Any, n_features: int) -> FloatArray:
+    """(p,) the shortest length scale of every input over the parts of a kernel; 1 where it has none."""
+    values = kernel.get_params().items()
+    found = [np.broadcast_to(v, n_features) for name, v in values if name.split("__")[-1] == "length_scale"]
+    return np.min(found, axis=0) if found else np.ones(n_features)
+
+
 def rule_for(kernel_class):
     """Register the rule of `kernel_class`, kept off subclasses that compute something else.
 
@@ -220,15 +265,13 @@ def turned(M: FloatArray) -> FloatArray:
     return np.swapaxes(M, -1, -2)
 
 
-def per_feature(product: FloatArray, parameter: FloatArray) -> FloatArray:
-    """(p,) sums over all rows of a stack (..., n, p), or (B, p) where every matrix has its own parameter."""
-    return product.sum(axis=-2) if np.ndim(parameter) == 3 else product.reshape(-1, product.shape[-1]).sum(0)
+def of_features(product: FloatArray, parameter: FloatArray) -> FloatArray:
+    """Entries of dL/dtheta: sums of (..., n, p) over rows, and over features for a single number.
 
-
-def onto_parameter(by_feature: FloatArray, parameter: FloatArray) -> FloatArray:
-    """Entries of dL/dtheta from sums per feature: all of them, or their sum for a single number."""
-    one = np.shape(parameter)[-1:] in ((), (1,))
-    return by_feature.sum(axis=-1, keepdims=True) if one else by_feature
+    They are of each matrix where it has a parameter of its own.
+    """
+    sums = product.sum(-2) if np.ndim(parameter) == 3 else product.reshape(-1, product.shape[-1]).sum(0)
+    return sums.sum(-1, keepdims=True) if np.shape(parameter)[-1:] in ((), (1,)) else sums
 
 
 def of_number(M: FloatArray, factor: FloatArray | float) -> FloatArray:
@@ -341,7 +384,7 @@ def _by_differences(value, X, rows, weights):
     spread, gradient = np.ptp(rows, axis=0), np.empty(X.shape)
     constant = spread == 0.0
     spread[constant] = np.maximum(np.abs(rows[0, constant]), 1.0)
-    for k, step in enumerate(_STEP * spread):
+    for k, step in enumerate(STEP * spread):
         up, down = X.copy(), X.copy()
         up[:, k] += step
         down[:, k] -= step

@@ -25,10 +25,9 @@ from gleangp.kernels.evaluate import (
     Evaluation,
     Gradients,
     is_free,
+    of_features,
     of_number,
     onto,
-    onto_parameter,
-    per_feature,
     rule,
     rule_for,
     side_by_side,
@@ -212,8 +211,8 @@ def _stationary(kernel, A, B, shape, rough=False) -> Evaluation:
 
     def vjp(G, inputs=True):
         a, b = A / length, None if B is None else B / length
-        by_feature, da, db = _contract(G * slope(), a, b, length)
-        theta = -onto_parameter(by_feature, length) if is_free(kernel.length_scale_bounds) else np.empty(0)
+        theta, da, db = _contract(G * slope(), a, b, length)
+        theta = -theta if is_free(kernel.length_scale_bounds) else np.empty(0)
         return theta, da / length, None if db is None else db / length
 
     return Evaluation(value, vjp)
@@ -251,10 +250,7 @@ def _by_differences(a, c):
 
 
 def _contract(M, a, b, parameter):
-    """sum_ij 2 M_ij (a_ik - b_jk)^2 for each feature k, dL/da and dL/db from M = dL/dd2 (..., n, m).
-
-    The sums are over the stack, or of each matrix where it has a parameter of its own.
-    """
+    """`of_features` of sum_ij 2 M_ij (a_ik - b_jk)^2, dL/da and dL/db from M = dL/dd2 (..., n, m)."""
     square = b is None
     if square:
         M, b = M + turned(M), a  # both arguments move: twice the sum over pairs
@@ -263,14 +259,16 @@ def _contract(M, a, b, parameter):
         for k in range(a.shape[-1]):
             difference = a[..., :, None, k] - b[..., None, :, k]
             W = 2.0 * M * difference
-            sums = per_feature((W * difference).sum(-1)[..., None], parameter)
-            columns.append((sums, W.sum(-1)[..., None], -W.sum(-2)[..., None]))
-        by_feature, da, db = (np.concatenate(part, axis=-1) for part in zip(*columns, strict=True))
+            columns.append([(W * difference).sum(-1), W.sum(-1), -W.sum(-2)])
+        products, da, db = (np.stack(part, axis=-1) for part in zip(*columns, strict=True))
+        theta = of_features(products, parameter)
     else:
         da = 2.0 * (M.sum(-1)[..., None] * a - M @ b)
-        db = da if square else 2.0 * (M.sum(-2)[..., None] * b - turned(M) @ a)
-        by_feature = per_feature(a * da, parameter) + per_feature(b * db, parameter)
-    return (0.5 * by_feature, da, None) if square else (by_feature, onto(da, a), onto(db, b))
+        if square:
+            return of_features(a * da, parameter), da, None
+        db = 2.0 * (M.sum(-2)[..., None] * b - turned(M) @ a)
+        theta = of_features(a * da, parameter) + of_features(b * db, parameter)
+    return (0.5 * theta, da, None) if square else (theta, onto(da, a), onto(db, b))
 
 
 def _parts(*arrays):

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from gleangp._typing import FloatArray
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.priors import Prior
 
 # From the free scale to the parameter; back; and the slope of the first, from the parameter.

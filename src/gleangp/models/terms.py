@@ -24,7 +24,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import TaskError
 from gleangp.inference.prior import Term
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.defaults import PRIORS, PriorWidths, Start
 from gleangp.models.parameters import Slot, kernel_slots
 from gleangp.models.priors import HalfCauchy, HalfNormal, LogNormal, Normal, Tied

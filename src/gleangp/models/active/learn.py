@@ -28,7 +28,7 @@ from gleangp.inference.posterior import (
 )
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.linalg import log_determinant

@@ -30,8 +30,7 @@ from gleangp._typing import FloatArray
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import LOG_TWO_PI, condition, evidence_gradient, gaussian_evidence
 from gleangp.inference.posterior import fitc_prior
-from gleangp.kernels.evaluate import evaluate_apart
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel, evaluate_apart
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.task import LaplaceFit, TaskRows, find_mode, with_jitter
 from gleangp.noise.order import OrderSites

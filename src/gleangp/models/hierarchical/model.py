@@ -22,7 +22,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import warn_user
 from gleangp.inference.posterior import KernelPosterior
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms

@@ -28,7 +28,7 @@ from scipy.special import expit
 
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray
-from gleangp.kernels.parameters import MovingKernel
+from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.terms import Term
 from gleangp.models.parameters import Parameters, Slot, Slots

@@ -15,7 +15,7 @@ from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term, covariance, white_variance
-from gleangp.kernels.parameters import length_scales
+from gleangp.kernels.evaluate import length_scales
 from gleangp.models.defaults import HELD_OUT, SUGGEST, TRANSFER
 from gleangp.models.local.data import blocks_of_tasks, known_of_rows
 from gleangp.models.local.model import LocalModel

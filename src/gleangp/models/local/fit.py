@@ -26,7 +26,7 @@ from gleangp.inference.evidence import Conditioned
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites
-from gleangp.kernels.parameters import length_scales
+from gleangp.kernels.evaluate import length_scales
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of, some_of, targets_of

@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import Kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import lay_out
-from gleangp.kernels.parameters import length_scales
+from gleangp.kernels.evaluate import length_scales
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LABELS_LEARNING, LEARNING, MIXTURES, PRIORS, Learning, PriorWidths, Start
 from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen, pivots_of

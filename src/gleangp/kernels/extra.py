@@ -1,0 +1,316 @@
+"""Kernels that scikit-learn lacks: the arc-sine kernel, and any kernel of rescaled inputs.
+
+Lawrence, Platt & Jordan 2005, "Extensions of the informative vector machine", appendix B.
+"""
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
+
+from gleangp.kernels.evaluate import (
+    STEP,
+    Evaluation,
+    is_free,
+    of_features,
+    of_number,
+    onto,
+    rule,
+    rule_for,
+    side_by_side,
+    turned,
+)
+
+
+class ArcSine(Kernel):
+    """Arc-sine ("MLP") kernel.
+
+    k(x, z) = (2/pi) asin((w x'z + b) / sqrt((w x'x + b + 1) (w z'z + b + 1))), the covariance of a
+    one-layer network with error-function units, weights of variance w and biases of variance b.
+    Neither stationary nor unbounded: far from the data it levels off to a constant.
+
+    Parameters
+    ----------
+    weight_variance : float, default=1.0
+        Prior variance w of the input weights; large values let the function bend sharply.
+    bias_variance : float, default=1.0
+        Prior variance b of the units' biases; large values let it bend away from the origin.
+    weight_variance_bounds, bias_variance_bounds : pair of floats >= 0 or "fixed", \
+            default=(1e-5, 1e5)
+        Bounds of the two; "fixed" leaves the parameter out of theta.
+
+    See Also
+    --------
+    ScaledInputs : Gives it one relevance per input (the "MLP-ARD" kernel).
+
+    References
+    ----------
+    Williams 1998, "Computation with infinite neural networks", Neural Computation 10(5), eq. 11. Its factor
+    2/pi is left out in Lawrence, Platt & Jordan 2005, appendix B.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process import GaussianProcessRegressor
+    >>> from gleangp.kernels import ArcSine
+    >>> kernel = 2.0 * ArcSine(weight_variance=10.0, bias_variance=3.0)
+    >>> kernel
+    1.41**2 * ArcSine(weight_variance=10, bias_variance=3)
+    >>> kernel.diag(np.array([[0.0], [1.0], [100.0]])).round(3)
+    array([1.08 , 1.516, 1.994])
+    >>> X = np.linspace(-2, 2, 9)[:, None]
+    >>> model = GaussianProcessRegressor(kernel, alpha=1e-4, optimizer=None)
+    >>> model.fit(X, np.tanh(3 * X[:, 0])).predict([[5.0]]).round(1)
+    array([1.])
+    """
+
+    def __init__(
+        self,
+        weight_variance=1.0,
+        bias_variance=1.0,
+        weight_variance_bounds=(1e-5, 1e5),
+        bias_variance_bounds=(1e-5, 1e5),
+    ):
+        self.weight_variance, self.weight_variance_bounds = weight_variance, weight_variance_bounds
+        self.bias_variance, self.bias_variance_bounds = bias_variance, bias_variance_bounds
+
+    @property
+    def hyperparameter_weight_variance(self):
+        """Specification of the weight variance."""
+        return Hyperparameter("weight_variance", "numeric", self.weight_variance_bounds)
+
+    @property
+    def hyperparameter_bias_variance(self):
+        """Specification of the bias variance."""
+        return Hyperparameter("bias_variance", "numeric", self.bias_variance_bounds)
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        if Y is not None and eval_gradient:
+            raise ValueError("Gradient can only be evaluated when Y is None.")
+        inner, norm, norm_Y = _products(self, np.atleast_2d(X), None if Y is None else np.atleast_2d(Y))
+        K = _arcsine(inner, norm, norm_Y)
+        if not eval_gradient:
+            return K
+        # k depends on theta through N_ij, N_ii and N_jj, each of which is w (...) + b
+        slope = (2.0 / np.pi) / np.sqrt(_gap(inner, norm, norm))
+        half = 0.5 / (norm + 1.0)
+        toward_bias = self.bias_variance * slope * (1.0 - inner * np.add.outer(half, half))
+        toward_both = slope * inner * (1.0 - np.add.outer(half * norm, half * norm))
+        free = [is_free(self.bias_variance_bounds), is_free(self.weight_variance_bounds)]  # alphabetical
+        return K, np.stack([toward_bias, toward_both - toward_bias], axis=-1)[..., free]
+
+    def diag(self, X):
+        norm = _norms(self, np.atleast_2d(X))
+        return (2.0 / np.pi) * np.arcsin(norm / (norm + 1.0))
+
+    def is_stationary(self):
+        """Return False: the kernel depends on the origin."""
+        return False
+
+    def __repr__(self):
+        weight, bias = self.weight_variance, self.bias_variance
+        return f"{type(self).__name__}(weight_variance={weight:.3g}, bias_variance={bias:.3g})"
+
+
+def _norms(kernel, X):
+    """N_ii = w x'x + b (..., n); a variance (B, 1, 1) is that of every matrix of a stack."""
+    both = (np.asarray(v) for v in (kernel.weight_variance, kernel.bias_variance))
+    weight, bias = (v[..., 0] if v.ndim else v for v in both)
+    return np.einsum("...ik,...ik->...i", X, X) * weight + bias
+
+
+def _products(kernel, X, Z):
+    """N_ij = w x'z + b (..., n, m), and N_ii and N_jj of either argument."""
+    inner = X @ turned(X if Z is None else Z)
+    inner *= kernel.weight_variance
+    inner += kernel.bias_variance
+    first = _norms(kernel, X)
+    return inner, first, first if Z is None else _norms(kernel, Z)
+
+
+def _arcsine(inner, first, second):
+    sine = inner / np.sqrt(first + 1.0)[..., None]
+    sine /= np.sqrt(second + 1.0)[..., None, :]
+    np.clip(sine, -1.0, 1.0, out=sine)  # within by Cauchy and Schwarz; rounding may lift it by an ulp
+    K = np.arcsin(sine, out=sine)
+    K *= 2.0 / np.pi
+    return K
+
+
+def _gap(inner, first, second):
+    """(N_ii + 1)(N_jj + 1) - N_ij**2, what the gradient divides by the root of.
+
+    Written as (N_ii N_jj - N_ij**2) + (N_ii + N_jj + 1), the first bracket is never negative,
+    so that the gap stays positive for equal rows of any size, where 1 - sine**2 rounds to 0.
+    """
+    gap = first[..., None] * second[..., None, :]
+    gap -= inner**2
+    np.maximum(gap, 0.0, out=gap)
+    gap += (first + 1.0)[..., None]
+    gap += second[..., None, :]
+    return gap
+
+
+@rule_for(ArcSine)
+def _(kernel, A, B):
+    w, b = np.broadcast_arrays(kernel.weight_variance, kernel.bias_variance)
+    inner, first, second = _products(kernel, A, B)
+
+    def vjp(G, inputs=True):
+        # dL/d inner, and dL/d first and second norm (the square root's argument, less one)
+        W = (2.0 / np.pi) * G / np.sqrt(_gap(inner, first, second))
+        WN = W * inner
+        d_first, d_second = -0.5 * WN.sum(axis=-1) / (first + 1.0), -0.5 * WN.sum(axis=-2) / (second + 1.0)
+        # inner and norms are all w (...) + b
+        one = b / b
+        d_bias = of_number(W, b) + of_number(d_first, b) + of_number(d_second, b)
+        d_both = of_number(WN, one) + of_number(d_first * first, one) + of_number(d_second * second, one)
+        theta = side_by_side(  # alphabetical: bias first
+            d_bias if is_free(kernel.bias_variance_bounds) else np.empty(0),
+            d_both - d_bias if is_free(kernel.weight_variance_bounds) else np.empty(0),
+        )
+        if not inputs:
+            return theta, A, None
+        d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
+        if B is None:
+            return theta, w * ((W + turned(W)) @ A + (d_first + d_second) * A), None
+        dA, dB = w * (W @ B + d_first * A), w * (turned(W) @ A + d_second * B)
+        return theta, onto(dA, A), onto(dB, B)
+
+    return Evaluation(_arcsine(inner, first, second), vjp)
+
+
+class ScaledInputs(Kernel):
+    """Kernel of inputs multiplied by learnt scales: ``kernel((X - center) * scales)``.
+
+    Makes any kernel anisotropic, and lets several kernels share one set of scales.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of the rescaled inputs, for example a sum.
+    scales : float or array-like of shape (p,), default=1.0
+        One factor for all features, or one per feature. A feature with a small scale hardly
+        matters; for an `RBF` of length scale 1 a scale is the inverse of the length scale.
+    scales_bounds : pair of floats >= 0 or "fixed", default=(1e-5, 1e5)
+        Bounds of the scales; "fixed" leaves them out of theta.
+    center : float or array-like of shape (p,), default=0.0
+        What is taken off the inputs first; it is never learnt. A `DotProduct` needs the centre of the data
+        here, or lines through a far origin are all it can see; stationary kernels do not mind.
+
+    Notes
+    -----
+    theta is that of the inner kernel followed by the logarithms of the scales. A free length scale
+    inside and free scales outside are not identified together: fix one of them.
+
+    ``kernel(X, eval_gradient=True)`` takes the derivatives towards scales from central differences
+    (2 evaluations per scale, about 1e-9 relative). `kernel_vjp` takes them from the
+    input gradient of the inner kernel, at the cost of about one evaluation for all of them.
+
+    References
+    ----------
+    Lawrence, Platt & Jordan 2005, "Extensions of the informative vector machine", appendix B: x'z becomes
+    x' diag(alpha) z in several kernels at once. Here scales = sqrt(alpha), in logarithms and within bounds;
+    the paper squashes alpha into (0, 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.gaussian_process.kernels import DotProduct
+    >>> from gleangp.kernels import ArcSine, ScaledInputs
+    >>> kernel = ScaledInputs(ArcSine() + 0.1 * DotProduct(), scales=[1.0, 0.5])
+    >>> kernel
+    ScaledInputs(ArcSine(weight_variance=1, bias_variance=1)
+        + 0.316**2 * DotProduct(sigma_0=1), scales=[1, 0.5])
+    >>> kernel.theta.round(2)
+    array([ 0.  ,  0.  , -2.3 ,  0.  ,  0.  , -0.69])
+    >>> kernel(np.array([[1.0, 2.0]])).round(3)
+    array([[0.84]])
+    >>> kernel.diag(np.array([[1.0, 2.0]])).round(3), kernel.scale_inputs([[1.0, 2.0]])
+    (array([0.84]), array([[1., 1.]]))
+    >>> kernel.get_params()["scales"]
+    [1.0, 0.5]
+    """
+
+    def __init__(self, kernel, scales=1.0, scales_bounds=(1e-5, 1e5), center=0.0):
+        self.kernel, self.scales, self.scales_bounds, self.center = kernel, scales, scales_bounds, center
+
+    def get_params(self, deep=True):
+        inner = self.kernel.get_params() if deep else {}
+        return {**vars(self), **{f"kernel__{name}": value for name, value in inner.items()}}
+
+    @property
+    def hyperparameter_scales(self):
+        """Specification of the scales."""
+        return Hyperparameter("scales", "numeric", self.scales_bounds, np.size(self.scales))
+
+    @property
+    def hyperparameters(self):
+        """Specifications of all hyperparameters, in the order of theta."""
+        inner = [h._replace(name=f"kernel__{h.name}") for h in self.kernel.hyperparameters]
+        return [*inner, self.hyperparameter_scales]
+
+    def __eq__(self, other):
+        if type(self) is not type(other) or self.kernel != other.kernel:
+            return False
+        names = ("scales", "scales_bounds", "center")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __call__(self, X, Y=None, eval_gradient=False):
+        U = self.scale_inputs(X)
+        if not eval_gradient:
+            return self.kernel(U, None if Y is None else self.scale_inputs(Y))
+        if Y is not None:
+            raise ValueError("Gradient can only be evaluated when Y is None.")
+        K, gradient = self.kernel(U, eval_gradient=True)
+        slopes = [gradient]  # then dK/dlog scale, one matrix per scale, by central differences
+        for step in STEP * np.eye(np.size(self.scales)) if is_free(self.scales_bounds) else ():
+            up, down = self.kernel(U * np.exp(step)), self.kernel(U * np.exp(-step))
+            slopes.append((up - down) / (2.0 * STEP))
+        return K, np.dstack(slopes)
+
+    def diag(self, X):
+        return self.kernel.diag(self.scale_inputs(X))
+
+    def is_stationary(self):
+        """Return whether the inner kernel is stationary."""
+        return self.kernel.is_stationary()
+
+    def __repr__(self):
+        text = f"{type(self).__name__}({self.kernel}, scales={_short(self.scales)}"
+        return text + (f", center={_short(self.center)})" if np.any(self.center) else ")")
+
+    def scale_inputs(self, X):
+        """Return rows (..., p) as the inner kernel sees them."""
+        X = np.atleast_2d(X)
+        for name in ("scales", "center"):
+            shape = np.shape(getattr(self, name))
+            if len(shape) == 1 and shape != X.shape[-1:]:
+                raise ValueError(
+                    f"ScaledInputs has {name} of shape {shape}, but X has {X.shape[-1]} "
+                    "features. Give one number, or one per feature."
+                )
+        if np.any(self.center):
+            X = X - np.asarray(self.center, dtype=float)
+        return X * np.asarray(self.scales, dtype=float)
+
+
+def _short(numbers):
+    if np.ndim(numbers) == 0:
+        return f"{numbers:.3g}"
+    return "[" + ", ".join(f"{number:.3g}" for number in numbers) + "]"
+
+
+@rule_for(ScaledInputs)
+def _(kernel, A, B):
+    scales = np.asarray(kernel.scales)
+    a, b = kernel.scale_inputs(A), None if B is None else kernel.scale_inputs(B)
+    inner = rule(kernel.kernel, a, b)
+    free = is_free(kernel.scales_bounds)
+
+    def vjp(G, inputs=True):
+        theta, da, db = inner.vjp(G, inputs=inputs or free)
+        if free:
+            by_scale = of_features(a * da, scales) + (0.0 if b is None else of_features(b * db, scales))
+            theta = side_by_side(theta, by_scale)
+        return theta, da * scales, None if db is None else db * scales
+
+    return Evaluation(inner.value, vjp)
