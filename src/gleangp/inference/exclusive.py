@@ -52,46 +52,39 @@ def settle_exclusive(
 
     Gives the sites of every class, and its part of the joint log evidence.
     """
-    n_classes, n = len(blocks), len(blocks[0])
     free = ~blocks[0].noise.is_labeled(blocks[0].y)
-    log_minus, log_plus = np.zeros((n_classes, n)), np.zeros((n_classes, n))
-    sites: list[Any] = []  # of class c, or None until the first sweep
-    for c, (prior, block) in enumerate(zip(priors, blocks, strict=True)):
-        start = prior.labelled_first(block) if starts is None else starts[c]
-        log_minus[c], log_plus[c] = _sides(block, prior.sweep(block, start, max_sweeps=1))
-        sites.append(start)
-    odds = _odds_from_others(blocks, log_minus, log_plus)
-    owner = _owners(blocks, log_minus, log_plus)
+    sides = np.zeros((2, len(blocks), len(free)))  # log P^- and log P^+ of every class
+
+    def sweep(c: int, heard: Block, start: RowSites | None, max_sweeps: int) -> Swept:
+        swept = priors[c].sweep(heard, start, max_sweeps=max_sweeps)
+        sides[:, c] = blocks[c].noise.log_sides(swept.cavity_mean, swept.cavity_var)
+        return swept
+
+    sites: list[Any] = list(starts or ())
+    if starts is None:
+        sites = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
+    for c, block in enumerate(blocks):
+        sweep(c, block, sites[c], 1)
+    odds, owner = _odds_from_others(blocks, *sides), _owners(blocks, *sides)
     for round_ in range(_MAX_ROUNDS):
         step = min(1.0, _FULL_STEPS / (round_ + 1.0))
         for c, block in enumerate(blocks):
-            odds[c] += step * (_odds_from_others(blocks, log_minus, log_plus)[c] - odds[c])
-            swept = priors[c].sweep(_hearing(block, odds[c], free), sites[c], max_sweeps=_SWEEPS)
-            sites[c] = swept.sites
-            log_minus[c], log_plus[c] = _sides(block, swept)
-        last, owner = owner, _owners(blocks, log_minus, log_plus)
+            odds[c] += step * (_odds_from_others(blocks, *sides)[c] - odds[c])
+            sites[c] = sweep(c, _hearing(block, odds[c], free), sites[c], _SWEEPS).sites
+        last, owner = owner, _owners(blocks, *sides)
         if 0.5 * np.sum(np.abs(owner - last)[:, free]) <= _SETTLED * np.sum(free):
             break
-    settled = []
-    for c, block in enumerate(blocks):
-        heard = _hearing(block, odds[c], free)
-        swept = priors[c].sweep(heard, sites[c], max_sweeps=_LAST_SWEEPS)
-        log_minus[c], log_plus[c] = _sides(block, swept)
-        settled.append((heard, swept))
-    shared = np.sum(_log_partition(blocks, log_minus, log_plus)[free]) / n_classes
-    return [(swept, swept.evidence - _counted(heard, swept) + shared) for heard, swept in settled]
+    heard = [_hearing(block, odds[c], free) for c, block in enumerate(blocks)]
+    settled = [sweep(c, block, sites[c], _LAST_SWEEPS) for c, block in enumerate(heard)]
+    shared = np.sum(_log_partition(blocks, *sides)[free]) / len(blocks)
+    return [(s, s.evidence - _counted(h, s) + shared) for h, s in zip(heard, settled, strict=True)]
 
 
 def _hearing(block: Block, odds: FloatArray, free: np.ndarray) -> Block:
     """The block with what the others say of its unlabelled rows; only the odds of the gammas matter."""
-    noise = block.noise
-    plus = np.where(free, expit(odds), noise.gamma_plus)
-    minus = np.where(free, expit(-odds), noise.gamma_minus)
-    return replace(block, noise=replace(noise, gamma_minus=minus, gamma_plus=plus))
-
-
-def _sides(block: Block, swept: Swept) -> tuple[FloatArray, FloatArray]:
-    return block.noise.log_sides(swept.cavity_mean, swept.cavity_var)
+    plus = np.where(free, expit(odds), block.noise.gamma_plus)
+    minus = np.where(free, expit(-odds), block.noise.gamma_minus)
+    return replace(block, noise=replace(block.noise, gamma_minus=minus, gamma_plus=plus))
 
 
 def _weights(blocks, log_minus, log_plus) -> FloatArray:

@@ -66,11 +66,6 @@ class HierarchyFit:
     n_rounds: int = 0
     last_change: float = 0.0
 
-    def of_task(self, i: int) -> tuple[Any, ...]:
-        """theta_i and its covariance, log_alpha_i, log_width, and the log evidence."""
-        point = self.point
-        return point.theta[i], self.theta_cov[i], point.log_alpha[i], point.log_width, self.log_evidence[i]
-
 
 def most_stages(max_rounds: int) -> int:
     """Most stages that learning a hierarchy has: three ways to begin, two starts, the rounds, the tasks."""

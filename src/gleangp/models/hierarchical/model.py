@@ -26,7 +26,7 @@ from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
 from gleangp.models.hierarchical.evidence import TaskTerms
-from gleangp.models.hierarchical.learn import Learner, Point, matrix_root
+from gleangp.models.hierarchical.learn import HierarchyFit, Learner, Point, matrix_root
 from gleangp.models.hierarchical.task import TaskRows, task_posterior
 from gleangp.noise import Gaussian
 from gleangp.progress import Progress, Stage
@@ -149,13 +149,13 @@ class HierarchicalModel:
         from five rows is zero.
         """
         if task.n_labelled == 0 and task.order is None:
-            return replace(self, tasks=(*self.tasks, _prior_task(self, task.X.shape[1])))
+            return replace(self, tasks=(*self.tasks, _fitted_task(self, task)))
         start = Point(self.mean, self.log_width, self.mean[None], np.array([HIERARCHY.alpha[0]]))
         terms = TaskTerms(self.kernel, [task], None if self.own_noise else self.noise)
         fit = Learner(terms, start, None, self.new_task_cov).learn(int(optimize))
         width = float(np.exp(self.log_width)) if task.order is not None else None
         model = replace(self, width=width if self.width is None else self.width)
-        return replace(model, tasks=(*self.tasks, _fitted_task(model, task, *fit.of_task(0))))
+        return replace(model, tasks=(*self.tasks, _fitted_task(model, task, fit)))
 
 
 def fit_hierarchical_model(
@@ -191,35 +191,37 @@ def fit_hierarchical_model(
     width = float(np.exp(fit.point.log_width)) if terms.has_order else None
     how = fit.n_rounds, fit.converged, fit.last_change, fit.mean_cov
     model = HierarchicalModel(mean_kernel, fit.prior_cov, mean_noise, width, (), average_theta, *how)
-    fitted = [_prior_task(model, t.X.shape[1]) for t in tasks]
+    fitted = [_fitted_task(model, t) for t in tasks]
     stage = Stage("posterior", len(filled), len(filled))
     progress(stage, 0, None)
     for k, i in enumerate(filled):
-        fitted[i] = _fitted_task(model, tasks[i], *fit.of_task(k))
+        fitted[i] = _fitted_task(model, tasks[i], fit, k)
         progress(stage, k + 1, None)
     return replace(model, tasks=tuple(fitted))
 
 
-def _prior_task(model: HierarchicalModel, n_features: int) -> FittedTask:
-    nothing = TaskRows(np.zeros((0, n_features)), np.zeros(0))
-    return _fitted_task(model, nothing, model.mean, model.new_task_cov)
-
-
 def _fitted_task(
-    model: HierarchicalModel, task: TaskRows, theta, theta_cov, log_alpha=0.0, log_width=0.0, log_evidence=0.0
+    model: HierarchicalModel, task: TaskRows, fit: HierarchyFit | None = None, k: int = 0
 ) -> FittedTask:
-    """A task with its parameters, and its posterior at each node of the average over them."""
+    """Task k of a fit with its posterior at each node of the average over theta; without a fit, the prior."""
+    theta, theta_cov, alpha, log_width, log_evidence = model.mean, model.new_task_cov, 0.0, 0.0, 0.0
+    if fit is None:
+        task = TaskRows(task.X[:0], np.zeros(0))
+    else:
+        theta, theta_cov, log_evidence = fit.point.theta[k], fit.theta_cov[k], float(fit.log_evidence[k])
+        alpha = 0.0 if task.laplacian is None else float(np.exp(fit.point.log_alpha[k]))
+        log_width = fit.point.log_width
     thetas, average = [theta], model.average_theta
     if len(theta) and (len(task.X) <= HIERARCHY.average_rows if average is None else average):
         offsets = np.sqrt(len(theta)) * matrix_root(theta_cov).T
         thetas = [theta + sign * offset for offset in offsets for sign in (1.0, -1.0)]
-    alpha = 0.0 if task.laplacian is None else float(np.exp(log_alpha))
     noise, moving = None if model.own_noise else model.noise, MovingKernel(model.kernel)
     parts = [_split(moving, t, noise) for t in thetas]
     nodes = tuple((k, task_posterior(k, task, own, alpha, log_width)) for k, own in parts)
     mean_noise = float(np.mean([own for _, own in parts]))
-    kernel, _ = _split(moving, theta, noise)
-    return FittedTask(theta, theta_cov, alpha, kernel, nodes, float(log_evidence), mean_noise)
+    return FittedTask(
+        theta, theta_cov, alpha, _split(moving, theta, noise)[0], nodes, log_evidence, mean_noise
+    )
 
 
 def _split(moving: MovingKernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:

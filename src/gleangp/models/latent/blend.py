@@ -21,7 +21,7 @@ from scipy.special import log_ndtr
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 
-from gleangp._typing import BoolArray, FloatArray
+from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.model import Blend, Labels, LatentModel, fit_latent_model, label_term, locate
@@ -29,7 +29,6 @@ from gleangp.models.latent.space import Settings, fit_shared_kernel
 from gleangp.models.latent.terms import Mapping, Term, choose_basis
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
-from gleangp.progress import Progress
 
 _WIDE, _NARROW = 1.0, 0.3  # spread of the priors: of the kernel of all source tasks, and of one task
 _FEW, _MOST_PARTS = 10, 20  # labels from which the others of a source task are predicted, and how often
@@ -58,10 +57,6 @@ class _Task:
             return Mapping(clone(kernel), self.inputs, self.targets, (), 0.0)
         return replace(self.term(offset).fit_map(kernel, self.inputs), offset=offset)
 
-    def part(self, rows: BoolArray) -> _Task:
-        """Some of its rows."""
-        return _Task(self.inputs[rows], self.targets[rows], self.settings)
-
 
 def fit_blended_model(
     X: FloatArray, labels: list[Labels], settings: Settings, rng: np.random.Generator
@@ -76,7 +71,8 @@ def fit_blended_model(
         offset = _shared_offset(features_kernel, tasks)
         features_kernel = _learn(tasks, start, _WIDE, offset, features_kernel)
     if len(labels) == 1:
-        kernel = _unmeasured(_kernel(model, settings, LATENT_SPACE.unmeasured), features_kernel)
+        kernel, theta = _kernel(model, settings, LATENT_SPACE.unmeasured), features_kernel.theta
+        kernel = kernel.clone_with_theta(np.r_[kernel.theta[0] + theta[0], kernel.theta[1], theta])
         blend = Blend(kernel, features_kernel, True, offset, np.full((1, 2), np.nan))
     else:
         inputs[:, : settings.n_components] = _positions_left_out(X, labels, settings, rng)
@@ -143,12 +139,6 @@ def _kernel(model: LatentModel, settings: Settings, share: float) -> Kernel:
     return kernel if settings.probit else kernel + WhiteKernel(*LATENT_SPACE.white)
 
 
-def _unmeasured(kernel: Kernel, features_kernel: Kernel) -> Kernel:
-    """The features' kernel, and a part of the positions with the share that `kernel` gives it."""
-    amplitude, length = kernel.theta[:2] + [features_kernel.theta[0], 0.0]
-    return kernel.clone_with_theta(np.r_[amplitude, length, features_kernel.theta])
-
-
 def _part(variance: float, kernel: Kernel, columns: FloatArray) -> Kernel:
     return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(kernel, columns, "fixed")
 
@@ -189,33 +179,29 @@ def _positions_left_out(X, labels: list[Labels], settings: Settings, rng) -> Flo
             for number, task in enumerate(labels)
             if number % count != fold
         ]
-        progress = _named(settings.progress, f"tasks left out {fold + 1}")
+
+        def progress(stage, step, value, name=f"tasks left out {fold + 1}: "):
+            return settings.progress(replace(stage, name=name + stage.name), step, value)
+
         own = replace(settings, n_init=1, tol=LATENT_SPACE.earlier * settings.tol, progress=progress)
         space = fit_latent_model(X[keep], others, own, stream)
         positions[left_out] = _in_unit(locate(space, X[left_out]), space.positions)
     return positions
 
 
-def _named(progress: Progress, name: str) -> Progress:
-    return lambda stage, step, value: progress(replace(stage, name=f"{name}: {stage.name}"), step, value)
-
-
 def _held_out(kernel: Kernel, offset: float, task: _Task, *, few: bool) -> float:
-    """Mean log score of labels predicted from few others, or from most of them."""
-    n = len(task.inputs)
+    """Mean log probability of signs, or log density of numbers, predicted from few others or most of them."""
+    n, settings = len(task.inputs), task.settings
     count = max(2, n // _FEW) if few else min(n, LATENT_SPACE.n_parts)
     part_of = np.random.default_rng(0).permutation(np.arange(n) % count)
     scores = []
     for part in range(min(count, _MOST_PARTS)):
         known = (part_of == part) == few
-        rest = task.part(~known)
-        mean, var = task.part(known).fit_map(kernel, offset).predict(rest.inputs)
-        scores.append(np.mean(_log_score(mean, var, rest.targets, task.settings)))
+        some = _Task(task.inputs[known], task.targets[known], settings)
+        (mean, var), targets = some.fit_map(kernel, offset).predict(task.inputs[~known]), task.targets[~known]
+        if settings.signs:
+            score = log_ndtr(targets * mean / np.sqrt(var + (1.0 if settings.probit else 0.0)))
+        else:
+            score = -0.5 * (np.log(2.0 * np.pi * var) + (targets - mean) ** 2 / var)
+        scores.append(np.mean(score))
     return float(np.mean(scores))
-
-
-def _log_score(mean: FloatArray, var: FloatArray, targets: FloatArray, settings: Settings) -> FloatArray:
-    """Log probability of signs, or log density of numbers."""
-    if settings.signs:
-        return log_ndtr(targets * mean / np.sqrt(var + (1.0 if settings.probit else 0.0)))
-    return -0.5 * (np.log(2.0 * np.pi * var) + (targets - mean) ** 2 / var)

@@ -21,11 +21,12 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.space import (
+    LatentObjective,
     Perceptron,
     Settings,
     Weighted,
     fit_shared_kernel,
-    learn_positions,
+    start_perceptron,
     start_positions,
 )
 from gleangp.models.latent.terms import Mapping, SignsTerm, Term, choose_basis, numbers_term
@@ -221,12 +222,15 @@ def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage)
 
     A basis is chosen twice: at the start, and where half of the iterations led.
     """
-    if settings.is_dense(len(inputs)):
-        parts = _parts(scores, labels, settings)
-        return learn_positions(inputs, start, parts, settings, settings.max_iter, rng, stage), parts, None
-    basis = choose_basis(settings.observation_kernel, start, settings.n_active, rng)
-    parts, half = _parts(scores, labels, settings, basis), max(1, settings.max_iter // 2)
-    first = learn_positions(inputs, start, parts, settings, half, rng, stage)
+    dense, decay = settings.is_dense(len(inputs)), settings.weight_decay
+    basis = None if dense else choose_basis(settings.observation_kernel, start, settings.n_active, rng)
+    parts, perceptron = _parts(scores, labels, settings, basis), None
+    if settings.n_hidden is not None:
+        perceptron = start_perceptron(inputs, start, settings.n_hidden, rng)
+    objective = LatentObjective(start, perceptron, inputs, decay, parts)
+    if dense:
+        return objective.minimize(settings, settings.max_iter, stage), parts, None
+    first = objective.minimize(settings, max(1, settings.max_iter // 2), stage)
     stage = replace(stage, name=f"{stage.name}, second basis")
     settings.progress(stage, 0, -first.objective)
     basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
@@ -234,8 +238,8 @@ def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage)
         replace(part, parameters=replace(part.parameters, kernel=kernel))
         for part, kernel in zip(_parts(scores, labels, settings, basis), first.kernels, strict=True)
     ]
-    left = max(1, settings.max_iter - first.optimum.n_iterations)
-    fit = learn_positions(inputs, first.positions, parts, settings, left, rng, stage, first.perceptron)
+    objective = LatentObjective(first.positions, first.perceptron, inputs, decay, parts)
+    fit = objective.minimize(settings, max(1, settings.max_iter - first.optimum.n_iterations), stage)
     n_iterations = first.optimum.n_iterations + fit.optimum.n_iterations
     return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
 

@@ -36,8 +36,7 @@ from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
 from gleangp.progress import Progress, Stage, silent
 
-# The hidden layer at the start: slopes of this size, offsets of one, which spreads the sigmoids over
-# inputs whose leading component has unit deviation.
+# Of the hidden layer at the start, with offsets of one: sigmoids are spread over inputs of unit deviation.
 _SLOPE = 2.0
 _OUTPUT_RIDGE = 1e-4  # of the start's output layer, per row
 _RIDGE = 0.1  # per row, of the discriminants that start the positions
@@ -89,10 +88,15 @@ def start_perceptron(
     hidden = rng.normal(size=(k, n_hidden)) * (_SLOPE / np.sqrt(k))
     hidden_offset = rng.normal(size=n_hidden)
     A = np.column_stack([expit(inputs @ hidden + hidden_offset), np.ones(n)])
-    normal = A.T @ A
-    normal.flat[:: n_hidden + 2] += _OUTPUT_RIDGE * n
-    output = solve_cholesky(cholesky(normal)[0], A.T @ positions)
+    output = _ridge_solution(A, positions, _OUTPUT_RIDGE)
     return Perceptron(hidden, hidden_offset, output[:-1], output[-1])
+
+
+def _ridge_solution(A: FloatArray, targets: FloatArray, ridge: float) -> FloatArray:
+    """(A^T A + n ridge)^-1 A^T targets."""
+    normal = A.T @ A
+    normal.flat[:: len(normal) + 1] += ridge * len(A)
+    return solve_cholesky(cholesky(normal)[0], A.T @ targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +185,28 @@ class LatentObjective:
             first = perceptron.backward(self.inputs, activations, dL_dX) + self.decay * own
         return value, np.concatenate([first, *gradients]) - prior_gradient
 
-    def fit_at(self, optimum: Optimum, objective: float) -> LatentFit:
-        """What was learnt, where the optimisation ended."""
+    def minimize(self, settings: Settings, max_iter: int, stage: Stage) -> LatentFit:
+        """Where the search from the start ends. The first of the parts is the mapping to the observations."""
+        # In nats per observed number, so that `tol` means the same for any number of rows.
+        size = self.parts[0].term.targets.size
+
+        def per_number(z):
+            value, gradient = self(z)
+            return value / size, gradient / size
+
+        optimum = minimize(
+            per_number,
+            self.slots.start,
+            self.slots.bounds,
+            max_iter=max_iter,
+            tol=settings.tol,
+            report=lambda step, value: settings.progress(stage, step, -size * value),
+        )
         own, *thetas = np.split(optimum.theta, self._edges)
         kernels = tuple(p.parameters.kernel_at(t) for p, t in zip(self.parts, thetas, strict=True))
-        if self.perceptron is None:
-            return LatentFit(own.reshape(self.shape).copy(), None, kernels, optimum, objective)
-        perceptron = self.perceptron.unpack(own)
-        return LatentFit(perceptron(self.inputs), perceptron, kernels, optimum, objective)
+        perceptron = None if self.perceptron is None else self.perceptron.unpack(own)
+        positions = own.reshape(self.shape).copy() if perceptron is None else perceptron(self.inputs)
+        return LatentFit(positions, perceptron, kernels, optimum, size * optimum.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,42 +218,6 @@ class LatentFit:
     kernels: tuple  # of the observations, then of every task
     optimum: Optimum  # in nats per observed number
     objective: float
-
-
-def learn_positions(
-    inputs: FloatArray,
-    start: FloatArray,
-    parts: Sequence[Weighted],
-    settings: Settings,
-    max_iter: int,
-    rng: np.random.Generator,
-    stage: Stage,
-    perceptron: Perceptron | None = None,
-) -> LatentFit:
-    """Minimise the objective from positions `start` (n, q), or from a back-constraint that was learnt before.
-
-    `inputs` (n, k) are what the back-constraint sees of the rows. The first of `parts` is the mapping to the
-    observations. `rng` draws the hidden units.
-    """
-    if settings.n_hidden is not None and perceptron is None:
-        perceptron = start_perceptron(inputs, start, settings.n_hidden, rng)
-    objective = LatentObjective(start, perceptron, inputs, settings.weight_decay, parts)
-    # In nats per observed number, so that `tol` means the same for any number of rows.
-    size = parts[0].term.targets.size
-
-    def per_number(z):
-        value, gradient = objective(z)
-        return value / size, gradient / size
-
-    optimum = minimize(
-        per_number,
-        objective.slots.start,
-        objective.slots.bounds,
-        max_iter=max_iter,
-        tol=settings.tol,
-        report=lambda step, value: settings.progress(stage, step, -size * value),
-    )
-    return objective.fit_at(optimum, size * optimum.value)
 
 
 def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters) -> Any:
@@ -262,13 +244,8 @@ def start_positions(inputs: FloatArray, terms: Sequence[Term], n_components: int
     has unit variance.
     """
     A = np.column_stack([inputs, np.ones(len(inputs))])
-    found = []
-    for term in terms:
-        B = A[term.rows]
-        normal = B.T @ B
-        normal.flat[:: len(normal) + 1] += _RIDGE * len(B)
-        found.append(A @ solve_cholesky(cholesky(normal)[0], B.T @ term.targets))
-    X = np.column_stack(found) if found else np.zeros((len(A), 0))
+    found = [A @ _ridge_solution(A[term.rows], term.targets, _RIDGE) for term in terms]
+    X = np.column_stack([np.zeros((len(A), 0)), *found])
     X = X - X.mean(axis=0)
     X = X[:, X.std(axis=0) > 1e-9]
     if X.shape[1] > n_components:
