@@ -20,7 +20,7 @@ from gleangp.estimators._progress import warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
-from gleangp.kernels.parameters import length_scales
+from gleangp.kernels.evaluate import length_scales
 from gleangp.models.default_kernel import default_priors
 from gleangp.models.defaults import LATENT_SPACE
 from gleangp.models.latent.blend import add_task, fit_blended_model, label_inputs, most_folds
