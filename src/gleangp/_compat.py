@@ -12,31 +12,17 @@ from inspect import Parameter, signature
 from typing import Any, Self
 
 from sklearn.base import _clone_parametrized, _fit_context
-from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._param_validation import (
-    HasMethods,
-    Interval,
-    StrOptions,
-)
+from sklearn.utils import _safe_indexing
+from sklearn.utils._param_validation import HasMethods as HasMethods
+from sklearn.utils._param_validation import Interval as Interval
+from sklearn.utils._param_validation import StrOptions as StrOptions
 
 try:
     from sklearn import callback as _callback
 except ImportError:
     _callback = None
 
-__all__ = [
-    "CALLBACKS",
-    "CallbackContext",
-    "CallbackSupportMixin",
-    "HasMethods",
-    "Interval",
-    "StrOptions",
-    "callbacks_of",
-    "fit_context",
-    "safe_indexing",
-    "validate_parameters",
-]
-
+safe_indexing = _safe_indexing
 CALLBACKS = "_skl_callbacks"  # the attribute of an estimator that has callbacks
 _HOOKS = ("setup", "on_fit_task_begin", "on_fit_task_end", "teardown")
 

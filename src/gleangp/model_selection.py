@@ -10,8 +10,6 @@ from sklearn.utils import check_random_state
 from gleangp.data.tasks import encode_tasks, take_task_column
 from gleangp.exceptions import TaskError
 
-__all__ = ["TaskKFold"]
-
 
 class TaskKFold(BaseCrossValidator):
     """Folds for data with tasks: rows within every task, or whole tasks.
@@ -88,19 +86,14 @@ class TaskKFold(BaseCrossValidator):
     def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[np.ndarray]:
         if groups is None:
             if self.task is None:
-                raise TaskError(
-                    "TaskKFold was given no tasks. Name the column of X that holds them (task=), or pass "
-                    "them as groups=."
-                )
+                given = "TaskKFold was given no tasks"
+                raise TaskError(f"{given}. Name the column of X that holds them (task=), or pass groups=.")
             groups = take_task_column(X, self.task)[1]
         _, codes = encode_tasks(groups, len(groups))
-        if self.known:
-            yield from self._within_tasks(codes)
-        else:
+        if not self.known:
             whole = GroupKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
             yield from (test for _, test in whole.split(codes, groups=codes))
-
-    def _within_tasks(self, codes: np.ndarray) -> Iterator[np.ndarray]:
+            return
         if len(codes) < self.n_splits:
             raise ValueError(f"n_splits={self.n_splits} is more than the {len(codes)} rows. Use fewer folds.")
         rows = np.arange(len(codes))
