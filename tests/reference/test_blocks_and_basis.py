@@ -18,7 +18,7 @@ from gleangp.inference.evidence import (
 )
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import Basis, BlockPrior, Term
-from gleangp.models.local.spread import left_out
+from gleangp.models.local.answers import left_out
 
 N, P, M = 40, 2, 4
 _RNG = np.random.default_rng(0)

@@ -18,7 +18,8 @@ _MOST_SAMPLED = 50_000
 def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False) -> Kernel:
     """`C * RBF`, with the length scales started at the spread of the features.
 
-    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function.
+    `offset` adds a constant: the offset of a class or of each task. `linear` adds a linear function: slopes
+    around the centre of the data, per spread of a feature; ridge regression is this alone.
     """
     n, p = X.shape
     X = X[:: max(1, -(-n // _MOST_SAMPLED))]
@@ -32,14 +33,11 @@ def default_kernel(X: FloatArray, *, offset: bool, linear: bool = False) -> Kern
     kernel = ConstantKernel(1.0, (1e-4, 1e4)) * shape
     if offset:
         kernel = kernel + ConstantKernel(1.0, (1e-5, 1e4))
-    return kernel + _linear(X, spread) if linear else kernel
-
-
-def _linear(X: FloatArray, spread: FloatArray) -> Kernel:
-    """Slopes around the centre of the data, per spread of a feature; ridge regression is this alone."""
-    inner = DotProduct(0.0, "fixed")
-    scaled = ScaledInputs(inner, 1.0 / (spread * np.sqrt(len(spread))), "fixed", center=np.mean(X, axis=0))
-    return ConstantKernel(0.2, (1e-6, 1e4)) * scaled
+    if linear:
+        line, center = DotProduct(0.0, "fixed"), np.mean(X, axis=0)
+        line = ScaledInputs(line, 1.0 / (spread * start), "fixed", center=center)
+        kernel = kernel + ConstantKernel(0.2, (1e-6, 1e4)) * line
+    return kernel
 
 
 def _spread(X: FloatArray) -> FloatArray:
@@ -79,12 +77,10 @@ def _in_one_unit(X: FloatArray) -> bool:
     What such features say is in proportion to how much they vary; each in its own spread, those that hardly
     do would count as much as the others.
     """
-    if X.shape[1] < 2:
-        return False
     least, greatest = np.min(X, axis=0), np.max(X, axis=0)
     low, high = least.min(), greatest.max()
     near = UNITS.near * (high - low)
-    return bool(np.mean((least <= low + near) & (greatest >= high - near)) > 0.5)
+    return X.shape[1] > 1 and bool(np.mean((least <= low + near) & (greatest >= high - near)) > 0.5)
 
 
 def _one_length_scale(spread: FloatArray, start: float) -> Kernel:
@@ -95,20 +91,14 @@ def null_category_kernel(X: FloatArray) -> Kernel:
     """`C * RBF` on standardised features, with the length scale at which neighbours are alike.
 
     Labels spread from row to row, so learning must start with a length scale that joins neighbours, but not
-    the two classes: the median distance of a row to its fifteenth neighbour.
+    the two classes: the median distance of (at most 2000) rows to their fifteenth neighbour.
     """
-    spread = _spread(X)
-    return ConstantKernel(1.0, (1e-4, 1e4)) * _one_length_scale(spread, _neighbour_distance(X / spread))
-
-
-def _neighbour_distance(X: FloatArray) -> float:
-    """Median distance of (at most 2000) rows to their fifteenth neighbour; 1 where rows are all alike."""
-    if len(X) < 2:
-        return 1.0
-    k = min(START_KERNEL.neighbour, len(X) - 1)
-    some = X[:: -(-len(X) // 2000)]
-    distance = NearestNeighbors(n_neighbors=k + 1).fit(X).kneighbors(some)[0][:, -1]
-    return float(np.median(distance)) or float(np.max(distance)) or 1.0
+    spread, start = _spread(X), 1.0
+    if len(X) > 1:
+        W, k = X / spread, min(START_KERNEL.neighbour, len(X) - 1)
+        distance = NearestNeighbors(n_neighbors=k + 1).fit(W).kneighbors(W[:: -(-len(W) // 2000)])[0][:, -1]
+        start = float(np.median(distance)) or float(np.max(distance)) or 1.0  # 1 where rows are all alike
+    return ConstantKernel(1.0, (1e-4, 1e4)) * _one_length_scale(spread, start)
 
 
 def variance_priors(kernel: Kernel) -> dict[str, Prior]:
@@ -116,11 +106,8 @@ def variance_priors(kernel: Kernel) -> dict[str, Prior]:
 
     Without it a growing variance shrinks the null category to nothing.
     """
-    return {
-        h.name: Gamma(1.0, 1.0)
-        for h in kernel.hyperparameters
-        if not h.fixed and h.name.split("__")[-1] in ("constant_value", "noise_level")
-    }
+    names = [h.name for h in kernel.hyperparameters if not h.fixed]
+    return {n: Gamma(1.0, 1.0) for n in names if n.endswith(("constant_value", "noise_level"))}
 
 
 def default_priors(
@@ -128,7 +115,7 @@ def default_priors(
 ) -> dict[str, Prior]:
     """Log-normal priors around the start: a factor of e costs half a nat, of e^2 two nats.
 
-    They only speak where data are few: five rows would otherwise be explained without noise, and a
+    They only matter where data are few: five rows would otherwise be explained without noise, and a
     hundred noisy labels leave length scales of features that tell little free to fit them.
     """
     priors: dict[str, Prior] = {}
@@ -172,9 +159,8 @@ def noise_prior() -> dict[str, Prior]:
 
 def default_n_active(sizes: list[int], most: int) -> int:
     """All rows of tasks up to `most`; of larger ones as many, fewer where n x d numbers grow large."""
-    return sum(
-        min(n, max(START_KERNEL.least_points, min(most, START_KERNEL.most_entries // n))) for n in sizes if n
-    )
+    least, entries = START_KERNEL.least_points, START_KERNEL.most_entries
+    return sum(min(n, max(least, min(most, entries // n))) for n in sizes if n)
 
 
 def linear_plus_rbf(n_features: int, offset: bool) -> Kernel:

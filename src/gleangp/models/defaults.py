@@ -6,7 +6,7 @@ length scales in units of the standardised inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 
 
@@ -23,9 +23,7 @@ class PriorWidths:
     heavy: bool = False  # half-Cauchy in place of half-normal, of smooth parts: a steep line is overconfident
     length: float = 2.0  # median of a length scale, times the root of the number of columns
     length_spread: float = 1.0  # of its logarithm
-    length_tie: float | None = (
-        None  # scale of the deviations of length scales from their mean; None: independent
-    )
+    length_tie: float | None = None  # scale of the deviations of lengths from their mean; None: independent
     noise: float = 0.3  # median of the noise deviation
     noise_spread: float = 1.5  # of its logarithm
     noise_ratio: float = 0.25  # mean of tau, the spread of the log noise variances of tasks (exponential)
@@ -63,9 +61,7 @@ class Stage:
 class Learning:
     """How parameters are learnt."""
 
-    tol: float = (
-        1e-5  # change of the objective per row at which a search stops: a looser one stops on plateaus
-    )
+    tol: float = 1e-5  # change of the objective per row at which a search stops: a looser one is too early
     settled: float = 0.05  # nats: a search that gains less in three iterations has converged
     # Long length scales with much noise or many wrong rows can be a local optimum; the second start has none.
     starts: tuple[Start, ...] = (Start(), Start(length=0.5 / 3.0, noise=0.17, wrong=0.2))
@@ -81,11 +77,7 @@ class Learning:
     together: tuple[int, int] = (25, 100)  # iterations then: from every start; from the best of them
     # With more rows: few of them to choose the start, then more, and the smoothness. Neighbours show short
     # length scales and the noise; neighbourhoods from all over the data show all of it.
-    stages: tuple[Stage, ...] = (
-        Stage(500, 50, 50, 25),
-        Stage(5000, 50, 50, 30),
-        Stage(15000, 100, 100, 6),
-    )
+    stages: tuple[Stage, ...] = (Stage(500, 50, 50, 25), Stage(5000, 50, 50, 30), Stage(15000, 100, 100, 6))
     # Few points are asked for where a fit must be fast: rows to learn from for each of them, in whole stages,
     # and at most. The first was found on the large tables that are reported.
     rows_per_point: int = 25
@@ -124,10 +116,6 @@ class Learning:
         if n_rows > self.n_together:
             return self.stages
         return tuple(Stage(n_rows, n_rows, 0, n) for n in self.together)
-
-    def for_points(self, n_points: int) -> Learning:
-        """Without the stages that have too many rows for so few points; the first two are always there."""
-        return replace(self, most_rows=max(self.stages[1].n_rows, self.rows_per_point * n_points))
 
 
 @dataclass(frozen=True)
@@ -188,25 +176,16 @@ NEW_TASK = NewTask()
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """How it is found which tasks matter to a task."""
+class Answers:
+    """How it is found which tasks matter to a task, and which rows to label next."""
 
     n_named: int = 3  # tasks it leans on that are named
     most_rows: int = 3000  # of all tasks together; their covariance is inverted
     least_rows: int = 10  # of a task: with fewer a difference shows nothing
-
-
-TRANSFER = Transfer()
-
-
-@dataclass(frozen=True)
-class Suggest:
-    """How rows to label next are chosen."""
-
     n_outcomes: int = 9  # values of a count or number over which the information of a target is averaged
 
 
-SUGGEST = Suggest()
+ANSWERS = Answers()
 
 
 @dataclass(frozen=True)

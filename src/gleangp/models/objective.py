@@ -7,7 +7,7 @@ the likelihood, and the warping of the inputs ("warp").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,19 +18,13 @@ from scipy.special import softmax
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block, Layout
-from gleangp.inference.evidence import (
-    Conditioned,
-    condition,
-    evidence_gradient,
-    gaussian_evidence,
-    row_inverse,
-)
+from gleangp.inference.evidence import condition, evidence_gradient, gaussian_evidence, row_inverse
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites, labelled_first, marginals_of, sweep_rows
-from gleangp.models.defaults import PRIORS, PriorWidths, Start
+from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.parameters import Slot, Slots, noise_values, unconstrain
 from gleangp.models.priors import Exponential, LogNormal, Normal
-from gleangp.models.terms import MovingTerm, TermSpec
+from gleangp.models.terms import MovingTerm
 from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian
 
@@ -57,7 +51,7 @@ class Rows:
 class Settled:
     """Sites at their fixed point, and what follows from them."""
 
-    q: Conditioned
+    q: Any  # `Conditioned`
     evidence: float
     sites: RowSites
     slot_gradients: Callable[[Any], dict[str, FloatArray]]  # from an `EvidenceGradient`
@@ -278,22 +272,12 @@ def _of_tasks(slots: Slots, z: FloatArray) -> tuple[float, float, FloatArray]:
 
 
 class LogPosterior:
-    """Minus the log posterior of the parameters, and its gradient.
+    """Minus the log posterior of the parameters of terms (`TermSpec`), and its gradient.
 
-    Sites of noise that is not Gaussian start from those of the call before.
+    Inputs are `warped` or not. Sites of noise that is not Gaussian start from those of the call before.
     """
 
-    def __init__(
-        self,
-        specs: Sequence[TermSpec],
-        likelihood: Likelihood,
-        inputs: InputMap,
-        rows: Any,
-        start: Start,
-        widths: PriorWidths = PRIORS,
-        *,
-        warped: bool = True,
-    ):
+    def __init__(self, specs, likelihood: Likelihood, inputs: InputMap, start: Start, widths, warped, rows):
         self.likelihood, self.inputs = likelihood, inputs
         self.start, self.rows = start, rows  # None until there are some rows
         slots = [slot for k, spec in enumerate(specs) for slot in spec.slots(f"term{k}__")]

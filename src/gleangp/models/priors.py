@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.special import gammaln
 
 from gleangp._typing import FloatArray
 
@@ -14,7 +15,7 @@ class Prior(Protocol):
     """A density of parameters, elementwise."""
 
     def log_prob(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log density at x, and its derivative in x."""
+        """Log density at x, or of what the prior is a density of, and its derivative in x."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,8 @@ class Gamma:
     rate: float = 1.0
 
     def log_prob(self, x):
-        """Log density at x, and its derivative in x."""
-        from scipy.special import gammaln
-
-        log_x = np.log(x)
         norm = self.shape * np.log(self.rate) - gammaln(self.shape)
-        value = norm + (self.shape - 1.0) * log_x - self.rate * x
+        value = norm + (self.shape - 1.0) * np.log(x) - self.rate * x
         return value, (self.shape - 1.0) / x - self.rate
 
 
@@ -59,7 +56,6 @@ class LogNormal:
     spread: float = 2.0
 
     def log_prob(self, x):
-        """Log density of log x, and its derivative in x."""
         z = np.log(x / self.median) / self.spread
         value = -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread)
         return value, -z / (self.spread * x)
@@ -79,7 +75,6 @@ class Normal:
     spread: float = 1.0
 
     def log_prob(self, x):
-        """Log density at x, and its derivative in x."""
         z = (x - self.mean) / self.spread
         return -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread), -z / self.spread
 
@@ -99,7 +94,6 @@ class HalfNormal:
     scale: float = 1.0
 
     def log_prob(self, x):
-        """Log density of the log deviation at the variance x, and its derivative in x."""
         s2 = self.scale**2
         value = 0.5 * np.log(2.0 / np.pi / s2) - 0.5 * x / s2 + 0.5 * np.log(x)
         return value, -0.5 / s2 + 0.5 / x
@@ -118,7 +112,6 @@ class HalfCauchy:
     scale: float = 1.0
 
     def log_prob(self, x):
-        """Log density of the log deviation at the variance x, and its derivative in x."""
         s2 = self.scale**2
         value = np.log(2.0 / np.pi / self.scale) - np.log1p(x / s2) + 0.5 * np.log(x)
         return value, -1.0 / (s2 + x) + 0.5 / x
@@ -137,7 +130,6 @@ class Exponential:
     mean: float = 1.0
 
     def log_prob(self, x):
-        """Log density of log x, and its derivative in x."""
         return np.log(x / self.mean) - x / self.mean, 1.0 / x - 1.0 / self.mean
 
 
@@ -160,7 +152,6 @@ class Tied:
     scale: float = 0.5
 
     def log_prob(self, x):
-        """Log density of the logarithms of x (k,), as one number, and its derivative in x."""
         log_x = np.log(x)
         centre = log_x.mean()
         away = (log_x - centre) / self.scale

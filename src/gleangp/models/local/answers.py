@@ -1,10 +1,18 @@
-"""Questions to a fitted model: left-out predictions, who helps whom, which rows to label next."""
+"""Left-out predictions and what follows from them: the spread of intervals, who helps whom; rows to label.
+
+Spread. One kernel and one noise variance do not fit every part of a large table. The variances of a
+neighbourhood (of the function and of the noise) have a factor that its k rows show,
+
+    spread (nu + r^T (H_N + 1 / precision)^-1 r) / (nu + k),    r = m_N - F_N E u,
+
+as in a Student process (Shah, Wilson & Ghahramani 2014), whose scale is drawn anew in every neighbourhood. nu
+is the number of rows that what is usual counts for: `usual_rows`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,11 +24,70 @@ from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term, covariance, white_variance
 from gleangp.kernels.evaluate import length_scales
-from gleangp.models.defaults import HELD_OUT, SUGGEST, TRANSFER
-from gleangp.models.local.data import blocks_of_tasks, known_of_rows
+from gleangp.models.decisions import Decision
+from gleangp.models.defaults import ANSWERS, HELD_OUT, Conditioning
+from gleangp.models.local.data import blocks_of_tasks, known_of_rows, some_of
 from gleangp.models.local.model import LocalModel
-from gleangp.models.local.spread import in_neighbourhoods, left_out
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
+
+_LEAST_LEFT = 1e-6  # of its variance, that a row leaves when it is taken out: rounding can leave less
+
+
+def choose_spread(posterior: LocalPosterior, conditioning: Conditioning, rng) -> tuple[dict, list[Decision]]:
+    """Fields of the posterior with which left-out rows of large tasks lie in their intervals; none of others.
+
+    At every level of `usual_rows`, the spread is that with which 95 % of the rows, each predicted from the
+    others, lie in their 95 % intervals. The level is that with the narrowest intervals, on average of their
+    logarithms.
+    """
+    c, covered, rows = conditioning, conditioning.coverage, in_neighbourhoods(posterior)
+    if not len(rows):
+        return {}, []
+    rows = rows[some_of(len(rows), c.left_out, rng)]
+    residual, var, scales = left_out(posterior, rows, c.usual_rows)
+    ratio, limit = residual**2 / var, stats.chi2.ppf(covered, 1)
+    spreads = np.maximum(np.quantile(ratio / scales, covered, axis=1) / limit, c.least_spread)
+    best = int(np.argmin(np.log(spreads) + np.mean(np.log(scales), axis=1)))
+    found: dict[str, Any] = {"spread": float(spreads[best]), "usual_rows": c.usual_rows[best]}
+    before = float(np.mean(ratio <= limit))
+    reason = (
+        f"Of {len(rows)} left-out rows {covered:.0%} lie in their intervals with this factor of the "
+        f"variances, and {before:.1%} without. A neighbourhood has a factor of its own, from its rows."
+    )
+    numbers = {**found, "rows": float(len(rows)), "covered without": before}
+    return found, [Decision("spread", f"{found['spread']:.3g}", numbers, reason)]
+
+
+def in_neighbourhoods(posterior: LocalPosterior) -> IntArray:
+    """Rows of the tasks that have several blocks."""
+    large = [t for t in range(len(posterior.terms[0].own)) if posterior.has_neighbourhoods(t)]
+    return np.flatnonzero(np.isin(posterior.codes, large))
+
+
+def left_out(q: LocalPosterior, rows: IntArray, levels: Sequence[float]) -> tuple[FloatArray, ...]:
+    """Residuals and variances (n,) of sites in neighbourhoods, each predicted from the others.
+
+    Also the scales of their neighbourhoods (len(levels), n), at levels of `usual_rows`. The variance is
+    that of `predict` and the noise, without spread. Let t be the variance of the site given its
+    neighbours and u, and s = g^T S g. The site has informed u. Taking it out again divides the residual
+    by 1 - s / t, and the variance t + s becomes t / (1 - s / t).
+    """
+
+    def others(X: FloatArray, task: int) -> IntArray:
+        near = q.nearest(X, task)
+        keep = near != rows[q.codes[rows] == task, None]
+        keep[keep.all(axis=1), -1] = False  # it has as many rows with the same inputs
+        return near[keep].reshape(len(near), -1)
+
+    (residual, var), scales = np.empty((2, len(rows))), np.empty((len(levels), len(rows)))
+    for part, found in q.conditionals(q.X[rows], q.codes[rows], others, True):
+        at = rows[part]
+        given = found.of_rows.ravel() + 1.0 / q.precision[at]
+        left = np.maximum(1.0 - found.of_basis.ravel() / given, _LEAST_LEFT)
+        residual[part] = (q.site_mean[at] - found.mean.ravel()) / left
+        var[part] = given / left
+        scales[:, part] = [found.scale(nu) for nu in levels]
+    return residual, var, scales
 
 
 @dataclass(frozen=True)
@@ -56,32 +123,26 @@ class TaskTransfer:
     better_without: tuple[object, ...]
 
 
-def leave_one_out(
-    posterior: LocalPosterior, terms: tuple[Term, ...] | None = None
-) -> tuple[FloatArray, FloatArray]:
+def leave_one_out(q: LocalPosterior, terms: Sequence[Term] | None = None) -> tuple[FloatArray, FloatArray]:
     """Mean and variance (n,) of every site that informed the posterior, predicted from all others.
 
     With C the covariance of the sites and alpha = C^-1 m, leaving out row i gives the mean
     m_i - alpha_i / c_i and the variance 1 / c_i, c_i the i-th diagonal entry of C^-1 (Rasmussen & Williams
     2006, eq. 5.12). `terms` replace those of the posterior.
     """
-    n, terms = posterior.n_learnt, posterior.terms if terms is None else terms
-    X, codes = posterior.X[:n], posterior.codes[:n]
-    precision, mean = site_precision(posterior)[:n], posterior.site_mean[:n]
+    n, terms = q.n_learnt, q.terms if terms is None else terms
+    X, codes, precision, mean = q.X[:n], q.codes[:n], site_precision(q)[:n], q.site_mean[:n]
     blocks = [np.arange(n)]
-    if not posterior.together:
-        scaled = X / length_scales(terms[0].kernel, X.shape[1])
-        blocks = blocks_of_tasks(codes, scaled, posterior.block_size // 2)
-    layout = lay_out(codes, blocks, {task: Z for task, (Z, _) in posterior.own.items()})
-    prior = BlockPrior(terms, X, layout, posterior.Z)
-    q = condition(prior, precision, precision * mean, also=row_inverse)
-    return mean - q.alpha / q.also, 1.0 / q.also
+    if not q.together:
+        blocks = blocks_of_tasks(codes, X / length_scales(terms[0].kernel, X.shape[1]), q.block_size // 2)
+    layout = lay_out(codes, blocks, {task: Z for task, (Z, _) in q.own.items()})
+    found = condition(BlockPrior(terms, X, layout, q.Z), precision, precision * mean, also=row_inverse)
+    return mean - found.alpha / found.also, 1.0 / found.also
 
 
 def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, IntArray]:
     """Mean and variance (n,) of the targets of the rows of the fit, each from all others, and their tasks."""
-    rows = np.arange(len(model.row_numbers))
-    means, variances = [], []
+    rows, means, variances = np.arange(len(model.row_numbers)), [], []
     for draw in model.all_draws:
         q = draw.posterior
         mean, var = leave_one_out(q)
@@ -90,14 +151,14 @@ def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, Int
             residual, own_var, [scale] = left_out(q, large, [q.usual_rows])
             mean[large], var[large] = q.site_mean[large] - residual, q.spread * scale * own_var
         means.append(mean[rows])
-        variances.append(var[rows] if model.gaussian else without_site(draw.posterior, rows, var[rows]))
+        variances.append(var[rows] if model.gaussian else without_site(q, rows, var[rows]))
     mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
+    X, codes = model.best.posterior.X[rows], model.best.posterior.codes[rows]
     if not model.gaussian:
         known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
-        q = model.best.posterior
-        noise = model.noise_of_rows(q.X[rows], q.codes[rows], replace(model.noise, **known))
+        noise = model.noise_of_rows(X, codes, replace(model.noise, **known))
         mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
-    return mean, var, model.best.posterior.codes[rows]
+    return mean, var, codes
 
 
 def without_site(posterior: LocalPosterior, rows: IntArray, var: FloatArray) -> FloatArray:
@@ -131,11 +192,6 @@ class LeftOutScores:
         y, mean = known.pop("y"), self.posterior.site_mean[rows] - residual
         return replace(self.noise.at(rows), **known).log_partition(y, mean, var)[0]
 
-    @cached_property
-    def left_out(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of every site, predicted from all others."""
-        return leave_one_out(self.posterior)
-
 
 def transfer_report(
     models: Sequence[LocalModel], names: list[object], log_units: FloatArray | None = None
@@ -148,15 +204,15 @@ def transfer_report(
     for model in models:
         q = model.best.posterior
         scores.append(LeftOutScores(q, model.noise_of_rows(q.X, q.codes, factor=1.0), model.targets))
-    first = scores[0].posterior
-    codes = first.codes[: first.n_learnt]
+    codes = scores[0].posterior.codes[: scores[0].posterior.n_learnt]
     some, every = _some_rows(codes), np.arange(len(codes))
     together, alone = np.zeros(len(codes)), np.zeros(len(codes))
     for score in scores:
-        posterior = score.posterior
-        apart = tuple(replace(t, loadings=t.loadings[:, :0], own=t.within) for t in posterior.terms)
-        for total, (mean, var) in ((together, score.left_out), (alone, leave_one_out(posterior, apart))):
-            total += score(every, posterior.site_mean[: len(codes)] - mean, 1.0 / var)
+        q = score.posterior
+        apart = tuple(replace(t, loadings=t.loadings[:, :0], own=t.within) for t in q.terms)
+        for total, terms in ((together, q.terms), (alone, apart)):
+            mean, var = leave_one_out(q, terms)
+            total += score(every, q.site_mean[: len(codes)] - mean, 1.0 / var)
     parts = [without_each_task(score, some) for score in scores]
     siblings = parts[0][0]
     gained, moved = (np.sum([part[i] for part in parts], axis=0) for i in (1, 2))
@@ -166,7 +222,7 @@ def transfer_report(
         leans = []
         if at.any():
             shift = moved[at].mean(axis=0)
-            leans = [s for s in np.argsort(-shift, kind="stable")[: TRANSFER.n_named] if shift[s] > 0.0]
+            leans = [s for s in np.argsort(-shift, kind="stable")[: ANSWERS.n_named] if shift[s] > 0.0]
         harmed = [s for s in leans if _clearly_negative(gained[at, s])]
         unit = 0.0 if log_units is None else log_units[task]
         both = float(together[rows].mean() - unit), float(alone[rows].mean() - unit)
@@ -182,12 +238,12 @@ def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, F
     without it, and how far the mean moves. Only the rows `some` are used. With P = C^-1, leaving out the rows
     S of a task turns P into P - P_.S P_SS^-1 P_S. and alpha into alpha - P_.S P_SS^-1 alpha_S.
     """
-    posterior = score.posterior
-    X, codes, mean = posterior.X[some], posterior.codes[some], posterior.site_mean[some]
-    C = covariance(posterior.terms, X, codes, X, codes)
-    C.flat[:: len(C) + 1] += 1.0 / site_precision(posterior)[some] + white_variance(posterior.terms, X, codes)
+    q = score.posterior
+    X, codes = q.X[some], q.codes[some]
+    C = covariance(q.terms, X, codes, X, codes)
+    C.flat[:: len(C) + 1] += 1.0 / site_precision(q)[some] + white_variance(q.terms, X, codes)
     P = inverse_from_cholesky(cholesky(C)[0])
-    alpha, diagonal = P @ mean, np.diagonal(P)
+    alpha, diagonal = P @ q.site_mean[some], np.diagonal(P)
     tasks = np.unique(codes)
     gained, moved = np.zeros((2, len(some), len(tasks)))
     for k, task in enumerate(tasks):
@@ -201,7 +257,7 @@ def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, F
     return tasks, gained, moved
 
 
-def _some_rows(codes: IntArray, most: int = TRANSFER.most_rows, least: int = TRANSFER.least_rows) -> IntArray:
+def _some_rows(codes: IntArray, most: int = ANSWERS.most_rows, least: int = ANSWERS.least_rows) -> IntArray:
     """Up to `most` rows, evenly from every task; from fewer tasks where that gives under `least` of each."""
     sizes = np.bincount(codes)
     order = np.argsort(codes, kind="stable")
@@ -223,9 +279,7 @@ def _clearly_negative(d: FloatArray) -> bool:
     return bool(d.mean() < -limit * d.std(ddof=1) / np.sqrt(len(d)))
 
 
-def choose_informative(
-    cov: FloatArray, noise: FloatArray, count: int, *, of_classes: bool = False
-) -> IntArray:
+def choose_informative(cov: FloatArray, noise: FloatArray, count: int, *, of_classes=False) -> IntArray:
     """Rows whose labels, not known yet, would be most useful, the most useful first.
 
     `cov` (k, m, m) and `noise` (k, m) are of k functions, all of which a label of a row informs. Greedy: a
@@ -272,6 +326,6 @@ def _outcomes(noise: Any, mean: FloatArray, var: FloatArray) -> list[tuple[Any, 
         return [(-1.0, np.exp(log_minus)), (1.0, np.exp(log_plus))]
     if hasattr(noise, "n_categories"):
         return [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in range(noise.n_categories)]
-    n = SUGGEST.n_outcomes
+    n = ANSWERS.n_outcomes
     levels = (np.arange(n) + 0.5) / n
     return [(noise.predict_quantile(mean, var, level), np.full(len(mean), 1.0 / n)) for level in levels]

@@ -29,10 +29,10 @@ from gleangp.inference.propagate import RowSites
 from gleangp.kernels.evaluate import length_scales
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
+from gleangp.models.local.answers import choose_spread
 from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of, some_of, targets_of
 from gleangp.models.local.learn import Candidate, Learnt, Search, learn, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
-from gleangp.models.local.spread import choose_spread
 from gleangp.models.objective import Rows
 from gleangp.numerics.parallel import freed_memory_kept, where_blocks_are
 from gleangp.progress import Stage
@@ -57,9 +57,7 @@ def fit_local(
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
-        learning = [c.search.learning.for_points(n_basis) for c in candidates]
-        pairs = zip(candidates, learning, strict=True)
-        candidates = [replace(c, search=replace(c.search, learning=how)) for c, how in pairs]
+        candidates = [replace(c, search=c.search.for_points(n_basis)) for c in candidates]
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
     modes = _modes(search, learnt, len(data))
     best = modes[0].learnt if modes else learnt[0]
@@ -97,18 +95,15 @@ def fit_local(
     )
 
 
-def _compete(
-    candidates: Sequence[Candidate], data: Data, seed: int
-) -> tuple[Search, list[Learnt], list[Decision]]:
+def _compete(candidates: Sequence[Candidate], data: Data, seed: int) -> tuple[Search, list, list]:
     """The search with the most evidence, what it learnt, and the decision."""
-    alone, first = candidates[0], race(candidates[0].search, data, seed)
+    alone, found = candidates[0], [race(candidates[0].search, data, seed)]
     if len(candidates) == 1:
         made = Decision("coupling", alone.name, {}, alone.reason)
-        return alone.search, learn(alone.search, data, first, seed), [made]
+        return alone.search, learn(alone.search, data, found[0], seed), [made]
     # What one start is better for, short length scales and little noise, others have in common with it.
-    start = [first.objective.start]
-    others = [race(replace(c.search, starts=start), data, seed, ahead=first) for c in candidates[1:]]
-    found = [first, *others]
+    start = [found[0].objective.start]
+    found += [race(replace(c.search, starts=start), data, seed, ahead=found[0]) for c in candidates[1:]]
     learnt = [[f] for f in found]
 
     def evidence() -> list[float]:
@@ -191,9 +186,7 @@ def _decided_forms(modes: list[Mode]) -> list[Decision]:
     return made
 
 
-def _draws(
-    finish: _Finish, modes: list[Mode], best: LocalPosterior, rng: np.random.Generator
-) -> tuple[Draw, ...]:
+def _draws(finish: _Finish, modes: list[Mode], best: LocalPosterior, rng) -> tuple[Draw, ...]:
     """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
 
     Antithetic pairs, of every mode in proportion to its probability. A draw is left out where a covariance
@@ -261,11 +254,8 @@ class _Finish:
         prior = BlockPrior(terms, W, rows.layout, rows.Z, where_blocks_are(), gradients=False)
         settled = likelihood.settle(prior, rows, objective.slots, z, sites, gradient=False)
         found = settled.q, settled.sites, settled.evidence
-        return (
-            self._draw(z, local_posterior(prior, rows, *found, self.conditioning)),
-            basis,
-            found[1].n_silent,
-        )
+        draw = self._draw(z, local_posterior(prior, rows, *found, self.conditioning))
+        return draw, basis, settled.sites.n_silent
 
     def draw(self, z: FloatArray, best: LocalPosterior, rng: np.random.Generator) -> Draw:
         """The posterior at a draw; of one block as at the best, its factor when predictions need it."""
@@ -296,12 +286,8 @@ class _Finish:
         The curvature of the evidence in the log variance of a task is about its information I_t. As many
         basis points as while learning will do: the noise is what is left within blocks.
         """
-        learning, likelihood, slots = (
-            self.search.learning,
-            self.search.likelihood,
-            self.learnt.objective.slots,
-        )
-        Z = rows.Z[: learning.stages[-1].n_basis]
+        learning, likelihood = self.search.learning, self.search.likelihood
+        Z, slots = rows.Z[: learning.stages[-1].n_basis], self.learnt.objective.slots
         prior = BlockPrior(terms, W, rows.layout, Z, where_blocks_are(), gradients=False)
         z, part = z.copy(), slots.where["z"]
         tau, rho = float(np.exp(slots.get(z, "tau")[0])), slots.get(z, "rho")[0]
@@ -316,22 +302,14 @@ class _Finish:
 
 
 def arrange(
-    terms: Sequence[Term],
-    W: FloatArray,
-    data: Data,
-    n_basis: int,
-    choose_basis: Any,
-    conditioning: Conditioning,
-    rng: np.random.Generator,
+    terms: Sequence[Term], W: FloatArray, data: Data, n_basis: int, choose_basis: Any, how: Conditioning, rng
 ) -> tuple[Rows, IntArray]:
     """All rows in blocks, with a basis, and the rows it is made of; inputs W as the kernels see them."""
-    c, none = conditioning, np.zeros(0, dtype=np.intp)
+    c, own, basis = how, {}, np.zeros(0, dtype=np.intp)
     if len(data) <= c.n_together:
         layout = lay_out(data.codes, [np.arange(len(data))])
-        return Rows(W, data.y, data.noise, layout, W[:0]), none
-    scaled = W / length_scales(terms[0].kernel, W.shape[1])
-    blocks = blocks_of_tasks(data.codes, scaled, c.block)
-    own, basis = {}, none
+        return Rows(W, data.y, data.noise, layout, W[:0]), basis
+    blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), c.block)
     if data.n_tasks > 1:
         for task in np.flatnonzero(data.sizes > 2 * c.block):
             if any(t.own[task] > 0.0 for t in terms):
@@ -346,32 +324,15 @@ def arrange(
 
 
 def local_posterior(
-    prior: BlockPrior,
-    rows: Rows,
-    q: Conditioned,
-    sites: RowSites,
-    evidence: float,
-    conditioning: Conditioning,
+    prior: BlockPrior, rows: Rows, q: Conditioned, sites: RowSites, evidence: float, how: Conditioning
 ) -> LocalPosterior:
     """What prediction needs, from the settled sites of all rows."""
-    n, pairs = len(rows.y), zip(rows.layout.groups, q.groups, strict=True)
+    n, terms, pairs = len(rows.y), tuple(prior.terms), zip(rows.layout.groups, q.groups, strict=True)
     groups: list[Any] = [(g.task, g.Z, known) for g, known in pairs if g.task is not None]
-    posterior = LocalPosterior(
-        tuple(prior.terms),
-        prior.X,
-        rows.layout.codes,
-        sites.precision,
-        sites.mean,
-        n <= conditioning.n_together,
-        n,
-        2 * conditioning.block,
-        rows.Z,
-        q.common,
-        {task: (Z, None) for task, Z, _ in groups},
-        evidence,
-        max(prior.jitter, q.jitter),
-        len(prior.terms[0].own),
-    )
+    of_rows = prior.X, rows.layout.codes, sites.precision, sites.mean
+    of_basis: Any = rows.Z, q.common, {task: (Z, None) for task, Z, _ in groups}
+    end: Any = evidence, max(prior.jitter, q.jitter), len(terms[0].own)
+    posterior = LocalPosterior(terms, *of_rows, n <= how.n_together, n, 2 * how.block, *of_basis, *end)
     posterior.computed.update({("group", task): known for task, _, known in groups})
     return posterior
 

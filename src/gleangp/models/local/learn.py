@@ -96,10 +96,16 @@ class Search:
         most = self.learning.draws_rows_propagated if self.likelihood.model.support == "real" else 0
         return self.optimize and n_rows <= (self.learning.draws_rows if self.likelihood.gaussian else most)
 
+    def for_points(self, n_points: int) -> Search:
+        """The same on as many rows as that many basis points are worth; of the first two stages at least."""
+        learning = self.learning
+        most = max(learning.stages[1].n_rows, learning.rows_per_point * n_points)
+        return replace(self, learning=replace(learning, most_rows=most))
+
     def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
         """The log posterior of terms of that start and form."""
         specs = self.make_terms(start, form.smoothness)
-        return LogPosterior(specs, self.likelihood, self.inputs, rows, start, self.widths, warped=form.warped)
+        return LogPosterior(specs, self.likelihood, self.inputs, start, self.widths, form.warped, rows)
 
 
 @dataclass(frozen=True, eq=False)

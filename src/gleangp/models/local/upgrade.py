@@ -49,42 +49,18 @@ class CoupledModel(
         # Rows that informed the basis come first.
         first = [t for t, own in enumerate(old.own) if own.known is None]
         tasks = first + [t for t, own in enumerate(old.own) if own.known is not None]
-        rows = [old.own[t] for t in tasks]
-        codes = np.repeat(tasks, [len(own.X) for own in rows])
+        rows, n_learnt = [old.own[t] for t in tasks], sum(len(old.own[t].X) for t in first)
+        X, codes = np.vstack([own.X for own in rows]), np.repeat(tasks, [len(own.X) for own in rows])
         precision = np.concatenate([own.sites.precision for own in rows])
-        posterior = LocalPosterior(
-            old.terms,
-            np.vstack([own.X for own in rows]),
-            codes,
-            precision,
-            np.concatenate([own.sites.mean for own in rows]),
-            False,
-            sum(len(old.own[t].X) for t in first),
-            len(codes),
-            old.Z,
-            evidence.Knowledge(old.known.m, old.known.inner),
-            {},
-            old.log_evidence,
-            old.jitter,
-        )
+        sites = precision, np.concatenate([own.sites.mean for own in rows])
+        common = evidence.Knowledge(old.known.m, old.known.inner)
+        known: Any = False, n_learnt, len(codes), old.Z, common, {}, old.log_evidence, old.jitter
+        posterior = LocalPosterior(old.terms, X, codes, *sites, *known)
         variances = np.full(len(old.own) + 1, noise.variance) if isinstance(noise, Gaussian) else np.zeros(0)
-        draw = Draw(posterior, np.zeros(0), variances)
-        model = LocalModel(
-            identity_map(old.Z.shape[1]),
-            draw,
-            (),
-            noise,
-            np.arange(sum(len(old.own[t].X) for t in first)),
-            self.active,
-            self.active_task,
-            self.site_mean,
-            self.site_precision,
-            self.n_rows,
-            (),
-            self.converged,
-            self.last_change,
-            choice=self.choice,
-        )
-        for part in (posterior.common, posterior, draw, model):  # as if they had been read
+        draw, inputs = Draw(posterior, np.zeros(0), variances), identity_map(old.Z.shape[1])
+        points = self.active, self.active_task, self.site_mean, self.site_precision
+        end = self.n_rows, (), self.converged, self.last_change
+        model = LocalModel(inputs, draw, (), noise, np.arange(n_learnt), *points, *end, choice=self.choice)
+        for part in (common, posterior, draw, model):  # as if they had been read
             part._check_state()
         return model
