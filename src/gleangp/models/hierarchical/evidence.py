@@ -32,8 +32,7 @@ from gleangp.inference.evidence import LOG_TWO_PI, condition, evidence_gradient,
 from gleangp.inference.posterior import fitc_prior
 from gleangp.kernels.evaluate import MovingKernel, evaluate_apart
 from gleangp.models.defaults import HIERARCHY
-from gleangp.models.hierarchical.task import LaplaceFit, TaskRows, find_mode, with_jitter
-from gleangp.noise.order import OrderSites
+from gleangp.models.hierarchical.task import LaplaceFit, OrderSites, TaskRows, find_mode, with_jitter
 from gleangp.numerics.linalg import inverse_factors, inverse_of, solve_general, solve_lower
 from gleangp.numerics.parallel import in_parallel
 

@@ -8,7 +8,16 @@ Rm = (K_uu + W^-1)^-1 at the sites,
 which is Zhang & Yeung 2009, eq. 6, put into the usual posterior. A task that has neither unlabelled
 rows nor constraints is an ordinary Gaussian process (`inference.posterior`).
 
-The sites of u = Q f are approximated by Laplace's method. Their mode is found by Newton's method in
+The likelihood (Zhang & Yeung 2009, section 4) depends on the function only through u = Q f: the values at the
+labelled rows, and one linear combination for each constraint. In u the sites are independent:
+
+    labelled:    N(y | u, variance)
+    constraint:  Phi((u - margin) / width),   width = epsilon * norm of its coefficients.
+
+With four different points the norm is 2 and with a pair sqrt(2), as in the paper; where a point is shared
+(v = w) its one noise term counts with its coefficient, sqrt(6).
+
+The sites are approximated by Laplace's method. Their mode is found by Newton's method in
 a = K_uu^-1 u, damped so that the objective never falls; the sites are log-concave, so it is unique and
 contradictory sites converge too (Zhang & Yeung 2009, section 4.1, descend its gradient).
 """
@@ -18,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
@@ -33,13 +42,14 @@ from gleangp.inference.posterior import KernelPosterior, Sites, fit_on_basis, po
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.models.defaults import HIERARCHY
 from gleangp.noise import Gaussian
-from gleangp.noise.order import OrderSites, SiteValues
 from gleangp.numerics.linalg import cholesky, log_determinant, solve_cholesky, solve_general, solve_lower
+from gleangp.numerics.special import log_ndtr_derivatives
 
 # Added to the diagonal of K_uu, in standard units: constraints on labelled rows are combinations of them.
 _JITTER = 1e-6
 _MAX_STEPS, _LEAST_STEP = 100, 1e-8  # of Newton's method
 _TOLERANCE = 1e-11  # of the objective, relative
+_FAR_LEFT = -300.0  # beyond it the third derivative of log Phi is below 1e-7 and cancels to noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,6 +229,55 @@ def with_jitter(K_uu: FloatArray) -> FloatArray:
     K_uu = 0.5 * (K_uu + K_uu.T)
     K_uu.flat[:: len(K_uu) + 1] += _JITTER
     return K_uu
+
+
+class SiteValues(NamedTuple):
+    """log p(sites | u) and its derivatives in u, (l + c,) each but the first."""
+
+    log_prob: float
+    gradient: FloatArray
+    precision: FloatArray  # minus the second derivative, never negative
+    third: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderSites:
+    """Gaussian sites of the labelled rows, then probit sites of the constraints."""
+
+    y: FloatArray  # (l,)
+    variance: FloatArray  # (l,)
+    margin: FloatArray  # (c,)
+    width: FloatArray  # (c,)
+
+    def __call__(self, u: FloatArray) -> SiteValues:
+        """The sites at u (l + c,)."""
+        residual = self.y - u[: len(self.y)]
+        gaussian = -0.5 * (residual**2 / self.variance + np.log(2.0 * np.pi * self.variance))
+        _, log_phi, h, curvature, third = self._constraints(u)
+        return SiteValues(
+            float(gaussian.sum() + log_phi.sum()),
+            np.concatenate([residual / self.variance, h / self.width]),
+            np.concatenate([1.0 / self.variance, curvature / self.width**2]),
+            np.concatenate([np.zeros(len(self.y)), third / self.width**3]),
+        )
+
+    def variance_derivatives(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Derivatives (l,) in each row's variance of log p, of its gradient and of the precision."""
+        residual, inverse = self.y - u[: len(self.y)], 1.0 / self.variance
+        return 0.5 * inverse * (residual**2 * inverse - 1.0), -residual * inverse**2, -(inverse**2)
+
+    def width_derivatives(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Derivatives (c,) in ln epsilon of log p, of its gradient and of the precision."""
+        z, _, h, curvature, third = self._constraints(u)
+        d_gradient = (-h + z * curvature) / self.width
+        return -z * h, d_gradient, (-2.0 * curvature + z * third) / self.width**2
+
+    def _constraints(self, u: FloatArray) -> tuple[FloatArray, ...]:
+        """z, log Phi, its derivative h, minus its second w = h (h + z), the third w (h + z) - h (1 - w)."""
+        z = (u[len(self.y) :] - self.margin) / self.width
+        log_phi, h, curvature = log_ndtr_derivatives(z)
+        third = curvature * (h + z) - h * (1.0 - curvature)
+        return z, log_phi, h, curvature, np.where(z < _FAR_LEFT, 0.0, third)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
