@@ -195,13 +195,37 @@ def test_odds_of_a_new_task_that_is_unlike_the_others(n_tasks):
     model = SparseGPRegressor(optimizer=None).fit(X, np.sin(5.0 * X[:, 0]), tasks=tasks)
     draw = model._model.best
     alike = tuple(with_average_task(term, draw.posterior.n_tasks_learnt) for term in draw.posterior.terms)
-    several = _like_all(draw, alike, X[:2], np.full(2, n_tasks))
+    several = _like_all(draw, alike, X[:2], np.full(2, n_tasks), noisier=False)
     first = slice(len(several.log_prior) // min(n_tasks, NEW_TASK.n_levels))  # with the noise of one task
     prior, function = np.exp(several.log_prior[first]), several.own[first, -1]
     alone = ~several.loadings[first].any(axis=1)
     like = ~alone & np.isclose(function, function[~alone].min())
     assert_allclose(prior[~alone & ~like].sum(), prior[like].sum() / n_tasks)
     assert_allclose(prior[alone].sum(), prior[like].sum() / n_tasks)
+
+
+def test_noise_of_a_new_task_of_counts():
+    """The tasks of the fit share the dispersion; unsteady counts of a new one raise its own, and no other."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat(np.arange(20), 8)
+    X = rng.uniform(size=(len(tasks), 1))
+    rate = np.exp(2.0 + 0.4 * rng.normal(size=20)[tasks])
+    model = SparseGPRegressor(noise="negative_binomial", random_state=0).fit(
+        X, rng.poisson(rate), tasks=tasks
+    )
+    dispersion = model.noise_.dispersion
+    draw = model._model.best
+    assert_allclose(draw.noise, dispersion)
+    alike = tuple(with_average_task(term, draw.posterior.n_tasks_learnt) for term in draw.posterior.terms)
+    several = _like_all(draw, alike, X[:2], np.full(2, 20), noisier=True)
+    by_factor = several.log_prior.reshape(len(NEW_TASK.noise_factors), -1)
+    assert_allclose(by_factor - by_factor[0], -np.outer(NEW_TASK.noise_factors, np.ones(by_factor.shape[1])))
+    model.add_task(X[:4], [8, 7, 8, 7], 20).add_task(X[:4], [0, 0, 0, 30], 21)
+    steady, unsteady, other = model._model.best.noise[20:]
+    assert_allclose([steady, other], dispersion)
+    assert unsteady > 2.0 * dispersion
+    widths = np.diff(model.predict_interval(np.full((2, 1), 0.5), tasks=[20, 21]), axis=1)
+    assert widths[1, 0] > widths[0, 0]
 
 
 def test_known_tasks_give_no_warning():

@@ -90,6 +90,11 @@ class Likelihood:
     @property
     def varies(self) -> bool:
         """Whether tasks have their own noise."""
+        return self._may_vary and not self.model.tasks_alike
+
+    @property
+    def _may_vary(self) -> bool:
+        """Whether a task may have its own noise, be it one that is added."""
         own = self.model.of_tasks
         return len(self.sizes) > 1 and own is not None and own[0] in self.learn
 
@@ -245,14 +250,14 @@ class Likelihood:
     def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task.
 
-        Empty if it is not Gaussian and tasks have none of their own.
+        Empty if it is not Gaussian and no task may have its own.
 
         The residuals of a task have nu = 2 I_t degrees of freedom. With c their sum of squares in units of
         the noise at the mode of z_t, which is where -z - tau nu / 2 + tau c / 2 = 0, the posterior of z_t is
 
             p(u) ~ exp(-u^2 / 2 - tau nu u / 2 - c exp(-tau (u - z)) / 2).
         """
-        if not (self.varies or self.gaussian):
+        if not (self._may_vary or self.gaussian):
             return np.zeros(0)
         shared = self.noise_model(slots, z).variance_of_task
         if not self.varies:

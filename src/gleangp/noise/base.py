@@ -60,6 +60,8 @@ class NoiseModel:
     # Parameter of which every task may have its own value v_t**power, and that power; None: there is none.
     # v_t is the variance of the noise of a task, or what grows with it. Its logarithm is normal over tasks.
     of_tasks: ClassVar[Any] = None
+    # Whether the tasks of a fit share v_t all the same: then only a task that is added may have a larger one.
+    tasks_alike: ClassVar[bool] = False
     of_all_rows: ClassVar[tuple[str, ...]] = ()  # fields that are arrays and do not run over rows
 
     def __eq__(self, other: object) -> bool:

@@ -150,6 +150,7 @@ class NegativeBinomial(LogLink):
 
     transforms = {"dispersion": "log", "bias": "identity"}
     priors = {"dispersion": (0.3, 1.5)}
+    of_tasks, tasks_alike = ("dispersion", 1.0), True
     name = "Negative-binomial"
 
     def derivatives(self, y: Floats, f: Floats) -> Three:

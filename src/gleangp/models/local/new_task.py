@@ -3,10 +3,14 @@
 A new task takes what the others taught, as far as its own rows agree. Its offset and its own function may
 be larger than those of other tasks, by factors exp(o) and exp(f) with densities exp(-o) and exp(-f) (Pareto
 tails), and it may share no function at all: then its common function is a fresh draw of the prior. None of
-the M tasks of the fit needed a larger own function or a fresh one, so the odds of each are 1 to M. Its noise
-is that of one of the others. Where tasks are mixtures of shared functions, a new one has weights near those
-of one of the others. The evidence of its rows weighs these variants. Every draw of the hyperparameters takes
-one of them, in proportion; without draws it is the one in the middle of them.
+the M tasks of the fit needed a larger own function or a fresh one, so the odds of each are 1 to M.
+
+Its noise is that of one of the others. Where all of these have the same (the dispersion of counts), it may
+be larger by a factor exp(n) with density exp(-n): unexpected counts can be a new level or more noise. Where
+tasks are mixtures of shared functions, a new one has weights near those of one of the others.
+
+The evidence of its rows weighs these variants. Every draw of the hyperparameters takes one of them, in
+proportion; without draws it is the one in the middle of them.
 """
 
 from __future__ import annotations
@@ -47,15 +51,16 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
     else:
         codes = np.full(len(W), len(before.terms[0].own))
         mixture = any(np.ptp(t.loadings[:n_learnt], axis=0).any() for t in before.terms)
-        several = (_like_one if mixture else _like_all)(draw, alike, W, codes)
+        noisier = getattr(noise, "tasks_alike", False)  # Gaussian noise is an array here
+        several = _like_one(draw, alike, W, codes) if mixture else _like_all(draw, alike, W, codes, noisier)
         evidences, precisions, site_means = _settle(several, alike, W, y, noise)
         weights = several.log_prior + evidences
         weights = np.exp(weights - logsumexp(weights))
         if quantile is None:
-            chosen, variance = several.middle(weights), weights @ several.noise
+            chosen = several.middle(weights)
         else:
             chosen = min(int(np.searchsorted(np.cumsum(weights), quantile)), len(weights) - 1)
-            variance = several.noise[chosen]
+        variance = several.noise[chosen]
         posterior = before.extended(terms=_last_as(alike, several.loadings[chosen], several.own[chosen]))
         found = precisions[chosen], site_means[chosen], float(evidences[chosen])
         posterior = with_rows(posterior, W, codes, *found)
@@ -79,7 +84,8 @@ class Variants:
         """The variant nearest to the medians of all, among those that share or those that do not."""
         alone = ~self.loadings.any(axis=1)
         group = np.flatnonzero(alone == (weights[alone].sum() > 0.5))
-        places = np.column_stack([self.loadings, np.log(np.maximum(self.own, 1e-100))])[group]
+        logs = np.log(np.maximum(np.column_stack([self.own, self.noise]), 1e-100))
+        places = np.column_stack([self.loadings, logs])[group]
         order = np.argsort(places, axis=0)
         share = np.cumsum(weights[group][order], axis=0) / weights[group].sum()
         at = np.take_along_axis(order, (share < 0.5).sum(axis=0)[None], axis=0)
@@ -123,12 +129,13 @@ def _like_one(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     return Variants(log_prior, weights, own, weights @ means, cov, noise)
 
 
-def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray) -> Variants:
+def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArray, noisier: bool) -> Variants:
     """Factors of the offset and of the own function of the task, or it shares no function.
 
     Its noise, and the size of what is its own, are those of one of the tasks of the fit, at quantiles of the
-    noise. A hierarchy has one shared term, then the offset and the own function; a model of one task has the
-    shared term alone. Tasks that share no function have nothing to vary.
+    noise; if `noisier`, its noise is that of all, or larger. A hierarchy has one shared term, then the offset
+    and the own function; a model of one task has the shared term alone. Tasks that share no function have
+    nothing to vary.
     """
     before, K = draw.posterior, len(alike)
     n_learnt = before.n_tasks_learnt or len(before.terms[0].own)
@@ -148,11 +155,18 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     log_factors[:, -1] = of_own
     if K == 3:
         log_factors[:, 1] = of_offset
-    base, noise = np.array([[t.own[-1] for t in alike]]), np.zeros(1)
-    if draw.noise.size:
+    base, noise, of_noise = np.array([[t.own[-1] for t in alike]]), np.zeros(1), np.zeros(1)
+    if draw.noise.size and noisier:
+        of_noise = np.array(NEW_TASK.noise_factors)
+        base, noise = np.repeat(base, len(of_noise), axis=0), draw.noise[-1] * np.exp(of_noise)
+    elif draw.noise.size:
         places = np.linspace(0.0, n_learnt - 1.0, 2 * NEW_TASK.n_levels + 1)[1::2].round().astype(int)
         tasks = np.argsort(draw.noise[:n_learnt], kind="stable")[np.unique(places)]
-        base, noise = np.column_stack([t.own[tasks] for t in alike]), draw.noise[tasks]
+        base, noise, of_noise = (
+            np.column_stack([t.own[tasks] for t in alike]),
+            draw.noise[tasks],
+            np.zeros(len(tasks)),
+        )
     # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
     alone = np.tile(fresh, len(base))[:, None]
     own = (base[:, None, :] * np.exp(log_factors)).reshape(len(alone), K)
@@ -161,7 +175,8 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     mean, cov = before.extended(terms=_last_as(alike, together, np.zeros(K))).predict_cov(W, codes)
     shared = (np.where(alone, 0.0, together), own, np.where(alone, 0.0, mean))
     cov = np.where(alone[:, None], 0.0, cov)
-    return Variants(np.tile(log_prior, len(base)), *shared, cov, np.repeat(noise, len(fresh)))
+    log_prior = (log_prior - of_noise[:, None]).ravel()
+    return Variants(log_prior, *shared, cov, np.repeat(noise, len(fresh)))
 
 
 def _shared_variances(terms: tuple[Term, ...], n_learnt: int) -> FloatArray:
