@@ -163,14 +163,12 @@ class LocalPosterior:
         return blocks_of_rows(self.codes, len(self.terms[0].own))
 
     @cached_property
-    def _bases(self) -> dict[int | None, list[Basis | None]]:
-        """Of every term: the common basis, and that of tasks which have their own; None without features."""
-        shares = [t.loadings.shape[1] > 0 and len(self.Z) > 0 for t in self.terms]
-        bases: dict[int | None, list[Basis | None]] = {
-            None: [Basis(t.kernel, self.Z) if s else None for t, s in zip(self.terms, shares, strict=True)]
-        }
+    def _bases(self) -> dict[int | None, list[tuple[int, Basis]]]:
+        """Terms that have features on the common basis (None), and on that of a task which has its own."""
+        shared = [k for k, term in enumerate(self.terms) if term.loadings.shape[1] and len(self.Z)]
+        bases: dict[int | None, Any] = {None: [(k, Basis(self.terms[k].kernel, self.Z)) for k in shared]}
         for task, (Z, _) in self.own.items():
-            bases[task] = [Basis(t.kernel, Z) if t.own[task] > 0.0 else None for t in self.terms]
+            bases[task] = [(k, Basis(t.kernel, Z)) for k, t in enumerate(self.terms) if t.own[task] > 0.0]
         return bases
 
     @cached_property
@@ -211,13 +209,11 @@ class LocalPosterior:
         parts = [np.zeros((len(X), 0))]
         if self.together:
             return parts[0]
-        for term, basis in zip(self.terms, self._bases[None], strict=True):
-            if basis is not None:
-                Phi = basis.features(X)[1]
-                parts += [weight * Phi for weight in term.loadings[task]]
-        for term, basis in zip(self.terms, self._bases.get(task, []), strict=False):
-            if basis is not None:
-                parts.append(np.sqrt(term.own[task]) * basis.features(X)[1])
+        for k, basis in self._bases[None]:
+            Phi = basis.features(X)[1]
+            parts += [weight * Phi for weight in self.terms[k].loadings[task]]
+        for k, basis in self._bases.get(task, []):
+            parts.append(np.sqrt(self.terms[k].own[task]) * basis.features(X)[1])
         return np.concatenate(parts, axis=1)
 
     def has_neighbourhoods(self, task: int) -> bool:
@@ -327,17 +323,13 @@ class LocalPosterior:
             left = seen if given is one else self._seen(given, X[None], task)
             right = seen_other if given is two else self._seen(given, X_other[None], other)
             return prior - left[0][0].T @ right[0][0]
-        if task != other:  # residuals of different blocks are independent
-            left, right = (s[2][0] @ self._of_common(t) for s, t in ((seen, task), (seen_other, other)))
-            return left @ self._common_knowledge[1] @ right.T
+        if task != other:  # residuals of different blocks are independent; means move with the common u
+            unit = np.eye(len(self.common.mean))
+            moves = [np.vstack([unit, -self.group(t).back]) if t in self.own else unit for t in (task, other)]
+            return (seen[2][0] @ moves[0]) @ self._common_knowledge[1] @ (seen_other[2][0] @ moves[1]).T
         T, F, g, _ = (part[0] for part in seen)
         J = g if self._informed(task) else F
         return prior - F @ F.T - T.T @ T + J @ self.knowledge(task)[1] @ J.T
-
-    def _of_common(self, task: int) -> FloatArray:
-        """(D, d) how the mean of a task's basis variables moves with the common ones."""
-        d = len(self.common.mean)
-        return np.vstack([np.eye(d), -self.group(task).back]) if task in self.own else np.eye(d)
 
     def _informed(self, task: int) -> bool:
         """Whether the rows of the task have informed the basis variables."""

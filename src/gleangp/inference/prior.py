@@ -74,7 +74,7 @@ def covariance(
 def white_variance(terms: Sequence[Term], X: FloatArray, codes: IntArray) -> FloatArray:
     """(n,) white variance of the kernels at rows X (n, p), which belongs to each row alone."""
     parts = [t.within[codes] * white_diag(t.kernel, X) for t in terms if has_white(t.kernel)]
-    return np.sum(parts, axis=0) if parts else np.zeros(len(X))
+    return np.sum([np.zeros(len(X)), *parts], axis=0)
 
 
 class Basis:
@@ -130,22 +130,17 @@ class WholeBlocks:
         self._term, self.stack, self._K = term, stack, evaluate(term.kernel, X)
         self._weight: FloatArray | None = term.within[stack.tasks][:, None, None]
         if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
-            loadings = term.loadings[stack.codes]
-            self._weight = loadings @ loadings.transpose(0, 2, 1)
-            self._weight += np.where(stack.same, term.own[stack.codes][:, :, None], 0.0)
+            self._weight = term.between(stack.codes, stack.codes)
         elif (self._weight == 1.0).all():
             self._weight = None
 
-    def _weighted(self, values: FloatArray) -> FloatArray:
-        return values if self._weight is None else self._weight * values
-
     def add_to(self, H: FloatArray, at: Any = ...) -> None:
         """Add the covariance to H (B, m, m), or at places of it."""
-        H[at] += self._weighted(self._K.value)
+        H[at] += self._K.value if self._weight is None else self._weight * self._K.value
 
     def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
-        theta, d_rows, _ = self._K.vjp(self._weighted(G))
+        theta, d_rows, _ = self._K.vjp(G if self._weight is None else self._weight * G)
         if weights is not None:
             (loadings, own), L = weights, self._term.loadings
             codes, tasks = self.stack.codes, self.stack.tasks

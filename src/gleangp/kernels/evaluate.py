@@ -49,13 +49,6 @@ def evaluate(kernel: Kernel, A: FloatArray, B: FloatArray | None = None) -> Eval
     """K(A, B) of any scikit-learn kernel, or K(A, A) with white variance on the diagonal where B is None.
 
     A (..., n, p) and B (..., m, p) are sets of rows, or stacks of them.
-
-    Examples
-    --------
-    >>> from sklearn.gaussian_process.kernels import RBF
-    >>> K = evaluate(2.0 * RBF(0.5), np.zeros((3, 4, 1)))
-    >>> K.value.shape, float(K.vjp(np.ones((3, 4, 4)))[0][0])  # in the logarithm of the variance
-    ((3, 4, 4), 96.0)
     """
     value, vjp = rule(kernel, A, B)
     shape = (*A.shape[:-1], (A if B is None else B).shape[-2])
@@ -107,8 +100,8 @@ def kernel_columns(kernel: Kernel, X: FloatArray, Z: FloatArray) -> FloatArray:
 def kernel_vjp(kernel: Kernel, X: FloatArray, dL_dK: FloatArray) -> FloatArray:
     """dL/dtheta (q,) of a function of K(X), from dL/dK (n, n), white variance included.
 
-    A rule that a user registers here for a class of their own is used by every model, also when the kernel is
-    a part of sums and products.
+    A rule that a user registers here for a class of their own is used by every model, also inside sums and
+    products.
 
     Examples
     --------
@@ -227,11 +220,7 @@ def length_scales(kernel: Any, n_features: int) -> FloatArray:
 
 
 def rule_for(kernel_class):
-    """Register the rule of `kernel_class`, kept off subclasses that compute something else.
-
-    A third-party class may derive from a kernel and redefine ``__call__`` or ``diag`` (as
-    scikit-learn's own `Matern` does with `RBF`): the parent's rule would be silently wrong.
-    """
+    """Register the rule of `kernel_class`, kept off subclasses that redefine ``__call__`` or ``diag``."""
 
     def register(own_rule):
         @rule.register(kernel_class)
@@ -266,10 +255,7 @@ def turned(M: FloatArray) -> FloatArray:
 
 
 def of_features(product: FloatArray, parameter: FloatArray) -> FloatArray:
-    """Entries of dL/dtheta: sums of (..., n, p) over rows, and over features for a single number.
-
-    They are of each matrix where it has a parameter of its own.
-    """
+    """Entries of dL/dtheta: (..., n, p) summed over rows, matrices that share it, and features that do."""
     sums = product.sum(-2) if np.ndim(parameter) == 3 else product.reshape(-1, product.shape[-1]).sum(0)
     return sums.sum(-1, keepdims=True) if np.shape(parameter)[-1:] in ((), (1,)) else sums
 
@@ -378,8 +364,8 @@ def _variances(kernel: Kernel, A: FloatArray) -> Evaluation:
 def _by_differences(value, X, rows, weights):
     """Gradient (n, p) of the weighted sum of value(X) (n, ...), of which row i depends on row i of X alone.
 
-    Central differences: moving one feature of all rows at once gives its derivative for every row, with 2 p
-    evaluations. The step is in proportion to how much a feature varies over `rows`, or to its size.
+    By central differences, of one feature of all rows at once. The step is in proportion to how much a
+    feature varies over `rows`, or to its size.
     """
     spread, gradient = np.ptp(rows, axis=0), np.empty(X.shape)
     constant = spread == 0.0

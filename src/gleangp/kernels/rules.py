@@ -137,16 +137,13 @@ def _(kernel, A, B):
 
 
 @rule_for(kernels.RBF)
-def _(kernel, A, B):
-    return _stationary(kernel, A, B, _gaussian)
-
-
 @rule_for(kernels.Matern)
 def _(kernel, A, B):
-    if kernel.nu == np.inf:
+    nu = getattr(kernel, "nu", np.inf)
+    if nu == np.inf:
         return _stationary(kernel, A, B, _gaussian)
-    shape = _half_integer if kernel.nu in (0.5, 1.5, 2.5) else _matern
-    return _stationary(kernel, A, B, partial(shape, kernel.nu), rough=kernel.nu not in (1.5, 2.5))
+    shape = _half_integer if nu in (0.5, 1.5, 2.5) else _matern
+    return _stationary(kernel, A, B, partial(shape, nu), rough=nu not in (1.5, 2.5))
 
 
 @rule_for(kernels.RationalQuadratic)

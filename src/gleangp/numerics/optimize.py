@@ -111,40 +111,37 @@ class _Guarded:
         return value, gradient
 
 
-class _End(Exception):
-    """Of the search, after an iteration."""
-
-
 def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit, settled) -> Optimum:
     if len(start) == 0:
         return Optimum(start, objective(start)[0], True)
-    guarded, values, stopped = _Guarded(objective), [], False
+    guarded, values, ended = _Guarded(objective), [], None  # or "stopped" by the report, or "settled"
 
     def scaled(in_units):
         value, gradient = guarded(unit * in_units)
         return value / scale, gradient * (unit / scale)
 
     def after_iteration(intermediate_result):
-        nonlocal stopped
+        nonlocal ended
         values.append(scale * float(intermediate_result.fun))
-        stopped = bool(report is not None and report(len(values), values[-1]))
-        if stopped or (len(values) > 3 and values[-4] - values[-1] < settled):
-            raise _End
+        if report is not None and report(len(values), values[-1]):
+            ended = "stopped"
+        elif len(values) > 3 and values[-4] - values[-1] < settled:
+            ended = "settled"
+        if ended:
+            raise StopIteration
 
-    try:
-        found = scipy_minimize(
-            scaled,
-            start / unit,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds / unit,
-            callback=after_iteration,
-            options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
-        )
-        # An "abnormal" line search at the floor of rounding error has still converged.
-        converged = bool(found.success) or "ABNORMAL" in str(found.message).upper()
-    except _End:
-        converged = not stopped
+    found = scipy_minimize(
+        scaled,
+        start / unit,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds / unit,
+        callback=after_iteration,
+        options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
+    )
+    # An "abnormal" line search at the floor of rounding error has still converged.
+    finished = bool(found.success) or "ABNORMAL" in str(found.message).upper()
+    converged = finished if ended is None else ended == "settled"
     if guarded.theta is None:
         raise NotPositiveDefiniteError(
             f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
@@ -152,4 +149,4 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit,
         ) from guarded.reason
     last_change = float(abs(np.diff([guarded.first, *values])[-1])) if values else 0.0
     value, n = float(guarded.value), len(values)
-    return Optimum(guarded.theta, value, converged, n, last_change, stopped, tuple(values))
+    return Optimum(guarded.theta, value, converged, n, last_change, ended == "stopped", tuple(values))

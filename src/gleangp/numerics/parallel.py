@@ -8,10 +8,9 @@ glibc hands large arrays back to the system, which clears their pages before it 
 matrix of some hundreds of rows then costs as much to fetch as to fill. A search asks for the same arrays at
 every step, so what it frees stays with the process until it ends (`freed_memory_kept`).
 
-Dask starts its workers with `MALLOC_TRIM_THRESHOLD_=65536`, so that idle workers are small. In glibc a
-threshold that is set stops all of them from adapting: every array of more than 128 kB is then mapped afresh,
-and unmapped when it is freed, at the price of a page fault per 4 kB. On blocks of 1000 rows that was two
-fifths of a worker's CPU time.
+Dask starts its workers with `MALLOC_TRIM_THRESHOLD_=65536`, so that idle workers are small. A threshold that
+is set stops glibc from adapting the others: every array of more than 128 kB is then mapped afresh, which was
+two fifths of a worker's CPU time on blocks of 1000 rows.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from threadpoolctl import ThreadpoolController
 
 _SMALL = 1000  # rows of a block up to which one thread does the work
 _limiting = Lock()  # held by the one call that limits threads and will restore them
+_blas = cache(lambda: ThreadpoolController().select(user_api="blas").lib_controllers)  # takes milliseconds
 
 
 def threads_for(sizes: Iterable[int]) -> AbstractContextManager[None]:
@@ -58,12 +58,6 @@ def on_one_thread() -> Iterator[None]:
         for library, n_threads in before:
             library.set_num_threads(n_threads)
         _limiting.release()
-
-
-@cache
-def _blas() -> list:
-    """The BLAS libraries of the process; looking for them takes some milliseconds, so it is done once."""
-    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 def in_worker(function: Callable) -> Callable:
