@@ -72,33 +72,19 @@ class _Context:
         return nullcontext()
 
     def _call(self, name: str, estimator: Any, data: dict[str, Any]) -> list[Any]:
-        hooks = [getattr(callback, name) for callback in self._callbacks]
-        return [hook(estimator, self, **_asked_for(hook, data)) for hook in hooks]
-
-
-def _asked_for(hook: Callable[..., Any], data: dict[str, Any]) -> dict[str, Any]:
-    """The part of the data that the hook names in its signature; None for what there is not."""
-    parameters = signature(hook).parameters.values()
-    return {p.name: data.get(p.name) for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
+        """Call the hooks with what their signatures name of the data; None for what there is not."""
+        answers = []
+        for hook in [getattr(callback, name) for callback in self._callbacks]:
+            named = [p.name for p in signature(hook).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
+            answers.append(hook(estimator, self, **{name: data.get(name) for name in named}))
+        return answers
 
 
 class _SupportMixin:
     """An estimator that has callbacks."""
 
     def set_callbacks(self, *callbacks: Any) -> Self:
-        """Set the callbacks of the estimator, in place of those that it has.
-
-        Parameters
-        ----------
-        *callbacks : objects
-            Each has the methods `setup`, `on_fit_task_begin`, `on_fit_task_end` and `teardown`, called with
-            the estimator and a context. Without any, all callbacks are removed.
-
-        Returns
-        -------
-        estimator
-            The estimator itself.
-        """
+        """Set the callbacks, objects with the methods of `_HOOKS`, in place of those that it has."""
         for callback in callbacks:
             missing = [name for name in _HOOKS if not callable(getattr(callback, name, None))]
             if missing or isinstance(callback, type):
@@ -121,26 +107,20 @@ class _SupportMixin:
         return _clone_parametrized(self).set_callbacks(*callbacks_of(self))
 
 
-def _with_teardown(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that fits its first argument, after which callbacks are torn down."""
-
-    @wraps(fit)
-    def torn_down(estimator: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return fit(estimator, *args, **kwargs)
-        finally:
-            context = vars(estimator).pop("_callback_fit_ctx", None)
-            for callback in vars(estimator).pop("_skl_callbacks_to_teardown", ()):
-                callback.teardown(estimator, context)
-
-    return torn_down
-
-
 def _fit_context_with_teardown(*, prefer_skip_nested_validation: bool) -> Callable[..., Any]:
     """What `fit` is decorated with: parameters are checked before it, callbacks are torn down after it."""
 
     def decorate(fit: Callable[..., Any]) -> Callable[..., Any]:
-        return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(_with_teardown(fit))
+        @wraps(fit)
+        def torn_down(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return fit(estimator, *args, **kwargs)
+            finally:
+                context = vars(estimator).pop("_callback_fit_ctx", None)
+                for callback in vars(estimator).pop("_skl_callbacks_to_teardown", ()):
+                    callback.teardown(estimator, context)
+
+        return _fit_context(prefer_skip_nested_validation=prefer_skip_nested_validation)(torn_down)
 
     return decorate
 

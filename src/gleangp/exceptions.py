@@ -15,13 +15,8 @@
     ├── DatasetError                  data that is missing or not as expected       also OSError, ValueError
     └── ModelFileError                a file that is not a model gleangp can read   also ValueError
 
-Errors about input are also `ValueError`, so code that handles scikit-learn's errors
-handles these too.
-Predicting before `fit` raises scikit-learn's own `NotFittedError`.
-
-`NewTaskWarning`, a `UserWarning`, is raised when rows of tasks that were not seen are predicted.
-`InputWarning`, also a `UserWarning`, is raised for categories that were not seen in `fit`, and for missing
-values in a column that had none.
+Errors about input are also `ValueError`, so code that handles scikit-learn's errors handles these too.
+Predicting before `fit` raises scikit-learn's own `NotFittedError`. The warnings are `UserWarning`.
 """
 
 import sys
@@ -29,22 +24,10 @@ import warnings
 
 from numpy.linalg import LinAlgError
 
-__all__ = [
-    "ClusterError",
-    "ConstraintError",
-    "DatasetError",
-    "GleanError",
-    "GraphError",
-    "InputError",
-    "InputWarning",
-    "InvarianceError",
-    "KernelError",
-    "LabelError",
-    "ModelFileError",
-    "NewTaskWarning",
-    "NotPositiveDefiniteError",
-    "TaskError",
-]
+__all__ = """
+ClusterError ConstraintError DatasetError GleanError GraphError InputError InputWarning InvarianceError
+KernelError LabelError ModelFileError NewTaskWarning NotPositiveDefiniteError TaskError
+""".split()
 
 
 class GleanError(Exception):

@@ -147,11 +147,8 @@ def apply_invariances(invariances: Sequence[Invariance], X: FloatArray) -> list[
                 f"the invariance {one!r} turned rows of shape {X.shape} into {rows.shape}. It must keep "
                 "the number of rows and of features."
             )
-        if not np.isfinite(rows).all():
-            raise InvarianceError(
-                f"the invariance {one!r} gave {np.sum(~np.isfinite(rows))} values that are NaN or infinite. "
-                "Finite values are expected."
-            )
+        if bad := np.sum(~np.isfinite(rows)):
+            raise InvarianceError(f"the invariance {one!r} gave {bad} values that are NaN or infinite.")
         moved.append(rows)
     return moved
 

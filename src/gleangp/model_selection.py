@@ -19,25 +19,18 @@ class TaskKFold(BaseCrossValidator):
     n_splits : int, default=5
         Number of folds, at least 2.
     known : bool, default=True
-        True: the rows of every task are spread over the folds, so that a task with two or more rows is always
-        in the training set. The score is that of new rows of known tasks. False: whole tasks are held out.
-        The score is that of new tasks without labels.
+        True: the rows of every task are spread over the folds: the score is that of new rows of known tasks.
+        False: whole tasks are held out: the score is that of new tasks without labels.
     task : str or int, default=None
         Name or position of the column of X that holds the task, where `split` gets no `groups`.
     shuffle : bool, default=False
-        Whether to shuffle rows (or tasks) before they are dealt out. If False, the test rows of a task are
-        neighbours, as with `KFold`.
+        Whether to shuffle rows (or tasks). If False, test rows of a task are neighbours, as with `KFold`.
     random_state : int, RandomState or None, default=None
         For the shuffling.
 
     See Also
     --------
     sklearn.model_selection.GroupKFold : What `known=False` is, with the tasks as groups.
-
-    Notes
-    -----
-    Sizes of folds differ by at most one row with `known=True`, and are as equal as the sizes of tasks allow
-    with `known=False` and no shuffling.
 
     Examples
     --------

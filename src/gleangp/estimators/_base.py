@@ -104,10 +104,7 @@ def check_task_column(estimator: Any) -> None:
 
 
 class TaskEstimator(TaskParameters, CallbackSupportMixin):
-    """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default.
-
-    If `new_tasks="prior"`, rows of tasks that were not seen are predicted, by way of `add_task`.
-    """
+    """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default."""
 
     tasks_: np.ndarray | None
     columns_: tuple[ColumnEncoding, ...] | None
@@ -150,25 +147,20 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same of later rows, which must have the features of `fit`; tasks are looked up in `tasks_`.
 
-        If `learn` (in `partial_fit`), a new task is an error for any `new_tasks`. If `joint`, every new task
-        has its own code, for a joint covariance; else all have one, because they have the same prediction.
+        If `learn`, a new task is an error for any `new_tasks`. If `joint`, every new task has its own code,
+        for a joint covariance; else all have one, because they have the same prediction.
         """
         X, tasks = self._read_inputs(X, tasks, reset=False)
         if q := self._outputs_asked_for(tasks):  # every row once for each of them
             return np.tile(X, (q, 1)), np.repeat(np.arange(q), len(X))
-        name = type(self).__name__
         if self.tasks_ is None and tasks is None:
             return X, np.zeros(len(X), dtype=np.intp)
-        if tasks is None:
-            raise TaskError(
-                f"this {name} was fitted with tasks, and now there are none. Pass tasks= here too; "
-                "in cross-validation name the column of X that holds them (task= or TaskColumn)."
-            )
-        if self.tasks_ is None:
-            raise TaskError(
-                f"this {name} was fitted without tasks, and now tasks= is given. Leave it out, or "
-                "fit with tasks."
-            )
+        if tasks is None or self.tasks_ is None:
+            wrong = "without tasks, and now tasks= is given. Leave it out, or fit with tasks."
+            if tasks is None:
+                wrong = "with tasks, and now there are none. Pass tasks= here too; in cross-validation name "
+                wrong += "the column of X that holds them (task= or TaskColumn)."
+            raise TaskError(f"this {type(self).__name__} was fitted {wrong}")
         if learn or self.new_tasks == "error":
             return X, lookup_tasks(self.tasks_, tasks, len(X))
         codes, new = match_tasks(self.tasks_, tasks, len(X))

@@ -17,6 +17,8 @@ tasks : array-like of shape (n,), default=None
     Task of each row, if the model was fitted with tasks and names no column for them.
 exposure, trials : array-like of shape (n,), default=None
     Of the rows, for counts; None: 1.
+constraints : list of Order and DifferenceOrder, default=None
+    What is known about the order of values at rows of this X, labelled or not.
 random_state : int, RandomState, Generator or None, default=0
     For the draws.
 sample_weight : array-like of shape (n,), default=None
@@ -52,28 +54,7 @@ _HEADING = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 
 
 def describe_methods(cls: type, of_methods: str = "") -> None:
-    """Complete the docstrings of the methods of a class.
-
-    `of_methods` are descriptions of parameters that several of its methods have.
-
-    Examples
-    --------
-    >>> class Model:
-    ...     def predict(self, X):
-    ...         \"\"\"Mean of the targets.\"\"\"
-    >>> describe_methods(Model)
-    >>> print(Model.predict.__doc__)
-    Mean of the targets.
-    <BLANKLINE>
-    Parameters
-    ----------
-    X : frame or array-like of shape (n, p)
-        Inputs.
-    <BLANKLINE>
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
+    """Complete the docstrings of the methods of a class; `of_methods` describes parameters of several."""
     for name, part in vars(cls).items():
         method = getattr(part, "fn", part)  # of scikit-learn's available_if
         if inspect.isfunction(method) and method.__doc__ and not name.startswith("_"):

@@ -98,27 +98,19 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
 
     Attributes
     ----------
-    kernels_ : dict
-        Task -> kernel with its parameters; the one key is None in a model without tasks.
     kernel_ : Kernel
         At the prior mean: what a task without rows has.
-    prior_mean_ : ndarray of shape (q,)
-        Mean of the log-parameters over tasks, in the order of `kernel_.theta`.
-    prior_cov_ : ndarray of shape (q, q)
-        Their covariance.
-    theta_cov_ : dict
-        Task -> posterior covariance of its log-parameters.
-    alpha_ : dict
-        Task -> weight of its graph; 0.0 for a task without unlabelled rows.
+    prior_mean_, prior_cov_ : ndarray of shape (q,), (q, q)
+        Mean and covariance of the log-parameters over tasks, in the order of `kernel_.theta`.
+    kernels_, theta_cov_, alpha_, noise_variances_ : dict
+        Task -> kernel with its parameters; posterior covariance of its log-parameters; weight of its graph,
+        0.0 without unlabelled rows; variance of its labels. The key is None in a model without tasks.
     noise_variance_ : float
         Of the labels of a typical task (at the prior mean), in units of the standardised target.
-    noise_variances_ : dict
-        Task -> variance of its labels, same units.
     constraint_noise_ : float or None
         Standard deviation of the noise of each term of an order constraint, same units.
     log_evidence_ : float
-        Log evidence of the labels and constraints of all tasks, kernel parameters integrated out by
-        Laplace's approximation, standardised units.
+        Of labels and constraints of all tasks, kernel parameters integrated out by Laplace's approximation.
     common_ : SparseGPRegressor or None
         For `mean="common"`, the model whose common function is the mean, in standardised units.
     active_ : ndarray of shape (d,)
@@ -186,13 +178,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, tasks: Any = None, constraints: Any = None) -> Self:
-        """Learn the prior and every task.
-
-        Parameters
-        ----------
-        constraints : list of Order and DifferenceOrder, default=None
-            What is known about the order of values at rows of X, labelled or not.
-        """
+        """Learn the prior and every task."""
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
@@ -208,16 +194,14 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             self.common_ = self._learn_common(X, y, codes)
             kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=self._n_tasks > 1)
             tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state
-            blocks, active = tasks_rows.choose([kernel] * self._n_tasks, HIERARCHY.noise, generator_from(rng))
-            most = most_stages(self.n_rounds) * (2 if tasks_rows.leave_some_out else 1)
-            progress = self._begin_progress(given, most)
-            model = self._learn(kernel, blocks, progress)
-            if tasks_rows.leave_some_out:  # once more, with the kernels just learnt
-                kernels = [t.kernel for t in model.tasks]
-                blocks, active = tasks_rows.choose(kernels, model.noise, generator_from(rng))
-                model = self._learn(model.kernel, blocks, progress)
+            n_passes = 2 if tasks_rows.leave_some_out else 1
+            progress = self._begin_progress(given, most_stages(self.n_rounds) * n_passes)
+            kernels, noise = [kernel] * self._n_tasks, HIERARCHY.noise
+            for _ in range(n_passes):  # the second selects rows with the kernels just learnt
+                blocks, self.active_ = tasks_rows.choose(kernels, noise, generator_from(rng))
+                model = self._learn(kernel, blocks, progress)
+                kernel, kernels, noise = model.kernel, [t.kernel for t in model.tasks], model.noise
             self.decisions_ = decisions_on(model, blocks)
-            self.active_ = active
             self._store(model)
             self._warn(blocks)
             progress.end(fitted=True)
@@ -235,13 +219,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         return Gaussian(self._model.noise_of(f.codes))
 
     def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
-        """Learn one more task from few rows, under the prior learnt from the others.
-
-        Parameters
-        ----------
-        constraints : list of Order and DifferenceOrder, default=None
-            About rows of this X.
-        """
+        """Learn one more task from few rows, under the prior learnt from the others."""
         X, y, names = self._targets_of_new_task(X, y, task)
         self.tasks_, self._units = names, self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
@@ -291,14 +269,11 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         self.kernels_ = {name: t.kernel for name, t in tasks.items()}
         self.theta_cov_ = {name: t.theta_cov[:q, :q] for name, t in tasks.items()}
         self.alpha_ = {name: t.alpha for name, t in tasks.items()}
-        self.kernel_ = model.kernel
-        self.prior_mean_ = model.kernel.theta
-        self.prior_cov_ = model.prior_cov[:q, :q]
-        self.noise_variance_ = model.noise
         self.noise_variances_ = dict(zip(names, model.noise_of(np.arange(len(names))).tolist(), strict=True))
+        self.kernel_, self.noise_variance_, self.n_rounds_ = model.kernel, model.noise, model.n_rounds
+        self.prior_mean_, self.prior_cov_ = model.kernel.theta, model.prior_cov[:q, :q]
         self.constraint_noise_ = model.width
         self.log_evidence_ = float(sum(t.log_evidence for t in model.tasks))
-        self.n_rounds_ = model.n_rounds
 
     def _warn(self, blocks: list[TaskRows]) -> None:
         model = self._model

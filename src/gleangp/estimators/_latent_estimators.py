@@ -51,9 +51,9 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
 
     Notes
     -----
-    All features share one unit: standardise those that are in different ones. Training costs O(n^3) for n
-    rows. Tasks with more than two classes have one label mapping against the rest for each class, with
-    one kernel; their probabilities are proportional to p / (1 - p).
+    All features share one unit: standardise those that are in different ones. Training costs O(n^3). Tasks
+    with more than two classes have one label mapping against the rest for each class, with one kernel; their
+    probabilities are proportional to p / (1 - p).
 
     References
     ----------
@@ -96,9 +96,8 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
         X, codes = self._encode_inputs(X, tasks)
         out = np.full((len(X), len(self.classes_)), -np.inf)
         for rows, present, margins in self._margins(X, codes):
-            if margins.shape[1] == 1:
-                margins = np.column_stack([-margins, margins])
-            out[np.ix_(rows, present)] = margins
+            both = np.column_stack([-margins, margins])
+            out[np.ix_(rows, present)] = both if margins.shape[1] == 1 else margins
         return out[:, 1] if len(self.classes_) == 2 else out
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:

@@ -236,11 +236,6 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
     ) -> float:
         """Mean log predictive density (counts: probability) of observations; higher is better.
 
-        Parameters
-        ----------
-        y : array-like of shape (n,) or (n, q)
-            Observations; rows or cells where it is NaN do not count.
-
         Returns
         -------
         float

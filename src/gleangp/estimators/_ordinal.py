@@ -38,8 +38,7 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
     categories : array-like, default=None
         The categories in their order, at least three. None: those that occur, sorted.
     unlabeled : object, default=None
-        The label of rows that carry none. They are left out: this model has nothing to learn from
-        them. None: every label is a category.
+        The label of rows that have none, which are left out. None: every label is a category.
 
     Attributes
     ----------
@@ -57,14 +56,10 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
 
     Notes
     -----
-    Lawrence, Platt & Jordan 2005, sections 3.4 and 4.1. The variance of the noise (the slope of the steps
-    is its inverse root), the widths and the scale of the kernel trade off against each other exactly;
-    the variance is therefore held at a tenth unless `learn_noise` names it. With `posterior="active"` the
-    noise is learnt by the sum of log Z over all rows after each selection (eq. 28), else by the evidence.
-
-    Tasks share the cut-points. Fewer than three `categories` are refused. Without `categories`, a target in
-    which two occur is taken with a warning, because scikit-learn's checks require it of every classifier; the
-    model is then a probit classifier.
+    Lawrence, Platt & Jordan 2005, sections 3.4 and 4.1. Tasks share the cut-points. The variance of the
+    noise, the widths and the scale of the kernel trade off against each other exactly; the variance is
+    therefore held at a tenth unless `learn_noise` names it. With `posterior="active"` the noise is learnt by
+    the sum of log Z over all rows after each selection (eq. 28), else by the evidence.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class TaskParameters:
         How rows of tasks that were not seen are predicted. "prior": from what the tasks share, as after
         `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
     random_state : int, RandomState, Generator or None, default=None
-        For all that is drawn: points, further starts, hidden units.
+        For all that is drawn.
     verbose : int, default=0
         If positive, print the result of every stage of learning.
 
@@ -120,18 +120,17 @@ class SparseParameters(PartsParameters):
     ----------
     coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
         What tasks share. "function": a common function, and for each task an offset, slopes and an own
-        function, whose sizes are learnt. "kernel": the parameters of the kernel alone. "coregion": tasks are
-        mixtures of shared functions with learnt weights (`CoregionCoupling(rank=...)`). "auto": "function",
-        or in regression "coregion" if it has more evidence; "kernel" if the posterior is "active".
-        `coupling_` has the choice. Ignored with one task.
+        function. "kernel": the parameters of the kernel alone. "coregion": tasks are mixtures of shared
+        functions (`CoregionCoupling(rank=...)`). "auto": "function", or in regression "coregion" if it has
+        more evidence; "kernel" if the posterior is "active". `coupling_` has the choice.
     n_active : int or float, default=None
         Number of basis points, or their share of the rows. None: all rows if there are at most 2000, else
         400. For `posterior="active"`: the number of active points over all tasks; None: at most 1000 per
         task, of a classifier 400.
     posterior : {"local", "active"}, default="local"
         "local": the covariance is exact within neighbourhoods of rows and goes through the basis between
-        them. A new row is predicted from the basis and the rows near it. "active": predictions use the active
-        points only (the method of LP04). With `invariances` it is always "active".
+        them. "active": predictions use the active points only (the method of LP04), as always with
+        `invariances`.
     n_rounds : int, default=5
         For `posterior="active"`: maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
@@ -140,9 +139,8 @@ class SparseParameters(PartsParameters):
         Priors by name of the hyperparameter (as in `kernel_.hyperparameters`, or such as "noise__variance"),
         each like `gleangp.models.priors.LogNormal`. They replace those of the default model.
     invariances : callable or list of callables, default=None
-        Functions that take rows, without the task column, and return as many transformed rows of the same
-        target, such as `translations((16, 16))`. Transformed copies of the active points (virtual informative
-        vectors; LPJ05, section 6) compete for the active set.
+        Functions from rows to as many rows of the same targets, such as `translations((16, 16))`. Copies that
+        they make of active points (virtual informative vectors; LPJ05, section 6) compete for the active set.
 
     Attributes
     ----------
@@ -156,20 +154,17 @@ class SparseParameters(PartsParameters):
         Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,)
         Basis or active points as row numbers of the training set, in order of inclusion. Rows that are added
-        later are numbered on from its end.
+        later are numbered on from its end. Of more than two classes this and the next are lists.
     active_gain_ : ndarray of shape (d,)
         Score of each point when it was included, in nats (`GraphSelector`: its degree).
     active_virtual_ : ndarray of shape (d,)
         Number of the invariance that made the point from the row in `active_`; -1 for the row itself.
     site_mean_, site_precision_ : ndarray of shape (d,)
         Gaussian approximations of the noise at the active points.
-    log_evidence_ : float
-        Log evidence, in units of the standardised targets; the sum over classes.
-    n_rounds_ : int
-        Number of rounds of learning, the maximum over classes.
+    log_evidence_, n_rounds_ : float, int
+        Log evidence in units of the standardised targets (the sum over classes); rounds of learning.
     selection_objective_ : float or None
-        Objective of the selector after `fit`; None for selectors without one. `GraphSelector`: the mean over
-        other rows of the strongest link to a selected one.
+        Of the selector. `GraphSelector`: the mean over rows of the strongest link to a selected one.
     """
 
     coupling: Any = given(
@@ -223,13 +218,12 @@ class LatentParameters:
         "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
         and new rows are placed by a short search from the nearest training rows.
     n_active : int, default=None
-        Number of informative rows whose positions are the basis of every mapping. All rows contribute through
-        it. Training costs O(n n_active^2). None: all rows up to 2000, else 200.
+        Number of rows whose positions are the basis of every mapping. All rows contribute through it.
+        Training costs O(n n_active^2). None: all rows up to 2000, else 200.
     hidden_units : int, default=50
         Of the perceptron.
     n_observed : int, default=None
-        Leading principal components of the features that the latent space explains and the perceptron sees;
-        None means 100. All of them are kept where there are fewer features.
+        Leading principal components of the features that the latent space explains; None: 100.
     label_weight : float, default=1.0
         Weight of the labels against the observations; 0 gives a latent space without labels.
     weight_decay : float, default=20.0
@@ -243,10 +237,9 @@ class LatentParameters:
         Starts with other hidden units; the best objective is kept.
     transfer : {"blend", "latent"}, default="blend"
         "blend": the function of a task is the sum of a function of the latent positions and one of the
-        features. The variance of each part is learnt from the tasks of `fit`, placed in spaces that are
-        learnt without them. If this does not predict them better from few labels, labels depend on the
-        features alone; see `transfer_report`. "latent": a function of the latent positions alone, as in
-        Urtasun, Quattoni & Darrell (2007); `fit` takes about half the time.
+        features, of variances that are learnt from the tasks of `fit`. If this does not predict them better
+        from few labels, labels depend on the features alone; see `transfer_report`. "latent": a function of
+        the latent positions alone, as in Urtasun, Quattoni & Darrell (2007), in about half the time.
 
     Attributes
     ----------
@@ -259,12 +252,9 @@ class LatentParameters:
     label_kernels_ : list of Kernel
         Of the mapping to the labels, or to the standardised targets, of every task in the order of `tasks_`.
     relevance_ : ndarray of shape (n_components,)
-        Length scales that the training rows span in each dimension, in the mapping that uses it most. A
-        dimension far below the others is not used.
-    objective_ : float
-        What was minimised: minus the log posterior, up to a constant.
-    n_iter_ : int
-        Iterations of the best start.
+        Length scales that the training rows span in each dimension; one far below the others is not used.
+    objective_, n_iter_ : float, int
+        Minus the log posterior, up to a constant, and iterations, of the best start.
     """
 
     n_components: int = given([COUNT], default=2, kw_only=False)

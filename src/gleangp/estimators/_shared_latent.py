@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array
 
 from gleangp._compat import fit_context
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.tasks import blocks_of_rows
+from gleangp.data.tasks import filled_blocks
 from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._parameters import LatentParameters, generator_from
 from gleangp.estimators._progress import warn_about_fit
@@ -45,10 +45,8 @@ register(Blend, LatentModel, Mapping, Observations, Perceptron)
 
 def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
     """RBF and a bias, both started where positions of unit variance want them (UQD07 eq. 2)."""
-    length_scale = np.ones(n_components) if ard and n_components > 1 else 1.0
-    return ConstantKernel(1.0, (1e-3, 1e3)) * RBF(length_scale, (0.03, 30.0)) + ConstantKernel(
-        0.1, (1e-6, 1e2)
-    )
+    rbf = RBF(np.ones(n_components) if ard and n_components > 1 else 1.0, (0.03, 30.0))
+    return ConstantKernel(1.0, (1e-3, 1e3)) * rbf + ConstantKernel(0.1, (1e-6, 1e2))
 
 
 class SharedLatentMixin(
@@ -120,11 +118,6 @@ class SharedLatentMixin(
 
     def transform(self, X: Any) -> Any:
         """Latent positions of rows of any task.
-
-        Parameters
-        ----------
-        X : frame or array-like of shape (n, p)
-            Inputs, with the task column if the estimator names one.
 
         Returns
         -------
@@ -231,20 +224,16 @@ class SharedLatentMixin(
         probit = self.label_noise == "probit"
         label_kernel = kernel if probit else noisy
         few = self.n_active is None and n_rows <= LATENT_SPACE.n_dense
+        as_given = ("n_components", "label_weight", "weight_decay", "max_iter", "tol", "n_init")
         return Settings(
             observation_kernel=noisy,
             label_parameters=Parameters(label_kernel, None, (), default_priors(label_kernel)),
             probit=probit,
-            n_components=self.n_components,
             n_scores=LATENT_SPACE.n_scores if self.n_observed is None else self.n_observed,
             n_active=None if few else self.n_active or LATENT_SPACE.n_basis,
             n_hidden=None if self.back_constraint is None else self.hidden_units,
-            label_weight=float(self.label_weight),
-            weight_decay=float(self.weight_decay),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_init=self.n_init,
             signs=self._targets_are_signs,
+            **{name: getattr(self, name) for name in as_given},
         )
 
     def _check_dimensions(self, X: FloatArray) -> None:
@@ -263,13 +252,10 @@ class SharedLatentMixin(
 
     def _label_predictions(self, X: Any, codes: Any) -> list[tuple[int, Any, Any, Any]]:
         """Number, rows, mean and variance (rows, columns) of the labels of every task that occurs."""
-        found = []
+        maps = self._model.label_maps
         with threads_for([len(X)]):
             inputs = label_inputs(self._model, X)
-            for t, rows in enumerate(blocks_of_rows(codes, len(self._model.label_maps))):
-                if len(rows):
-                    found.append((t, rows, *self._model.label_maps[t].predict(inputs[rows])))
-        return found
+            return [(t, rows, *maps[t].predict(inputs[rows])) for t, rows in filled_blocks(codes)]
 
     def _check_rows(self, n_labeled: int, task: Any) -> None:
         if n_labeled < 2:

@@ -143,8 +143,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         "null_category" always uses the rows without a label; "probit" uses them only if they help.
     learn_noise : bool or sequence of str, default=True
         Whether to learn the parameters of the noise model, or the names of those to learn, such as
-        ("bias", "gamma_minus", "gamma_plus"). The slope of the probit is learnt with `posterior="active"`
-        only; otherwise the variance of the kernel has the same effect.
+        ("bias", "gamma_minus", "gamma_plus"). The slope of the probit is learnt for "active" only; otherwise
+        the variance of the kernel has the same effect.
     unlabeled : object, default=None
         The label of rows that have none (-1 in scikit-learn's semi-supervised estimators). None: every label
         is a class. See Notes.
@@ -155,17 +155,11 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (c,)
         Class labels.
-    kernel_ : Kernel
-        The kernel with the learnt parameters; with more than two classes a `CompoundKernel` of one per class.
-    noise_ : object of gleangp.noise, or list
-        The fitted noise model; with more than two classes a list of one per class.
-    active_ : ndarray of shape (d,) or list
-        Basis or active points as row numbers of the training set, in order of inclusion. With more than two
-        classes a list of one array per class, as are `active_gain_`, `active_virtual_`, `site_mean_` and
-        `site_precision_`.
+    kernel_, noise_ : Kernel, object of gleangp.noise
+        As learnt; with more than two classes a `CompoundKernel`, and a list, of one per class.
     n_silent_ : int
         Number of rows without a label that have no influence, because they could belong to either side: of
-        all rows, or of the active points for "active". With more than two classes, the sum over classes.
+        all rows, or of the active points for "active"; the sum over classes.
 
     See Also
     --------
@@ -178,18 +172,13 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     proportional to p / (1 - p): those of independent detectors, given that exactly one is positive. A task
     may have rows of one class only.
 
-    Rows without a label use the null-category noise model (LPJ05, section 4). There is a region between the
-    classes, of width one in the latent function, that contains no rows. An unlabelled row near the boundary
-    therefore moves the boundary to where rows are rare. Labelled rows are used first, then the others. A row
-    that could still belong to either side has no influence and is counted in `n_silent_`. With more than two
-    classes a row without a label belongs to exactly one of them.
-
-    Unlabelled rows help if classes are clusters, and increase the error otherwise. So labels are held out in
-    turn and predicted in three ways: from the labelled rows alone, from all rows under the kernel that was
-    given (None: its length scale is the distance of neighbours), and from all rows under the kernel of the
-    labelled ones. The highest mean log probability decides; `decisions_` has the numbers. With
-    `posterior="active"` all rows are used, and process variances get an exponential prior, which keeps the
-    region from shrinking to nothing. If all rows of `y` have a label, the noise is probit.
+    Rows without a label use the null-category noise model (LPJ05, section 4): a region between the classes,
+    of width one in the latent function, contains no rows. An unlabelled row therefore moves the boundary to
+    where rows are rare. This helps if classes are clusters, and increases the error otherwise. So labels are
+    held out in turn and predicted in three ways: from the labelled rows alone, from all rows under the kernel
+    that was given (None: its length scale is the distance of neighbours), and from all rows under the kernel
+    of the labelled ones. The highest mean log probability decides; `decisions_` has the numbers. With
+    `posterior="active"` all rows are used.
 
     References
     ----------

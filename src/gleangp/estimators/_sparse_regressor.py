@@ -62,8 +62,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     Attributes
     ----------
     noise_ : object of gleangp.noise
-        The fitted noise model, in units of the standardised target. It has one variance per row if
-        `noise_variance` is an array.
+        The fitted noise model, in units of the standardised target.
     variance_shares_ : dict
         Shares of the variance of the targets: "common", "task" and "noise"; with several tasks also
         "intraclass_correlation".
@@ -82,12 +81,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     with a common function g (linear and smooth), offsets o_t, slopes s_t, own functions h_t and noise of each
     task, on inputs w that are warped by a learnt monotone function of each numeric column. All sizes and
     length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows (300 with
-    outliers), predictions average over draws of the hyperparameters from their posterior. Those of counts
-    and positive numbers do not.
-
-    Rows whose target is NaN are left out. A task without other rows is predicted from the prior. The
+    outliers), predictions of numbers average over draws of the hyperparameters from their posterior. The
     posterior is exact up to 2000 rows. With more, the time of learning does not depend on the number of rows,
-    and that of the posterior is linear in it.
+    and that of the posterior is linear in it. Rows whose target is NaN are left out.
 
     References
     ----------
@@ -235,9 +231,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
         """Predictions of the training targets, each from all other rows, in closed form.
 
-        They show errors and calibration without another fit. Parameters are those of the fit; with noise that
-        is not Gaussian the sites of the other rows are too. Rows of tasks that were added later, and rows
-        without a target, are NaN.
+        Parameters are those of the fit; with noise that is not Gaussian the sites of the other rows are too.
+        Rows of tasks that were added later, and rows without a target, are NaN.
 
         Returns
         -------
