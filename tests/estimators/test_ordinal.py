@@ -8,7 +8,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gleangp import SparseGPOrdinal, translations
-from gleangp.exceptions import LabelError
+from gleangp.exceptions import KernelError, LabelError
+from gleangp.models.priors import LogNormal
 from tests.estimators.learning_checks import checks_of_what_learns
 
 NAMES = np.array(["poor", "fair", "good", "excellent"])
@@ -144,3 +145,14 @@ def test_two_categories_are_warned_about(data):
     with pytest.warns(UserWarning, match=r"two categories, \[0, 1\]"):
         model = SparseGPOrdinal(ConstantKernel() * RBF(), optimizer=None, n_active=20).fit(X, 1 * (y > 1))
     assert model.cut_points_.shape == (1,)
+
+
+def test_priors_have_the_names_of_the_model_that_is_fitted():
+    """A narrow prior of the default model holds its length scale; the names of another kernel are refused."""
+    X = np.linspace(-3, 3, 40)[:, None]
+    y = np.digitize(X[:, 0], [-1, 1])
+    priors = {"k2__k2__length_scale": LogNormal(0.3, 1e-3)}
+    model = SparseGPOrdinal(random_state=0, priors=priors).fit(X, y)
+    assert_allclose(model.kernel_.k2.k2.length_scale, 0.3, rtol=0.01)
+    with pytest.raises(KernelError, match="'k2__length_scale', which the model does not have"):
+        SparseGPOrdinal(priors={"k2__length_scale": LogNormal(0.3, 1e-3)}).fit(X, y)

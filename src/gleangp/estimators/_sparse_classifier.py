@@ -1,7 +1,4 @@
-"""`SparseGPClassifier`: two classes or more, one task or many, all rows labelled or only some.
-
-`LabelsMixin` is what it shares with `SparseGPOrdinal`: from labels to targets of the models.
-"""
+"""`SparseGPClassifier`, and `LabelsMixin`: what it shares with `SparseGPOrdinal`."""
 
 from __future__ import annotations
 
@@ -98,8 +95,7 @@ class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
             return self.fit(X, y, tasks)
         X, codes = self._encode_inputs(X, tasks, learn=True)
         y_codes, kept = self._known_classes(y, len(X))
-        noises = [model.noise for model in self._fitted_models]
-        self._absorb(X, codes, kept, self._targets(y_codes), noises)
+        self._absorb(X, codes, kept, self._targets(y_codes), [m.noise for m in self._fitted_models])
         return self
 
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
@@ -218,10 +214,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the latent function, divided by its predictive standard deviation."""
-        margins = np.column_stack(
-            [model.noise.margin(mean, var) for model, mean, var in self._latent(X, tasks)]
-        )
-        return margins[:, 0] if len(self.classes_) == 2 else margins
+        margins = [model.noise.margin(mean, var) for model, mean, var in self._latent(X, tasks)]
+        return margins[0] if len(self.classes_) == 2 else np.column_stack(margins)
 
     @property
     def _n_models(self) -> int:

@@ -144,15 +144,13 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         Parameters
         ----------
         y : array-like of shape (n,) or (n, q)
-            Targets; NaN if a target is missing. Several columns are q outputs of every row. They are learnt
-            as coupled tasks, each in its own units.
+            Targets; NaN if a target is missing. Several columns are q outputs of every row, learnt as coupled
+            tasks, each in its own units.
         sample_weight : array-like of shape (n,), default=None
             For Gaussian noise. The noise variance of a row is divided by its weight w, as for the mean of w
             rows. Rows of weight zero are left out.
-        exposure : array-like of shape (n,), default=None
-            For counts: the factor of the rate, such as time or area. None: 1.
-        trials : array-like of shape (n,), default=None
-            For "binomial": the number of trials of each count. None: 1.
+        exposure, trials : array-like of shape (n,), default=None
+            For counts: the factor of the rate, such as time or area, and the trials of "binomial". None: 1.
         """
         given = X, y, tasks
         shape = np.shape(y) if hasattr(y, "shape") else np.array(y, dtype=object).shape
@@ -211,8 +209,6 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         ----------
         y : array-like of shape (n,) or (n, q)
             Their targets; rows or cells where it is NaN are left out.
-        sample_weight : array-like of shape (n,), default=None
-            As in `fit`.
         """
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks, sample_weight, exposure, trials)
@@ -243,7 +239,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         if not isinstance(model, LocalModel):
             raise ValueError("leave_one_out is for posterior='local'. Fit again with it.")
         mean, var, codes = left_out_predictions(model)
-        n_rows = getattr(self, "_n_rows", int(model.row_numbers.max(initial=-1)) + 1)  # not in older files
+        n_rows = getattr(self, "_n_rows", int(model.row_numbers.max(initial=-1)) + 1)  # older files
         left_out = np.full((2, n_rows), np.nan)
         left_out[0, model.row_numbers] = self._units.from_standard(mean, codes)
         left_out[1, model.row_numbers] = np.sqrt(var) * self._units.scale[codes]
