@@ -1,8 +1,7 @@
 """Order constraints: what is known of the function besides labels.
 
-`Order` says that one row's value exceeds another's, `DifferenceOrder` that one difference exceeds
-another; both are meant with noise, so they may contradict each other. Rows are numbers of rows of the X
-that is given to `fit`, labelled or not. Arrays stand for many constraints at once.
+Constraints hold up to noise, so they may contradict each other. Rows are numbers of rows of the X that is
+given to `fit`, labelled or not. Arrays stand for many constraints at once.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ class Order:
     i, j : int or array-like of int
         Rows of X.
     margin : float or array-like, default=0.0
-        Least difference, in units of y. A margin that is the exact difference pushes beyond it: give
-        the order alone, or half of the difference.
+        Least difference, in units of y. The exact difference pushes beyond it: give at most half of it.
 
     Examples
     --------

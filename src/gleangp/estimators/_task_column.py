@@ -46,9 +46,8 @@ def _has(method: str, of: Callable[[Any], Any] = lambda estimator: estimator) ->
 class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     """Give a pipeline the tasks of its last step from a column of X.
 
-    Scalers and encoders must not see the task column, and scikit-learn's scorers do not pass
-    `tasks=` to `predict`. This takes the column off X, and the wrapped pipeline (or estimator) gets
-    it as `tasks=`, whether metadata routing is switched on or not.
+    Scalers and encoders must not see the task column, and scikit-learn's scorers do not pass `tasks=` to
+    `predict`. This takes the column off X, and the wrapped pipeline (or estimator) gets it as `tasks=`.
 
     Parameters
     ----------
@@ -72,9 +71,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     `add_task` and `partial_fit` change the last step alone: the steps before it transform the new rows as
-    they were fitted. `gleangp.save` keeps a `TaskColumn` whose parts are estimators of gleangp and these of
-    scikit-learn: `Pipeline`, `ColumnTransformer`, `StandardScaler`, `MinMaxScaler`, `OneHotEncoder`,
-    `OrdinalEncoder`, `SimpleImputer`. Other parts go through pickle or joblib.
+    they were fitted. `gleangp.save` lists the transformers of scikit-learn that a model file may hold.
 
     Examples
     --------
@@ -96,10 +93,7 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
     array([ True])
     """
 
-    _parameter_constraints = {
-        "estimator": [HasMethods(["fit", "predict"])],
-        "task": [str, int, np.integer],
-    }
+    _parameter_constraints = {"estimator": [HasMethods(["fit", "predict"])], "task": [str, int, np.integer]}
 
     def __init__(self, estimator: Any, task: str | int) -> None:
         self.estimator = estimator
@@ -172,7 +166,6 @@ class TaskColumn(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         MetadataRouter
-            What an outer meta-estimator needs for its own routing.
         """
         mapping = MethodMapping()
         for method in _METHODS:
