@@ -264,25 +264,19 @@ class LocalPosterior:
             step = max(1, CHUNK_ENTRIES // (k**near.ndim + len(self.knowledge(task)[0]) * k**n_sets + 1))
             # New rows that lie together have neighbours in common, whose features are computed once.
             for part in neighbourhoods(self._scaled(X[rows]), step):
-                new, tasks = X[rows[part]], codes[rows[part]] if self.together else task
-                if n_sets:
-                    solved, new = self._solve(near[part], task, cache=False), new[:, None]
-                else:
-                    solved, new = self._solve(near[None], task, cache=True), new[None]
-                yield rows[part], self._conditional(solved, new, tasks, with_var)
-
-    def _conditional(self, solved: Solved, X: FloatArray, task: Any, with_var: bool) -> Conditional:
-        """What is known of new rows X (B, j, p) given their neighbours; `task` as in `_seen`."""
-        T, F, g, mean = self._seen(solved, X, task, with_g=with_var)
-        of_neighbours = np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1]
-        if not with_var:
-            return Conditional(mean, *of_neighbours)
-        var = sum(t.within[task] * t.kernel.diag(X.reshape(-1, X.shape[-1])) for t in self.terms)
-        var = var.reshape(mean.shape) - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
-        if not F.shape[2]:
-            return Conditional(mean, *of_neighbours, var, np.zeros_like(var))
-        J, cov = g if self._informed(task) else F, self.knowledge(task)[1]
-        return Conditional(mean, *of_neighbours, var, np.einsum("bjd,bjd->bj", J @ cov, J))
+                at, tasks = rows[part], codes[rows[part]] if self.together else task
+                solved = self._solve(near[part] if n_sets else near[None], task, cache=not n_sets)
+                T, F, g, mean = self._seen(solved, X[at][:, None] if n_sets else X[at][None], tasks, with_var)
+                found = Conditional(mean, np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1])
+                if with_var:
+                    var = sum(t.within[tasks] * t.kernel.diag(X[at]) for t in self.terms).reshape(mean.shape)
+                    var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
+                    of_basis = np.zeros_like(var)
+                    if F.shape[2]:
+                        J = g if self._informed(task) else F
+                        of_basis = np.einsum("bjd,bjd->bj", J @ self.knowledge(task)[1], J)
+                    found = found._replace(of_rows=var, of_basis=of_basis)
+                yield at, found
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows.
@@ -369,7 +363,7 @@ class LocalPosterior:
             self.computed[key] = solved
         return solved
 
-    def _seen(self, solved: Solved, X: FloatArray, task: Any, *, with_g: bool = True) -> tuple:
+    def _seen(self, solved: Solved, X: FloatArray, task: Any, with_g: bool = True) -> tuple:
         """L^-1 R H_N* (B, k, j), F_* (B, j, D), g (B, j, D) if asked for, and the mean (B, j) of new rows.
 
         The rows X (B, j, p) are of one task, or in a model of one block of tasks (j,).

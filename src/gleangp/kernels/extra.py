@@ -85,8 +85,7 @@ class ArcSine(Kernel):
     def __call__(self, X, Y=None, eval_gradient=False):
         if Y is not None and eval_gradient:
             raise ValueError("Gradient can only be evaluated when Y is None.")
-        inner, norm, norm_Y = _products(self, np.atleast_2d(X), None if Y is None else np.atleast_2d(Y))
-        K = _arcsine(inner, norm, norm_Y)
+        K, inner, norm, _ = _arcsine(self, np.atleast_2d(X), None if Y is None else np.atleast_2d(Y))
         if not eval_gradient:
             return K
         # k depends on theta through N_ij, N_ii and N_jj, each of which is w (...) + b
@@ -117,22 +116,19 @@ def _norms(kernel, X):
     return np.einsum("...ik,...ik->...i", X, X) * weight + bias
 
 
-def _products(kernel, X, Z):
-    """N_ij = w x'z + b (..., n, m), and N_ii and N_jj of either argument."""
+def _arcsine(kernel, X, Z):
+    """The kernel matrix, N_ij = w x'z + b (..., n, m), and N_ii and N_jj of either argument."""
     inner = X @ turned(X if Z is None else Z)
     inner *= kernel.weight_variance
     inner += kernel.bias_variance
     first = _norms(kernel, X)
-    return inner, first, first if Z is None else _norms(kernel, Z)
-
-
-def _arcsine(inner, first, second):
+    second = first if Z is None else _norms(kernel, Z)
     sine = inner / np.sqrt(first + 1.0)[..., None]
     sine /= np.sqrt(second + 1.0)[..., None, :]
     np.clip(sine, -1.0, 1.0, out=sine)  # within by Cauchy and Schwarz; rounding may lift it by an ulp
     K = np.arcsin(sine, out=sine)
     K *= 2.0 / np.pi
-    return K
+    return K, inner, first, second
 
 
 def _gap(inner, first, second):
@@ -152,7 +148,7 @@ def _gap(inner, first, second):
 @rule_for(ArcSine)
 def _(kernel, A, B):
     w, b = np.broadcast_arrays(kernel.weight_variance, kernel.bias_variance)
-    inner, first, second = _products(kernel, A, B)
+    value, inner, first, second = _arcsine(kernel, A, B)
 
     def vjp(G, inputs=True):
         # dL/d inner, and dL/d first and second norm (the square root's argument, less one)
@@ -175,7 +171,7 @@ def _(kernel, A, B):
         dA, dB = w * (W @ B + d_first * A), w * (turned(W) @ A + d_second * B)
         return theta, onto(dA, A), onto(dB, B)
 
-    return Evaluation(_arcsine(inner, first, second), vjp)
+    return Evaluation(value, vjp)
 
 
 class ScaledInputs(Kernel):
@@ -294,9 +290,8 @@ class ScaledInputs(Kernel):
 
 
 def _short(numbers):
-    if np.ndim(numbers) == 0:
-        return f"{numbers:.3g}"
-    return "[" + ", ".join(f"{number:.3g}" for number in numbers) + "]"
+    text = ", ".join(f"{number:.3g}" for number in np.atleast_1d(numbers))
+    return f"[{text}]" if np.ndim(numbers) else text
 
 
 @rule_for(ScaledInputs)
