@@ -68,7 +68,6 @@ class Sites:
         return Sites(mean, precision, self.n_silent + more.n_silent)
 
     def _check_state(self) -> None:
-        """Raise if the shapes do not fit together (a damaged model file)."""
         check_arrays(self, mean="d derived", precision="d >=0 derived")
 
 
@@ -254,7 +253,6 @@ class TaskPosterior(KernelPosterior):
         return v.T @ v - w.T @ w
 
     def _check_state(self) -> None:
-        """Raise if the shapes do not fit together (a damaged model file)."""
         sizes = check_arrays(self, X="d p", weights="d derived", chol="d d derived", jitter=">=0 square")
         check_factor("TaskPosterior.chol", self.chol)
         if self.inner is not None:

@@ -187,7 +187,6 @@ class SparseModel:
         )
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         n_tasks, d = len(self.posteriors), len(self.active)
         parts = [*self.posteriors, *self.sites]
         kinds = [TaskPosterior] * n_tasks + [Sites] * n_tasks

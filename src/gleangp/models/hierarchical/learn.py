@@ -72,24 +72,15 @@ def most_stages(max_rounds: int) -> int:
     return 3 + 2 + max_rounds + 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Learner:
-    """Learns the prior and every task's parameters; each task has at least one label or constraint.
+    """Learns the prior and every task's parameters; each task has at least one label or constraint."""
 
-    `start` is where to begin; `start.mean` is also the centre of the hyperprior of the mean. `mean_bounds`
-    (q, 2) are those of the prior mean; None: prior mean and width are known (a new task). `fixed_cov` (q, q)
-    is the prior covariance; None: learnt. `progress` is told of every iteration and may ask to stop.
-    """
-
-    def __init__(
-        self,
-        terms: TaskTerms,
-        start: Point,
-        mean_bounds: FloatArray | None,
-        fixed_cov: FloatArray | None = None,
-        progress: Progress = silent,
-    ):
-        self.terms, self.start, self.mean_bounds = terms, start, mean_bounds
-        self.fixed_cov, self.progress = fixed_cov, progress
+    terms: TaskTerms
+    start: Point  # where to begin; its mean is also the centre of the hyperprior of the mean
+    mean_bounds: FloatArray | None  # (q, 2) of the prior mean; None: it and the width are known (a new task)
+    fixed_cov: FloatArray | None = None  # (q, q) the prior covariance; None: learnt
+    progress: Progress = silent  # told of every iteration; may ask to stop
 
     def learn(self, max_rounds: int) -> HierarchyFit:
         """The better of two starts, then rounds that update the prior covariance; none: all as it starts."""

@@ -45,7 +45,6 @@ class FittedTask:
     noise: float | None = None  # variance, mean over the nodes; None in older files: that of the model
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, theta="q", theta_cov="q q", alpha=">=0")
         if self.noise is not None:
             check_arrays(self, noise=">0")
@@ -79,7 +78,6 @@ class HierarchicalModel:
     mean_cov: FloatArray | None = None  # (q, q) uncertainty of the prior mean; None: none, or an older file
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         if not self.tasks or not all(isinstance(task, FittedTask) for task in self.tasks):
             raise ValueError("HierarchicalModel has no tasks, or tasks that are none.")
         if len({task.n_inputs for task in self.tasks}) != 1:

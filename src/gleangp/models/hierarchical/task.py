@@ -197,7 +197,6 @@ class DataDependentPosterior(KernelPosterior):
         return K.T @ self.reduction @ K
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, X="n p", weights="n derived", reduction="n n")
 
 

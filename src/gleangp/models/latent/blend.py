@@ -82,7 +82,8 @@ def fit_blended_model(
         scores = np.array([[_held_out(k, offset, task, few=True) for k in both] for task in away])
         gain = np.mean(scores[:, 0] - scores[:, 1])
         blend = Blend(kernel, features_kernel, bool(gain >= LATENT_SPACE.least_gain), offset, scores)
-    maps = [task.fit_map(_learn([task], blend.start, _NARROW, offset), offset) for task in tasks]
+    start = kernel if blend.used else features_kernel
+    maps = [task.fit_map(_learn([task], start, _NARROW, offset), offset) for task in tasks]
     return replace(model, label_maps=tuple(maps), blend=blend)
 
 

@@ -55,7 +55,6 @@ class Observations:
     left_out: FloatArray  # (p,) variance of each feature outside the components
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0 square")
 
     @property
@@ -118,13 +117,7 @@ class Blend:
     scores: FloatArray  # (tasks, 2) log score of held-out labels with and without the space; NaN: unknown
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, offset="", scores="t two any")
-
-    @property
-    def start(self) -> Any:
-        """The kernel from which tasks start."""
-        return self.kernel if self.used else self.features_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +138,6 @@ class LatentModel:
     blend: Blend | None = None  # None: labels are functions of the positions alone
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         maps = (self.observation_map, *self.label_maps)
         if not isinstance(self.observations, Observations) or not all(isinstance(m, Mapping) for m in maps):
             raise ValueError("LatentModel has no observations, or maps that are none.")
@@ -159,10 +151,11 @@ class LatentModel:
             raise ValueError(f"LatentModel has a map of {q} dimensions to {k} scores that is another one.")
         if any(m.points.shape[1] != width for m in self.label_maps) or not self.label_maps:
             raise ValueError(f"LatentModel has label maps of other inputs than {width}.")
-        if self.perceptron is not None and self.perceptron.hidden.shape[0] != k:
-            raise ValueError(f"LatentModel has a back-constraint of other inputs than {k} scores.")
-        if self.perceptron is not None and self.perceptron.output.shape[1] != q:
-            raise ValueError(f"LatentModel has a back-constraint to other positions than {q} dimensions.")
+        net = self.perceptron
+        if net is not None and (len(net.hidden), net.output.shape[1]) != (k, q):
+            raise ValueError(
+                f"LatentModel has a back-constraint that is not from {k} scores to {q} dimensions."
+            )
         if self.blend is not None:
             for kernel in (self.blend.kernel, self.blend.features_kernel):
                 check_kernel("a kernel of Blend", kernel, width)
@@ -323,7 +316,13 @@ def _descend(mapping, scores, X) -> FloatArray:
         moved, new_value, new_gradient = _backtrack(
             mapping, scores[going], X[going], value[going], gradient[going], direction
         )
-        H[going] = _updated(H[going], moved, new_gradient - gradient[going])
+        change = new_gradient - gradient[going]
+        curvature = np.einsum("mi,mi->m", moved, change)
+        usable = curvature > 1e-12 * np.linalg.norm(moved, axis=1) * np.linalg.norm(change, axis=1)
+        rho = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=usable)[:, None, None]
+        V = np.eye(X.shape[1]) - rho * np.einsum("mi,mj->mij", moved, change)
+        updated = V @ H[going] @ V.transpose(0, 2, 1) + rho * np.einsum("mi,mj->mij", moved, moved)
+        H[going] = np.where(usable[:, None, None], updated, H[going])
         gain = value[going] - new_value
         X[going] += moved
         value[going], gradient[going] = new_value, new_gradient
@@ -349,12 +348,3 @@ def _backtrack(mapping, scores, X, value, gradient, direction):
             break
         length *= 0.5
     return moved, new_value, new_gradient
-
-
-def _updated(H, s, y):
-    curvature = np.einsum("mi,mi->m", s, y)
-    usable = curvature > 1e-12 * np.linalg.norm(s, axis=1) * np.linalg.norm(y, axis=1)
-    rho = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=usable)
-    V = np.eye(H.shape[1]) - rho[:, None, None] * np.einsum("mi,mj->mij", s, y)
-    updated = V @ H @ V.transpose(0, 2, 1) + rho[:, None, None] * np.einsum("mi,mj->mij", s, s)
-    return np.where(usable[:, None, None], updated, H)

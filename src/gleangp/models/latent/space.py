@@ -52,7 +52,6 @@ class Perceptron:
     output_offset: FloatArray  # (q,) c
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, hidden="k h", hidden_offset="h", output="h q", output_offset="q")
 
     def activations(self, inputs: FloatArray) -> FloatArray:

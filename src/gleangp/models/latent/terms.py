@@ -56,7 +56,6 @@ class Mapping:
     offset: float = 0.0  # prior mean of every column
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         sizes = check_arrays(self, points="d q", weights="d S derived", offset="", jitter=">=0")
         d, n_factors = sizes["d"], len(self.factors)
         if n_factors not in ((1, sizes["S"]) if d else (0, 1, sizes["S"])) or sizes["S"] == 0:
