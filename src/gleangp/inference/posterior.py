@@ -46,6 +46,7 @@ from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.noise import NoiseModel
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky, row_chunks, solve_cholesky, solve_lower
 
+MeanAndVar = tuple[FloatArray, FloatArray]  # mean and variance of rows, or their covariance
 PRECISION_FLOOR = 2.0**-52
 _HIGHEST_PEAK = 1.0  # log of the largest value of a site that stands in for a probability
 _ROUNDING = 1e-6  # how far below zero rounding can take a variance, relative to the largest prior variance
@@ -93,9 +94,7 @@ class Filter:
     first `size` rows count.
     """
 
-    def __init__(
-        self, y: FloatArray, noise: NoiseModel, prior_var: FloatArray, mean: FloatArray | None = None
-    ):
+    def __init__(self, y: FloatArray, noise: NoiseModel, prior_var: FloatArray, mean: Any = None):
         self.y, self.noise, self.prior_var = y, noise, prior_var
         self.mean = np.zeros(len(y)) if mean is None else mean.copy()
         self.var = np.array(prior_var, dtype=np.float64)
@@ -168,13 +167,10 @@ def speaks(log_z: FloatArray, g: FloatArray, nu: FloatArray, var: FloatArray) ->
     return positive & (peak <= _HIGHEST_PEAK)
 
 
-def site_moments(
-    mean: FloatArray, var: FloatArray, g: FloatArray, nu: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def site_moments(mean, var, g: FloatArray, nu: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and precision of the sites of rows that were absorbed at these moments."""
     # LPJ05 eqs. 17 and 18; a prior variance of 1e16 times the noise leaves nothing of 1 - nu var.
-    left = np.maximum(1.0 - nu * var, 2.0**-53)
-    return mean + g / nu, nu / left
+    return mean + g / nu, nu / np.maximum(1.0 - nu * var, 2.0**-53)
 
 
 def filter_all(block: Block, K: FloatArray, mean: FloatArray | None = None) -> Filter:
@@ -205,7 +201,7 @@ class KernelPosterior(ABC):
     def taken_cov(self, K: FloatArray) -> FloatArray:
         """The same of the prior covariance (n, n)."""
 
-    def predict(self, kernel: Any, X: FloatArray, *, with_var: bool = True) -> tuple[FloatArray, FloatArray]:
+    def predict(self, kernel: Any, X: FloatArray, *, with_var: bool = True) -> MeanAndVar:
         """Mean and variance (n,) of the function, the kernel's white noise in it.
 
         Without the variance, which is empty then, it costs O(n d).
@@ -219,7 +215,7 @@ class KernelPosterior(ABC):
                 var[part] -= self.taken(K)
         return mean, np.maximum(var, 0.0)  # rounding can leave a known point with a variance of -1e-17
 
-    def predict_cov(self, kernel: Any, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def predict_cov(self, kernel: Any, X: FloatArray) -> MeanAndVar:
         """Mean (n,) and joint covariance (n, n) of the function, white noise on the diagonal."""
         if len(self.X) == 0:
             return np.zeros(len(X)), kernel(X)
@@ -302,9 +298,7 @@ def absorb_rows(
     return posterior_from_sites(kernel, np.vstack([posterior.X, block.X]), sites), sites, new
 
 
-def training_marginals(
-    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def training_marginals(kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray) -> MeanAndVar:
     """Marginals (n,) of training rows, of which `active` are the kept points, after filtering.
 
     Unlike `TaskPosterior.predict`, an active row shares its own white noise with itself, as in the filter.
@@ -322,9 +316,7 @@ def training_marginals(
     return mean, np.maximum(var, 0.0)
 
 
-def without_own_site(
-    kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def without_own_site(kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray) -> MeanAndVar:
     """Marginals (n,) of training rows as the other rows see them: an active one without its own site.
 
     With C = K + 1 / beta of the active points and C weights = site means, a marginal N(m, v) whose site is

@@ -42,6 +42,7 @@ from gleangp.selection.runs import keep_everything
 _SETTLED, _MOST_SWEEPS = 1e-20, 100
 # From noise values to the sum of log Z over rows and its gradients.
 NoiseObjective = Callable[[dict[str, Any]], tuple[float, dict[str, FloatArray]]]
+TaskFits = tuple[list[TaskPosterior], list[Sites], float]  # of every task; the log evidence of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +114,7 @@ class TaskBlocks:
             return ActiveEvidence(kept)
         return ActiveEvidence(kept, [active_sites(*call)[0] for call in calls])
 
-    def fit(
-        self, kernel: Any, selection: Selection, settings: Settings
-    ) -> tuple[list[TaskPosterior], list[Sites], float]:
+    def fit(self, kernel: Any, selection: Selection, settings: Settings) -> TaskFits:
         """Posterior and sites of every task, and the log evidence; with `n_jobs`, in several processes."""
         found = in_parallel(fit_task, self._calls(kernel, selection, settings), settings.n_jobs)
         posteriors, sites, values = (list(part) for part in zip(*found, strict=True))
@@ -126,9 +125,7 @@ class TaskBlocks:
         parts = zip(self.blocks, selection.active, selection.sites or [None] * len(self.blocks), strict=True)
         return [(kernel, block.at(active), sites, settings.propagate) for block, active, sites in parts]
 
-    def noise_objective(
-        self, kernel: Any, selection: Selection, posteriors: list[TaskPosterior]
-    ) -> NoiseObjective:
+    def noise_objective(self, kernel: Any, selection: Selection, posteriors: list) -> NoiseObjective:
         """The sum of log Z over all rows (LPJ05, eq. 28) and its gradients, as a function of noise values.
 
         An active row is judged by its posterior given the others: with its own site in it, noise that
@@ -309,9 +306,7 @@ class Learner:
             learnt, total, points = self._learn_noise(learnt)
         return replace(optimum, value=-total), learnt, points
 
-    def _maximize(
-        self, parameters: Parameters, evidence: ActiveEvidence, n_restarts: int, stage: Stage
-    ) -> Optimum:
+    def _maximize(self, parameters: Parameters, evidence: ActiveEvidence, n_restarts: int, stage) -> Optimum:
         moving, settings = MovingKernel(parameters.kernel), self.settings
 
         def objective(z):
@@ -382,9 +377,7 @@ class Learner:
         values = {name: parameters.noise.parameters[name] for name in parameters.learn_noise}
         return self.tasks.with_noise(values)
 
-    def _finish(
-        self, parameters: Parameters, points: Selection | None, n_rounds: int, converged: bool, change: float
-    ) -> SharedKernelFit:
+    def _finish(self, parameters: Parameters, points, n_rounds, converged, change) -> SharedKernelFit:
         """The posteriors at the learnt parameters."""
         selection = self._choose(parameters) if points is None else points
         n_tasks = len(self.tasks.sizes)

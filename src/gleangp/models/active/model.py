@@ -21,9 +21,9 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import NO_SITES, Sites, TaskPosterior, absorb_rows, prior_only
+from gleangp.inference.posterior import NO_SITES, MeanAndVar, Sites, TaskPosterior, absorb_rows, prior_only
 from gleangp.invariances import apply_invariances
-from gleangp.models.active.learn import Learner, Settings, TaskBlocks
+from gleangp.models.active.learn import Learner, Settings, TaskBlocks, TaskFits
 from gleangp.models.decisions import Choice, in_standard_errors
 from gleangp.models.defaults import HELD_OUT
 from gleangp.models.parameters import Parameters
@@ -99,9 +99,7 @@ class SparseModel:
         """(d, p) the active points of a task."""
         return self.posteriors[task].X
 
-    def predict(
-        self, X: FloatArray, codes: IntArray, *, with_var: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
+    def predict(self, X: FloatArray, codes: IntArray, *, with_var: bool = True) -> MeanAndVar:
         """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
         mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
         for task, rows in filled_blocks(codes):
@@ -111,16 +109,14 @@ class SparseModel:
                 var[rows] = found[1]
         return mean, var
 
-    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    def predict_cov(self, X: FloatArray, codes: IntArray) -> MeanAndVar:
         """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
         mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
         for task, rows in filled_blocks(codes):
             mean[rows], cov[np.ix_(rows, rows)] = self.posteriors[task].predict_cov(self.kernel, X[rows])
         return mean, cov
 
-    def with_points(
-        self, tasks: TaskBlocks, numbers: Sequence[int], selection: Selection, fit: tuple[list, list, float]
-    ) -> SparseModel:
+    def with_points(self, tasks: TaskBlocks, numbers, selection: Selection, fit: TaskFits) -> SparseModel:
         """The model with active points of some tasks in place of those that they had.
 
         `numbers` are those of the tasks, and `fit` what `TaskBlocks.fit` made of the points; the log evidence
@@ -168,9 +164,8 @@ class SparseModel:
                     "The model was fitted by an earlier version with posterior='projected': it predicts, but "
                     "learns no more rows. Fit it again."
                 )
-            posteriors[task], sites[task], new = absorb_rows(
-                self.kernel, posteriors[task], sites[task], block
-            )
+            known = posteriors[task], sites[task]
+            posteriors[task], sites[task], new = absorb_rows(self.kernel, *known, block)
             active = np.append(active, self.n_rows + block_rows[task])
             active_task = np.append(active_task, np.full(len(block), task, dtype=np.intp))
             gain = np.append(gain, new.gains)
@@ -271,9 +266,7 @@ def add_virtual_vectors(
     )
 
 
-def _pool(
-    model: SparseModel, task: int, block: Block, rows: IntArray, invariances: Sequence[Any]
-) -> tuple[Block, IntArray, IntArray]:
+def _pool(model: SparseModel, task: int, block: Block, rows, invariances) -> tuple[Block, IntArray, IntArray]:
     """What may become active in a task: a block, the row each came from, and which invariance made it."""
     position = np.empty(int(rows.max()) + 1, dtype=np.intp)
     position[rows] = np.arange(len(rows))

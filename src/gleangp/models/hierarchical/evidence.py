@@ -57,9 +57,7 @@ class TaskTerms:
     With `noise=None` every task has its own: its logarithm is the last column of theta.
     """
 
-    def __init__(
-        self, kernel, tasks: Sequence[TaskRows], noise: float | None = None, n_jobs: int | None = None
-    ):
+    def __init__(self, kernel, tasks: Sequence[TaskRows], noise: float | None, n_jobs: int | None = None):
         self.noise, self.n_tasks, self.n_jobs = noise, len(tasks), n_jobs
         self.has_graph = np.array([t.laplacian is not None for t in tasks], dtype=bool)
         self.has_order = any(t.order is not None for t in tasks)
@@ -192,9 +190,7 @@ class TaskStack:
         return (self.laplacian @ stack[0])[None] if sparse else self.laplacian @ stack
 
 
-def _laplace_gradients(
-    K: FloatArray, sites: OrderSites, fit: LaplaceFit
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _laplace_gradients(K: FloatArray, sites: OrderSites, fit: LaplaceFit) -> tuple[FloatArray, ...]:
     """Derivatives of the evidence of one task in K_uu, the noise of labels, and the log width.
 
     They follow the mode as it moves. With g the gradient of log p at the mode, Rm = (K + W^-1)^-1,

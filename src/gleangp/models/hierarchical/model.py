@@ -198,9 +198,7 @@ def fit_hierarchical_model(
     return replace(model, tasks=tuple(fitted))
 
 
-def _fitted_task(
-    model: HierarchicalModel, task: TaskRows, fit: HierarchyFit | None = None, k: int = 0
-) -> FittedTask:
+def _fitted_task(model, task: TaskRows, fit: HierarchyFit | None = None, k: int = 0) -> FittedTask:
     """Task k of a fit with its posterior at each node of the average over theta; without a fit, the prior."""
     theta, theta_cov, alpha, log_width, log_evidence = model.mean, model.new_task_cov, 0.0, 0.0, 0.0
     if fit is None:

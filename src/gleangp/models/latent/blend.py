@@ -15,6 +15,7 @@ of the variance. Classes have a prior mean that is learnt from the source tasks 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -144,9 +145,7 @@ def _part(variance: float, kernel: Kernel, columns: FloatArray) -> Kernel:
     return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(kernel, columns, "fixed")
 
 
-def _learn(
-    tasks: list[_Task], kernel: Kernel, spread: float, offset: float, first: Kernel | None = None
-) -> Kernel:
+def _learn(tasks: list[_Task], kernel: Kernel, spread: float, offset: float, first: Any = None) -> Kernel:
     """One kernel for all tasks, near the given one. The search starts there, or from `first`."""
     values = kernel.get_params()
     priors = {h.name: LogNormal(values[h.name], spread) for h in kernel.hyperparameters if not h.fixed}
