@@ -240,8 +240,7 @@ def check_removal(case: IvmCase) -> None:
     assert_array_equal(left, removal["active"])
     for k, sites in enumerate(case.sites()):
         block = Block(case.X, case.Y[:, k], case.noises[k])
-        given = case.kernel.kernel, block, active.tolist(), sites
-        state = ActiveState(entropy_reduction, *given)
+        state = ActiveState(case.kernel.kernel, block, active, sites)
         for position in sorted(positions, reverse=True):
             state = state.without(position)
         theirs = case.per_output(removal["train_mean"])[:, k]

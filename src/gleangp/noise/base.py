@@ -89,9 +89,8 @@ class NoiseModel:
     def grad_of_shared(
         self, by_name: dict[str, FloatArray], shared: Self
     ) -> tuple[dict[str, FloatArray], FloatArray]:
-        """Derivatives in the parameters of `shared`, of which this is `with_variance`, and in log v_t.
-
-        `by_name` are those in the parameters of this model, per row.
+        """From derivatives in these parameters per row, those in the ones of `shared`, of which this is
+        `with_variance`, and in log v_t.
         """
         name, power = self.of_tasks
         by_log = by_name[name] * getattr(self, name)
@@ -116,10 +115,7 @@ class NoiseModel:
         raise NotImplementedError
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """Parameter name -> d log_z / d parameter for every row, in natural units.
-
-        A parameter that is a vector (not one entry per row) gets one column per entry.
-        """
+        """Parameter name -> d log_z / d parameter (n,); (n, k) for a parameter with k entries (`Ordered`)."""
         raise NotImplementedError
 
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:

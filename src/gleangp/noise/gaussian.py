@@ -158,9 +158,7 @@ class ContaminatedNormal(AddedNoise):
         return 1.0 / (var + square), 1.0 / (var + np.square(self.reach) * square)
 
     def with_variance(self, variance: FloatArray) -> Self:
-        """With these scale**2. What an outlier is off more than other rows stays: a wrong entry is far off
-        whether a task has little noise or much.
-        """
+        """With these scale**2; what outliers have beyond stays, as a wrong entry is far off in any task."""
         more = np.square(self.scale) * (np.square(self.reach) - 1.0)
         return replace(self, scale=np.sqrt(variance), reach=np.sqrt(1.0 + more / variance))
 

@@ -191,7 +191,7 @@ class Ordered(NoiseModel):
 
     @property
     def n_categories(self) -> int:
-        """C, the number of categories."""
+        """C."""
         return len(self.widths) + 2
 
     @property
@@ -204,7 +204,6 @@ class Ordered(NoiseModel):
         return log_z, slope / np.sqrt(total), curvature / total
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        """d log_z / d parameter, per row; that of `widths` has one column per width."""
         (_, _, at_upper_edge, slope, curvature), total = self._interval(y, mean, var)
         c = 1.0 / np.sqrt(total)
         # Width j shifts both edges of the categories above j + 1, and the upper one of j + 1.

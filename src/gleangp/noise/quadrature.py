@@ -154,10 +154,7 @@ def flat(noise: Any, *arrays: Any) -> tuple[Any, ...]:
 
 
 def _mode(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Where p(y | f) N(f | mean, var) is largest, less the mean, and its width there.
-
-    The integral does not depend on how well the mode is found: a tenth of the width is enough.
-    """
+    """Where p(y | f) N(f | mean, var) is largest to a tenth of its width there, less the mean; that width."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         _, slope, curvature = noise.derivatives(y, mean)
         # t - var slope(mean + t) grows with t: its root lies between 0 and var slope(mean).
@@ -269,9 +266,8 @@ def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
 
 
 def _root(function: Callable[[Any, FloatArray], FloatArray], n: int) -> FloatArray:
-    """Where n increasing functions are zero; `function` takes rows and a value for each.
-
-    Away from 0 in doubled steps, then regula falsi with a bisection in every third step.
+    """Where n increasing functions of t, `function(rows, t)`, are zero: away from 0 in doubled steps, then
+    regula falsi with a bisection in every third step.
     """
     rows = every = np.arange(n)
     a, at_a = np.zeros(n), function(every, np.zeros(n))

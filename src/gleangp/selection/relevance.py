@@ -61,7 +61,7 @@ class LabelRelevance(BaseEstimator):
         self.descriptor = descriptor
 
     def distances(self, kernel, blocks, n_points):
-        """Euclidean distances between the descriptors, (M, M); the kernel is not used."""
+        """Euclidean distances between the descriptors, (M, M)."""
         if self.descriptor not in ("vector", "mean"):
             raise ValueError(f"descriptor={self.descriptor!r} is not known; use 'vector' or 'mean'.")
         if self.descriptor == "mean":
@@ -152,8 +152,8 @@ class TaskRelevance(BaseEstimator):
     """Adds to a selector's score how near a point is to those that related tasks chose.
 
     `TaskRelevance(EntropySelector())` is rMTIVM and `TaskRelevance(GraphSelector())` is rMTMPGR of
-    Zhu & Sun 2013. It needs at least two tasks. They take turns and share the budget equally; a task
-    that has no row left is passed over.
+    Zhu & Sun 2013, section 4. It needs at least two tasks. They take turns and share the budget equally; a
+    task that has no row left is passed over. For a task on its own, as in `add_task`, `selector` chooses.
 
     Parameters
     ----------
@@ -179,15 +179,9 @@ class TaskRelevance(BaseEstimator):
     * equal descriptors: the reciprocal is 1 / (0.1 + distance / median), the median over pairs of tasks
       that differ, so that units cancel; where none do, all tasks weigh the same;
     * tasks that have chosen nothing yet: the regulariser is zero until every task has one point;
-    * descriptor: labels at eight points common to all tasks, see `LabelRelevance`;
     * alpha is computed anew for every pick, over the rows of the task that are left.
 
-    A selector that samples draws in proportion to the sum of score and regulariser. For a task on its
-    own, as in `add_task`, the wrapped selector chooses.
-
-    References
-    ----------
-    Zhu & Sun 2013, section 4; Cumming & Wooff 2007.
+    A selector that samples draws in proportion to the sum of score and regulariser.
 
     Examples
     --------
@@ -241,7 +235,6 @@ class TaskRelevance(BaseEstimator):
             )
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The joint choice of all tasks, in turns."""
         self.check_tasks(len(blocks))
         if not (isinstance(self.weight, Real) and 0.0 <= float(self.weight) < np.inf):
             raise ValueError(f"weight={self.weight!r}; a finite number that is not negative is expected.")

@@ -47,12 +47,11 @@ class EntropySelector(BaseEstimator):
         self.n_swaps = n_swaps
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The greedy choice, with its swaps; `rng` is not used."""
         if not isinstance(self.n_swaps, Integral) or self.n_swaps < 0:
             raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
         runs = [GreedyRun(kernel, b, entropy_reduction) for b in blocks]
         selection = merged(runs, blocks, n_active)
-        return swap_points(entropy_reduction, kernel, blocks, selection, int(self.n_swaps))
+        return swap_points(kernel, blocks, selection, int(self.n_swaps))
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
         if self.n_swaps:
@@ -76,7 +75,6 @@ class InformationGainSelector(BaseEstimator):
     """
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The greedy choice; `rng` is not used."""
         return merged(self.start_runs(kernel, blocks, rng), blocks, n_active)
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
@@ -187,7 +185,6 @@ class GraphSelector(BaseEstimator):
         self.objective = objective
 
     def select(self, kernel, blocks, n_active, *, rng, n_jobs=None):
-        """The greedy choice; `kernel` and `rng` are not used."""
         sizes = [len(b) for b in blocks]
         if n_active >= sum(sizes):
             order, active = np.repeat(np.arange(len(sizes)), sizes), tuple(map(np.arange, sizes))
@@ -197,7 +194,7 @@ class GraphSelector(BaseEstimator):
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[GraphRun]:
         where = [f", task number {t} (from 0)" for t in range(len(blocks))] if len(blocks) > 1 else [""]
-        graphs = [self._graph(b.X, task, n_jobs) for b, task in zip(blocks, where, strict=True)]
+        graphs = (self._graph(b.X, task, n_jobs) for b, task in zip(blocks, where, strict=True))
         return [GraphRun(W, self.objective) for W in graphs]
 
     def achieved(self, runs) -> float:
@@ -217,11 +214,6 @@ class GraphSelector(BaseEstimator):
             All rows of one task.
         kept : array-like of shape (d,)
             The rows that are kept.
-
-        Returns
-        -------
-        float
-            Between 0 and 1.
 
         Examples
         --------
