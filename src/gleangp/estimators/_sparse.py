@@ -32,7 +32,7 @@ from gleangp.models.active.learn import Settings, TaskBlocks, most_stages
 from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_n_active
-from gleangp.models.defaults import LEARNING, PRIORS, START_KERNEL, PriorWidths
+from gleangp.models.defaults import MOST_REPORTS, PRIORS, START_KERNEL, PriorWidths
 from gleangp.models.local import upgrade
 from gleangp.models.local.answers import TaskTransfer, choose_informative, noise_of_labels, transfer_report
 from gleangp.models.local.data import Data, canonical_order, choose_basis_of
@@ -123,7 +123,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
                     FutureWarning,
                 )
             n_basis = self._count_active(sum(sizes), warn=then is list)
-            fit, most = partial(self._fit_local, n_basis), LEARNING.most_reports
+            fit, most = partial(self._fit_local, n_basis), MOST_REPORTS
         models, parallel = [], not one and self.n_jobs not in (None, 1)
         progress = self._begin_progress(given, most if one else len(problems))
         with threads_for(sizes):
@@ -179,7 +179,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             widths=problem.widths,
             groups=feature_groups(getattr(self, "columns_", None)),
         )
-        self._check_priors(candidates[0].search.names, likelihood.names)
+        self._check_priors(candidates[0].names, likelihood.names)
         choose_basis, at = choose_basis_of(selector), problem.numbers
         model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose_basis)
         return replace(model, row_numbers=at, active=at[model.active])

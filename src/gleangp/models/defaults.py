@@ -1,7 +1,7 @@
 """Every number that decides how a default model is built and learnt, with its meaning and reason.
 
 Amplitudes are standard deviations in units of the standardised target (labels: of the latent function),
-length scales in units of the standardised inputs. What a fit may vary is a dataclass; groups in capitals are fixed.
+length scales in units of the standardised inputs. Groups in capitals are the same for every fit.
 """
 
 from __future__ import annotations
@@ -105,18 +105,6 @@ class Learning:
     noise_passes: int = 4  # of the noise of every task, where parameters were learnt on a part of the rows
     noise_step: float = 0.01  # of z_t, standard normal a priori: after a smaller one there is no further pass
 
-    @property
-    def most_reports(self) -> int:
-        """Most searches and other steps of a fit whose progress is reported."""
-        forms = 2 * len(self.smoothness)
-        return len(self.starts) + 2 * forms + len(self.stages) + 2
-
-    def stages_for(self, n_rows: int) -> tuple[Stage, ...]:
-        """The stages of a fit."""
-        if n_rows > self.n_together:
-            return self.stages
-        return tuple(Stage(n_rows, n_rows, 0, n) for n in self.together)
-
 
 @dataclass(frozen=True)
 class Conditioning:
@@ -153,6 +141,8 @@ LINKED_PRIORS = PriorWidths(linear=0.7, common=0.5, slope=0.2, own=0.2, heavy=Tr
 # Ordered categories: the latent function has about unit variance, the noise a tenth of it.
 ORDERED_PRIORS = PriorWidths(length_tie=0.5)
 LEARNING = Learning()
+# Most searches and other steps of a fit whose progress is reported.
+MOST_REPORTS = len(LEARNING.starts) + 4 * len(LEARNING.smoothness) + len(LEARNING.stages) + 2
 # Labels and ordered categories carry little information, so that the parameters are uncertain by more than a
 # nat. Further steps and more rows did not improve predictions of simulated labels.
 LABELS_LEARNING = Learning(settled=1.0, stages=(Stage(500, 50, 50, 15), Stage(5000, 50, 50, 15)))

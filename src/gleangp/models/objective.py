@@ -142,9 +142,7 @@ class Likelihood:
         """(n,) of the sites of rows, with Gaussian noise of known factors of the variance."""
         return 1.0 / (self.variance(slots, z)[codes] * factors)
 
-    def settle(
-        self, prior: BlockPrior, rows: Rows, slots: Slots, z: FloatArray, sites: Any, *, gradient: bool = True
-    ) -> Settled:
+    def settle(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites, *, gradient=True) -> Settled:
         """Sites of all rows at the parameters z; `sites` are those to start from.
 
         Without a gradient the result need not have the quantities of every row.
@@ -164,7 +162,7 @@ class Likelihood:
         evidence = gaussian_evidence(q, precision) + self._correction(slots, z)
         return Settled(q, evidence, found, slot_gradients)
 
-    def _propagated(self, prior: BlockPrior, rows: Rows, slots: Slots, z: FloatArray, sites: Any) -> Settled:
+    def _propagated(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites) -> Settled:
         """By expectation propagation over all rows."""
         shared, codes = self.noise_model(slots, z), rows.layout.codes
         noise = replace(rows.noise, **{name: getattr(shared, name) for name in self.learn})
@@ -195,9 +193,7 @@ class Likelihood:
         evidence = swept.evidence + self._correction(slots, z)
         return Settled(swept.marginals.state, evidence, swept.sites, slot_gradients)
 
-    def slope_of_tasks(
-        self, prior: BlockPrior, rows: Rows, slots: Slots, z: FloatArray, sites: Any
-    ) -> tuple[FloatArray, Any]:
+    def slope_of_tasks(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites) -> tuple[FloatArray, Any]:
         """(M,) derivatives of the evidence in the log variances of the tasks, and the sites there."""
         if self.gaussian:  # from the residuals of all rows, without their covariances
             precision = self.precision(slots, z, rows.layout.codes, rows.noise)

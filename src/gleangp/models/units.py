@@ -52,17 +52,9 @@ class InputMap:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        sizes = check_arrays(
-            self,
-            center="p",
-            scale="p >0",
-            warped="c",
-            low="c",
-            width="c >0",
-            reference="r c" if len(self.warped) else "r s",
-            floor="p any",
-            ceiling="p any",
-        )
+        columns = {"center": "p", "scale": "p >0", "floor": "p any", "ceiling": "p any"}
+        columns["reference"] = "r c" if len(self.warped) else "r s"
+        sizes = check_arrays(self, None, **columns, warped="c", low="c", width="c >0")
         check_codes("InputMap.warped", self.warped, sizes["p"])
         if not (self.floor <= self.ceiling).all() or (len(self.warped) and not len(self.reference)):
             raise ValueError("InputMap has limits that are none, or no rows to take its units from.")

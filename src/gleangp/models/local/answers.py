@@ -193,9 +193,7 @@ class LeftOutScores:
         return replace(self.noise.at(rows), **known).log_partition(y, mean, var)[0]
 
 
-def transfer_report(
-    models: Sequence[LocalModel], names: list[object], log_units: FloatArray | None = None
-) -> list[TaskTransfer]:
+def transfer_report(models: Sequence[LocalModel], names: list, log_units: Any = None) -> list[TaskTransfer]:
     """What every task with rows gains from the others, by left-out log scores; those of models add up.
 
     `log_units` (M,) is the logarithm of the unit of the targets of each task; None: there is none.

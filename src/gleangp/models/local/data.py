@@ -71,16 +71,6 @@ def blocks_of_tasks(codes: IntArray, W: FloatArray, block: int) -> list[IntArray
     return blocks
 
 
-def evenly_chosen(blocks: list[IntArray], n_rows: int, rng: np.random.Generator) -> list[IntArray]:
-    """Blocks with about `n_rows` rows in all, evenly spread over the list; all if it has not many more."""
-    total = sum(len(b) for b in blocks)
-    if total <= 1.5 * n_rows:
-        return blocks
-    count = max(1, round(len(blocks) * n_rows / total))
-    places = (np.arange(count) + rng.random()) * (len(blocks) / count)
-    return [blocks[int(k)] for k in places]
-
-
 def some_of(n: int, count: int, rng: np.random.Generator) -> IntArray:
     """All numbers below n, or as many of them drawn, in order."""
     return np.arange(n) if n <= count else np.sort(rng.choice(n, count, replace=False))

@@ -31,7 +31,7 @@ from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
 from gleangp.models.local.answers import choose_spread
 from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of, some_of, targets_of
-from gleangp.models.local.learn import Candidate, Learnt, Search, learn, race
+from gleangp.models.local.learn import Learnt, Search, learn, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
 from gleangp.models.objective import Rows
 from gleangp.numerics.parallel import freed_memory_kept, where_blocks_are
@@ -40,12 +40,7 @@ from gleangp.progress import Stage
 
 @freed_memory_kept()
 def fit_local(
-    candidates: Sequence[Candidate],
-    data: Data,
-    rng: np.random.Generator,
-    *,
-    n_basis: int | None = None,
-    choose_basis: Any = pivots_of,
+    candidates: Sequence[Search], data: Data, rng: Any, *, n_basis: int | None = None, choose_basis=pivots_of
 ) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
 
@@ -57,7 +52,7 @@ def fit_local(
         n_basis = conditioning.n_basis
     elif n_basis < len(data):
         conditioning = replace(conditioning, n_together=0)  # few points were asked for
-        candidates = [replace(c, search=c.search.for_points(n_basis)) for c in candidates]
+        candidates = [search.for_points(n_basis) for search in candidates]
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
     modes = _modes(search, learnt, len(data))
     best = modes[0].learnt if modes else learnt[0]
@@ -95,15 +90,15 @@ def fit_local(
     )
 
 
-def _compete(candidates: Sequence[Candidate], data: Data, seed: int) -> tuple[Search, list, list]:
+def _compete(candidates: Sequence[Search], data: Data, seed: int) -> tuple[Search, list, list]:
     """The search with the most evidence, what it learnt, and the decision."""
-    alone, found = candidates[0], [race(candidates[0].search, data, seed)]
+    alone, found = candidates[0], [race(candidates[0], data, seed)]
     if len(candidates) == 1:
         made = Decision("coupling", alone.name, {}, alone.reason)
-        return alone.search, learn(alone.search, data, found[0], seed), [made]
+        return alone, learn(alone, data, found[0], seed), [made]
     # What one start is better for, short length scales and little noise, others have in common with it.
     start = [found[0].objective.start]
-    found += [race(replace(c.search, starts=start), data, seed, ahead=found[0]) for c in candidates[1:]]
+    found += [race(replace(c, starts=start), data, seed, ahead=found[0]) for c in candidates[1:]]
     learnt = [[f] for f in found]
 
     def evidence() -> list[float]:
@@ -115,15 +110,15 @@ def _compete(candidates: Sequence[Candidate], data: Data, seed: int) -> tuple[Se
     finished = all(f.n_rows == len(data) for f in found)
     if finished:
         for k, c in enumerate(candidates):
-            if scores[k] >= max(scores) - c.search.learning.hopeless:
-                learnt[k] = learn(c.search, data, found[k], seed)
+            if scores[k] >= max(scores) - c.learning.hopeless:
+                learnt[k] = learn(c, data, found[k], seed)
         scores = evidence()
     which = int(np.argmax(scores))
-    search, name = candidates[which].search, candidates[which].name
-    text = f"the log evidence, less what its weights cost, is the highest for {name!r}"
+    search = candidates[which]
+    text = f"the log evidence, less what its weights cost, is the highest for {search.name!r}"
     numbers = {c.name: float(score) for c, score in zip(candidates, scores, strict=True)}
     winner = learnt[which] if finished else learn(search, data, found[which], seed)
-    return search, winner, [Decision("coupling", name, numbers, text)]
+    return search, winner, [Decision("coupling", search.name, numbers, text)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,10 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import lay_out
 from gleangp.kernels.evaluate import length_scales
+from gleangp.models import defaults
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import LABELS_LEARNING, LEARNING, MIXTURES, PRIORS, Learning, PriorWidths, Start
-from gleangp.models.local.data import Data, blocks_of_tasks, evenly_chosen, pivots_of
+from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of
 from gleangp.models.objective import Likelihood, LogPosterior, Rows
 from gleangp.models.terms import (
     CoregionCoupling,
@@ -78,15 +79,16 @@ class Search:
     optimize: bool
     n_restarts: int
     progress: Progress
+    name: str = ""  # of the coupling, which competes by the evidence of all rows, less a penalty in nats
+    reason: str = ""  # why it is taken, where it is the only one
+    penalty: float = 0.0
 
     @property
     def names(self) -> list[str]:
         """Of the hyperparameters of the kernels, in the sum of all terms."""
         terms = self.make_terms(self.starts[0], self.forms[0].smoothness)
         pairs = zip(terms, prefixes(len(terms)), strict=True)
-        return [
-            prefix + parameter.name for term, prefix in pairs for parameter in term.kernel.hyperparameters
-        ]
+        return [prefix + h.name for term, prefix in pairs for h in term.kernel.hyperparameters]
 
     def draws(self, n_rows: int) -> bool:
         """Whether predictions average over draws of the hyperparameters.
@@ -108,39 +110,30 @@ class Search:
         return LogPosterior(specs, self.likelihood, self.inputs, start, self.widths, form.warped, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A coupling that competes by the evidence of all rows, less a penalty in nats."""
-
-    name: str
-    search: Search
-    reason: str  # why it is taken, where it is the only one
-    penalty: float = 0.0
-
-
 def plan_couplings(
     data: Data, likelihood: Likelihood, coupling: Any = "auto", *, outputs: bool = False, **how: Any
-) -> list[Candidate]:
+) -> list[Search]:
     """The coupling that was asked for; if it is open, mixtures of functions compete with the hierarchy.
 
     `outputs`: whether tasks are outputs of the same rows, of which two may also be mirror images of each
     other. The rest is for `plan_search`.
     """
     if data.n_tasks == 1:
-        search = plan_search(data.X, 1, likelihood, **how)
-        return [Candidate("kernel", search, "with one task there is nothing to couple")]
+        alone = plan_search(data.X, 1, likelihood, **how)
+        return [replace(alone, name="kernel", reason="with one task there is nothing to couple")]
     name = getattr(coupling, "name", coupling)
-    search = plan_search(data.X, data.n_tasks, likelihood, coupling=coupling, **how)
-    first = Candidate("function" if name == "auto" else name, search, _REASONS.get(name, "as asked"))
+    first = plan_search(data.X, data.n_tasks, likelihood, coupling=coupling, **how)
+    reason = _REASONS.get(name, "as asked")
+    first = replace(first, name="function" if name == "auto" else name, reason=reason)
     sizes = data.sizes[data.sizes > 0]
     few = len(sizes) < (2 if outputs else 3) or sizes.mean() < MIXTURES.rows_per_task
-    compete = coupling == "auto" and search.optimize and likelihood.gaussian
+    compete = coupling == "auto" and first.optimize and likelihood.gaussian
     if not compete or few or len(sizes) > MIXTURES.most_tasks:
         return [first]
     rank = MIXTURES.rank if len(sizes) >= MIXTURES.rank_two_tasks else 1
-    search = plan_search(data.X, data.n_tasks, likelihood, coupling=CoregionCoupling(rank), **how)
-    # Schwarz's penalty of the weights of every task.
-    return [first, Candidate("coregion", search, "", 0.5 * (rank + 1) * np.log1p(sizes).sum())]
+    second = plan_search(data.X, data.n_tasks, likelihood, coupling=CoregionCoupling(rank), **how)
+    penalty = 0.5 * (rank + 1) * np.log1p(sizes).sum()  # Schwarz's, of the weights of every task
+    return [first, replace(second, name="coregion", penalty=penalty)]
 
 
 def plan_search(
@@ -219,7 +212,7 @@ def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> 
         objective = search.objective(search.starts[0], form, None)
         here = Optimum(objective.slots.start, np.nan, True)
         return Learnt(objective, objective.slots.start, np.nan, 0, here, form)
-    first, rng = learning.stages_for(len(data))[0], np.random.default_rng(seed)
+    first, rng = _stages(learning, len(data))[0], np.random.default_rng(seed)
     found: list[Learnt] = []
     for k, start in enumerate(search.starts):
         draw = np.random.default_rng(seed)  # the same rows for all
@@ -247,7 +240,7 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
     """Go on from the winner of the race: all forms if predictions average, else the best of them."""
     if not search.optimize:
         return [best]
-    (first, *later), rng = search.learning.stages_for(len(data)), np.random.default_rng(seed + 1)
+    (first, *later), rng = _stages(search.learning, len(data)), np.random.default_rng(seed + 1)
     others = search.forms[1:]
     if search.draws(len(data)) and len(data) <= search.learning.n_together:
         # Predictions average over forms too: few rows do not determine the form.
@@ -286,22 +279,28 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
     return [best]
 
 
+def _stages(learning: Learning, n_rows: int) -> Sequence[defaults.Stage]:
+    """Of a fit of so many rows."""
+    together = [defaults.Stage(n_rows, n_rows, 0, max_iter) for max_iter in learning.together]
+    return learning.stages if n_rows > learning.n_together else together
+
+
 def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     """Neighbourhoods in the units of the length scales at z, with a basis chosen under the kernels there."""
     if len(data) <= stage.block:
         return Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
     terms = objective.terms(z)
     W = objective.inputs(data.X, objective.warp(z))
-    scaled = W / length_scales(terms[0].kernel, W.shape[1])
-    blocks = evenly_chosen(blocks_of_tasks(data.codes, scaled, stage.block), stage.n_rows, rng)
-    rows = np.concatenate(blocks)
-    ends = np.cumsum([len(b) for b in blocks])
+    blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), stage.block)
+    if len(data) > 1.5 * stage.n_rows:  # some of them, evenly spread over the list
+        count = max(1, round(len(blocks) * stage.n_rows / len(data)))
+        spread = (np.arange(count) + rng.random()) * (len(blocks) / count)
+        blocks = [blocks[int(k)] for k in spread]
+    rows, ends = np.concatenate(blocks), np.cumsum([len(b) for b in blocks])
     places = [np.arange(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
-    codes = data.codes[rows]
-    several = [int(t) for t, count in enumerate(np.bincount([codes[p[0]] for p in places])) if count > 1]
-    own = {}
+    codes, own = data.codes[rows], {}
     if data.n_tasks > 1 and any(t.own.any() for t in terms):
-        for task in several:
+        for task in np.flatnonzero(np.bincount([codes[p[0]] for p in places]) > 1).tolist():
             of_task = rows[codes == task]
             chosen = rng.choice(len(of_task), min(len(of_task), learning.n_own_basis), replace=False)
             own[task] = data.X[of_task[np.sort(chosen)]]
@@ -334,19 +333,11 @@ def _climb(
         behind = pace and step >= search.learning.least_steps and value >= pace[min(step, len(pace)) - 1]
         return asked(step, value) or bool(behind)
 
+    limits = {"max_iter": max_iter, "tol": search.learning.tol, "settled": search.learning.settled}
+    how: Any = {**limits, "n_restarts": search.n_restarts if number == 1 else 0, "rng": rng}
+    start, bounds = objective.slots.start if z is None else z, objective.slots.bounds
     try:
-        found = minimize(
-            objective,
-            objective.slots.start if z is None else z,
-            objective.slots.bounds,
-            max_iter=max_iter,
-            tol=search.learning.tol,
-            settled=search.learning.settled,
-            scale=float(n_rows),
-            n_restarts=search.n_restarts if number == 1 else 0,
-            rng=rng,
-            report=report,
-        )
+        found = minimize(objective, start, bounds, scale=float(n_rows), report=report, **how)
     except NotPositiveDefiniteError:
         if needed:
             raise

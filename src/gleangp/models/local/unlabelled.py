@@ -98,9 +98,7 @@ def signs_of(y: IntArray, n_models: int) -> list[FloatArray]:
     return [np.where(y < 0, 0.0, np.where(y == c, 1.0, -1.0)) for c in positives]
 
 
-def propagate_classes(
-    priors: Sequence[PriorOfRows], noises: Sequence[Any], y: IntArray
-) -> list[tuple[Swept, float]]:
+def propagate_classes(priors: Sequence[PriorOfRows], noises, y: IntArray) -> list[tuple[Swept, float]]:
     """Settled sites of every binary problem and its evidence; y are codes of classes, -1 without a label."""
     none = np.zeros((len(y), 0))  # the priors have the inputs
     blocks = [Block(none, s, n) for s, n in zip(signs_of(y, len(priors)), noises, strict=True)]
@@ -130,9 +128,7 @@ def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swep
     return likelihood.noise_model(slots, best.theta)
 
 
-def held_out_scores(
-    priors: Sequence[PriorOfRows], noises: Sequence[Any], y: IntArray, labelled: IntArray
-) -> FloatArray:
+def held_out_scores(priors: Sequence[PriorOfRows], noises, y: IntArray, labelled: IntArray) -> FloatArray:
     """Log probabilities (l,) of the classes of labelled rows, held out in turn.
 
     Rows without a label are silent unless the noise is the null category.
@@ -166,9 +162,7 @@ def class_log_probabilities(found: list[tuple[FloatArray, FloatArray]]) -> Float
     return log_softmax(np.column_stack([log_p - log_q for log_q, log_p in found]), axis=1)
 
 
-def add_unlabelled_task(
-    before: Sequence[LocalModel], after: Sequence[LocalModel], y: IntArray
-) -> list[LocalModel]:
+def add_unlabelled_task(before: list[LocalModel], after: list[LocalModel], y: IntArray) -> list[LocalModel]:
     """The models of several classes with one more task, whose unlabelled rows have exactly one class.
 
     `after` are the models with the task as each class sees it alone; its sites are settled again.
