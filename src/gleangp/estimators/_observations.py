@@ -88,18 +88,14 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         """The noise model of a new observation of every row."""
 
     @property
-    def _fitted_noise(self) -> Any:
-        return getattr(self, "noise_", Gaussian())
-
-    @property
     def _has_normal_noise(self) -> bool:
-        return isinstance(self._fitted_noise, Gaussian)
+        return isinstance(getattr(self, "noise_", Gaussian()), Gaussian)
 
     def _observed(
         self, X: Any, tasks: Any, exposure: Any, trials: Any, *, noisy: bool = True, **how: Any
     ) -> tuple[Latent, Any]:
         """The latent function of every row, and the noise of a new observation of it; none if not `noisy`."""
-        check_fields(self._fitted_noise, exposure=exposure, trials=trials)
+        check_fields(getattr(self, "noise_", Gaussian()), exposure=exposure, trials=trials)
         f = self._latent(X, tasks, **how)
         return f, self._noise_of_rows(f, exposure, trials) if noisy else Gaussian(0.0)
 

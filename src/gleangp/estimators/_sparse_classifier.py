@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -242,10 +243,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             of_class = replace(data, y=signs, noise=noise)
             problems.append(Problem(of_class, at, len(X), rng, start, kernel, LINKED_PRIORS))
 
-        def then(models: list[Any]) -> list[Any]:  # all rows, if those without a label help
-            every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, models[0].noise)
-            return UnlabelledRows(every, models, last, **self._asked_of_unlabelled(len(X))).fit()
-
+        every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, None)
+        then = partial(self._with_unlabelled, every, last)
         self._fit(problems, given, then if n_unlabeled and not self._is_active else list)
 
     def _active_start(
@@ -280,20 +279,22 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
         return noise, Likelihood(noise, learn, of_noise)
 
-    def _asked_of_unlabelled(self, n_rows: int) -> dict[str, Any]:
-        """How rows without a label shall be used."""
+    def _with_unlabelled(self, every: Data, rng: np.random.Generator, models: list[Any]) -> list[Any]:
+        """Models of all rows, if those without a label help."""
         n, names = self._n_models, self.learn_noise
         kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
-        named = () if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias")
-        return {
-            "kernels": kernels,
-            "coupling": self.coupling,
-            "always": self.noise == "null_category",
-            "learnt": kernels is None or self.optimizer is not None,
-            "noise_names": named,
-            "n_basis": self._count_active(n_rows),
-            "choose_basis": choose_basis_of(self._chosen_selector()),
-        }
+        return UnlabelledRows(
+            replace(every, noise=models[0].noise),
+            models,
+            rng,
+            kernels=kernels,
+            coupling=self.coupling,
+            always=self.noise == "null_category",
+            learnt=kernels is None or self.optimizer is not None,
+            noise_names=() if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias"),
+            n_basis=self._count_active(len(every)),
+            choose_basis=choose_basis_of(self._chosen_selector()),
+        ).fit()
 
     def _check_noise(self, n_unlabeled: int) -> None:
         """Raise if the noise that was asked for does not go with the rows or the posterior."""
