@@ -125,7 +125,7 @@ def test_dates_and_the_rows_of_the_task():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"shop": np.resize(["a", "b"], 60), "size": rng.uniform(0, 1, 60)})
     frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60), unit="D")
-    y = np.sin(np.arange(60) / 9.0) + 5.0 * (frame["shop"] == "b")
+    y = np.sin(np.arange(60) / 9.0) + 5.0 * (frame["shop"] == "b") + 0.05 * rng.normal(size=60)
     model = SparseGPRegressor(task="shop", random_state=0).fit(frame, y)
     display = plots.PredictionDisplay.from_estimator(model, frame, y, task="b", feature="day", margin=0.0)
     assert display.X.tolist() == frame["day"][frame["shop"] == "b"].to_numpy("M8[ns]").tolist()

@@ -146,8 +146,22 @@ def test_methods_of_a_table_are_measured_although_one_fails(tmp_path, monkeypatc
     found = {"fails": (fails, 2), "exact": (large_tables.exact, 2), "other": (fails, 2)}
     monkeypatch.setattr(large_tables, "methods", lambda large: found)
     failed, measured = large_tables.rows(["yacht"], ["fail", "exact"], None, False)
-    assert failed == "| yacht (50 x 2) | fails | failed: ZeroDivisionError |  |  |  | 2 |"
+    assert failed == "| yacht (50 x 2) | fails | ZeroDivisionError: division by zero |  |  |  | 2 |"
     assert float(measured.split("|")[3].split("±")[0]) < 0.2
+
+
+def test_a_fit_that_takes_too_long_is_ended():
+    """It is reported as such; results and errors of others come through."""
+
+    def endless():
+        while True:
+            pass
+
+    assert large_tables.within(60, lambda: 2) == 2
+    with pytest.raises(ZeroDivisionError):
+        large_tables.within(60, lambda: 1 / 0)
+    with pytest.raises(TimeoutError, match="within 1 CPU s"):
+        large_tables.within(1, endless)
 
 
 def test_individual_of_magma_is_predicted():
