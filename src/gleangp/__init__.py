@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from gleangp.invariances import translations as translations
     from gleangp.io import load as load
     from gleangp.io import save as save
-    from gleangp.kernels.extra import ArcSine as ArcSine
-    from gleangp.kernels.extra import ScaledInputs as ScaledInputs
+    from gleangp.kernels.arcsine import ArcSine as ArcSine
+    from gleangp.kernels.scaled_inputs import ScaledInputs as ScaledInputs
     from gleangp.model_selection import TaskKFold as TaskKFold
     from gleangp.models.terms import CoregionCoupling as CoregionCoupling
     from gleangp.models.terms import FunctionCoupling as FunctionCoupling
@@ -58,7 +58,8 @@ _NAMES = {
     "gleangp.estimators._task_column": "TaskColumn",
     "gleangp.invariances": "rotations translations",
     "gleangp.io": "load save",
-    "gleangp.kernels.extra": "ArcSine ScaledInputs",
+    "gleangp.kernels.arcsine": "ArcSine",
+    "gleangp.kernels.scaled_inputs": "ScaledInputs",
     "gleangp.model_selection": "TaskKFold",
     "gleangp.models.terms": "CoregionCoupling FunctionCoupling",
     "gleangp.selection.relevance": "LabelRelevance PosteriorRelevance TaskRelevance",

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log
+from typing import Any
+
+
+def fixed(group: Any) -> Any:
+    """The class as a frozen dataclass with its default values."""
+    return dataclass(frozen=True)(group)()
 
 
 @dataclass(frozen=True)
@@ -124,13 +130,14 @@ class Conditioning:
     least_spread: float = 1e-4  # where left-out rows have no residual at all, as with equal targets
 
 
+@fixed
 class MIXTURES:
     """When a mixture of shared functions competes with the hierarchy (measured targets only)."""
 
-    rows_per_task = 10  # with fewer, weights of single tasks fit noise
-    most_tasks = 50  # weights of many tasks cost more than they explain
-    rank = 2
-    rank_two_tasks = 5  # with fewer tasks the rank is one: two have more weights than covariances
+    rows_per_task: int = 10  # with fewer, weights of single tasks fit noise
+    most_tasks: int = 50  # weights of many tasks cost more than they explain
+    rank: int = 2
+    rank_two_tasks: int = 5  # with fewer tasks the rank is one: two have more weights than covariances
 
 
 PRIORS = PriorWidths()
@@ -149,147 +156,156 @@ LABELS_LEARNING = Learning(settled=1.0, stages=(Stage(500, 50, 50, 15), Stage(50
 CONDITIONING = Conditioning()
 
 
+@fixed
 class NEW_TASK:
     """How far a task that is added may be unlike the others."""
 
-    n_levels = 5  # tasks of the fit, at quantiles of the noise, whose noise a new one may have
-    n_mixtures = 300  # draws of the weights that a new task may have, where tasks are mixtures
+    n_levels: int = 5  # tasks of the fit, at quantiles of the noise, whose noise a new one may have
+    n_mixtures: int = 300  # draws of the weights that a new task may have, where tasks are mixtures
     # Logarithms of the factors of its own function and of its offset, with Pareto tails.
-    function_factors = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
-    offset_factors = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+    function_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    offset_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
     # The same of its noise, where the noise of all others is alike.
-    noise_factors = (0.0, 1.0, 2.0, 3.0)
+    noise_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0)
 
 
+@fixed
 class ANSWERS:
     """How it is found which tasks matter to a task, and which rows to label next."""
 
-    n_named = 3  # tasks it leans on that are named
-    most_rows = 3000  # of all tasks together; their covariance is inverted
-    least_rows = 10  # of a task: with fewer a difference shows nothing
-    n_outcomes = 9  # values of a count or number over which the information of a target is averaged
+    n_named: int = 3  # tasks it leans on that are named
+    most_rows: int = 3000  # of all tasks together; their covariance is inverted
+    least_rows: int = 10  # of a task: with fewer a difference shows nothing
+    n_outcomes: int = 9  # values of a count or number over which the information of a target is averaged
 
 
+@fixed
 class UNLABELLED:
     """How rows without a label enter a classifier."""
 
     # The default kernel: sites settle with a length scale at which a row is like its neighbours alone, so
     # that labels do not pass from one cluster to another; from there the kernel becomes smoother and larger.
-    first_variance = 1.0
-    variance = 4.0  # a deviation of twice the width of the null category
-    stretch = 2.0  # of the first length scale
+    first_variance: float = 1.0
+    variance: float = 4.0  # a deviation of twice the width of the null category
+    stretch: float = 2.0  # of the first length scale
     # Variance that softens the steps of the null category: a tenth of its width. Sharper steps make the
     # propagation swing, softer ones let rows stay inside.
-    soft = 0.01
-    n_together = 600  # rows up to which all are one block: sites are swept over many times
-    n_basis = 200  # common basis points with more rows
-    n_checked = 500  # rows, half of them labelled, on which it is checked whether the others help
-    n_folds = 4  # of the labelled rows, held out in turn for that
+    soft: float = 0.01
+    n_together: int = 600  # rows up to which all are one block: sites are swept over many times
+    n_basis: int = 200  # common basis points with more rows
+    n_checked: int = 500  # rows, half of them labelled, on which it is checked whether the others help
+    n_folds: int = 4  # of the labelled rows, held out in turn for that
     # Nats by which two kernels are level, and the one made for clusters is taken: few labels cannot decide.
-    level = 0.05
-    n_passes = 5  # over sites and parameters of the null category, where some of these are learnt
+    level: float = 0.05
+    n_passes: int = 5  # over sites and parameters of the null category, where some of these are learnt
 
 
+@fixed
 class HIERARCHY:
     """Of the model of Zhang & Yeung (2009), in standard units."""
 
-    mean_spread = 3.0  # hyperprior of the prior mean, around kernel and noise as given: weak
-    noise = 0.1  # variance at which a search starts
-    noise_bounds = (1e-4, 1e2)  # of the variance at the prior mean
+    mean_spread: float = 3.0  # hyperprior of the prior mean, around kernel and noise as given: weak
+    noise: float = 0.1  # variance at which a search starts
+    noise_bounds: tuple[float, float] = (1e-4, 1e2)  # of the variance at the prior mean
     # Normal hyperpriors of logarithms, centre and deviation, and limits of a search: of alpha, the weight of
     # the graph, and of the width of order constraints; limits of whitened parameters of tasks.
-    alpha = (log(0.1), 3.0)
-    alpha_bounds = (-12.0, 8.0)
-    large_alpha = log(10.0)  # of a second start: the evidence often has two peaks, graph or no graph
-    width = (log(0.3), 1.0)
-    width_bounds = (log(1e-2), log(1e1))
-    z_bounds = (-20.0, 20.0)
-    start_tol = 1e-4  # of the searches that find the starts
+    alpha: tuple[float, float] = (log(0.1), 3.0)
+    alpha_bounds: tuple[float, float] = (-12.0, 8.0)
+    large_alpha: float = log(10.0)  # of a second start: the evidence often has two peaks, graph or no graph
+    width: tuple[float, float] = (log(0.3), 1.0)
+    width_bounds: tuple[float, float] = (log(1e-2), log(1e1))
+    z_bounds: tuple[float, float] = (-20.0, 20.0)
+    start_tol: float = 1e-4  # of the searches that find the starts
     # Variance that every task has at least: equal targets leave none, and the covariance has no factor then.
-    least_noise = 1e-8
-    start_variance = 0.25  # kernel parameters of tasks differ by a factor of e^0.5, before any data
-    wide_variance = 4.0  # of the start at which tasks are nearly independent
-    dense_labels = 500  # of a task, up to which all are kept
-    no_noise = 1e-6  # where all noise is in the kernel: only keeps matrices factorable
-    average_rows = 128  # of a task, up to which predictions average over its parameters by default
+    least_noise: float = 1e-8
+    start_variance: float = 0.25  # kernel parameters of tasks differ by a factor of e^0.5, before any data
+    wide_variance: float = 4.0  # of the start at which tasks are nearly independent
+    dense_labels: int = 500  # of a task, up to which all are kept
+    no_noise: float = 1e-6  # where all noise is in the kernel: only keeps matrices factorable
+    average_rows: int = 128  # of a task, up to which predictions average over its parameters by default
     # Ratio of scales from which tasks have units of their own: own kernels and noise bear more than one
     # kernel does. Found on real tables that are reported, between tables of one unit and physically
     # different targets.
-    scales_apart = 8.0
+    scales_apart: float = 8.0
 
 
+@fixed
 class HELD_OUT:
     """How it is checked, on labels that are held out, whether something helps."""
 
-    n_folds = 4  # of the labels of a task
-    least_labels = 8  # with fewer, four folds show nothing
-    clear = 2.0  # standard errors from which a difference counts
-    least_rows = 20  # on which copies of rows are compared with none
-    most_rows = 1000  # more would cost time and show the same
+    n_folds: int = 4  # of the labels of a task
+    least_labels: int = 8  # with fewer, four folds show nothing
+    clear: float = 2.0  # standard errors from which a difference counts
+    least_rows: int = 20  # on which copies of rows are compared with none
+    most_rows: int = 1000  # more would cost time and show the same
 
 
+@fixed
 class ACTIVE:
     """How a kernel is learnt from active points alone (Lawrence, Platt & Jordan 2005, algorithm 2)."""
 
     # Times the tolerance of a round: with so small a gain in the last one, no warning is raised.
-    little = 10.0
+    little: float = 10.0
     # Of a search, in log-parameters: one as short as the gradient per row looks like the last.
-    first_step = 3.0
+    first_step: float = 3.0
     # A step of the noise parameters asks for new points, which cost more than all else in a round: it is cut
     # once before it is not taken, and not tried if it promises less than this share of what ends the rounds.
-    noise_steps = (1.0, 0.25)
-    promising = 0.1
+    noise_steps: tuple[float, float] = (1.0, 0.25)
+    promising: float = 0.1
     # Rows x points of one selection (480 MB): from one larger task they are chosen in two rounds.
-    most_entries = 60_000_000
+    most_entries: int = 60_000_000
 
 
+@fixed
 class UNITS:
     """When inputs and targets are taken in units of their own, and which noise a search starts from."""
 
-    wild = 20.0  # times the spread of the middle nine tenths of a column: such values set no unit
-    near = 0.1  # of the range of all columns: limits of columns in one unit may differ by so much
+    wild: float = 20.0  # times the spread of the middle nine tenths of a column: such values set no unit
+    near: float = 0.1  # of the range of all columns: limits of columns in one unit may differ by so much
     # Factor between the scales of the middle eight tenths of tasks. In simulated tasks whose functions differ
     # by that factor, shared units have the lower error at 4 and own units at 8 (by far where tasks are
     # related).
-    scales_apart = 6.0
-    offsets_apart = 10.0  # spread of the means of tasks over the deviation within them, likewise
+    scales_apart: float = 6.0
+    offsets_apart: float = 10.0  # spread of the means of tasks over the deviation within them, likewise
     # Variance at which the noise starts, of a target or latent function of variance one.
-    noise = 0.1
+    noise: float = 0.1
 
 
+@fixed
 class START_KERNEL:
     """Kernel and number of active points of the sparse estimators, where the default model has none."""
 
-    rows_per_length_scale = 10  # with fewer for each feature, all features have one length scale
-    most_length_scales = 100
-    neighbour = 15  # whose distance is the first length scale of rows without labels
-    no_noise = 1e-10  # where all noise is in the kernel: keeps matrices factorable, as in scikit-learn
-    most_points = 1000  # of a task
-    most_points_of_classes = 400  # sites of all rows are swept over many times
-    least_points = 200  # of a task, unless it has fewer rows
-    most_entries = 20_000_000  # of the projection of one task: 160 MB
+    rows_per_length_scale: int = 10  # with fewer for each feature, all features have one length scale
+    most_length_scales: int = 100
+    neighbour: int = 15  # whose distance is the first length scale of rows without labels
+    no_noise: float = 1e-10  # where all noise is in the kernel: keeps matrices factorable, as in scikit-learn
+    most_points: int = 1000  # of a task
+    most_points_of_classes: int = 400  # sites of all rows are swept over many times
+    least_points: int = 200  # of a task, unless it has fewer rows
+    most_entries: int = 20_000_000  # of the projection of one task: 160 MB
 
 
+@fixed
 class LATENT_SPACE:
     """Of the model of Urtasun, Quattoni & Darrell (2007)."""
 
-    n_scores = 100  # most components of the features that are observed
-    n_dense = 2000  # rows up to which all positions are the basis: the cost is cubic in them
-    n_basis = 200  # positions that are the basis with more rows
-    pull = 0.01  # inverse prior variance of the positions
+    n_scores: int = 100  # most components of the features that are observed
+    n_dense: int = 2000  # rows up to which all positions are the basis: the cost is cubic in them
+    n_basis: int = 200  # positions that are the basis with more rows
+    pull: float = 0.01  # inverse prior variance of the positions
     # Variance of the noise in units of the targets' variance: start and bounds.
-    white = (0.1, (1e-4, 10.0))
-    n_folds = 3  # groups of source tasks, each left out once to see what the space is worth
+    white: tuple[float, tuple[float, float]] = (0.1, (1e-4, 10.0))
+    n_folds: int = 3  # groups of source tasks, each left out once to see what the space is worth
     # Times `tol`, where the spaces without a group stop: a fifth faster, and no worse for new tasks. With 10
     # a fit takes another eighth less, but the gain of the space falls, and it is left out where it helps.
-    earlier = 3.0
+    earlier: float = 3.0
     # Variance at which the linear part of labels starts, beside one of the other parts; four sources or more
     # outweigh it. With one source, 0.05 is better for images and worse for sensors and hidden planes, 0.5
     # the other way round. Found on half of the targets; on the others it gained 0.4 points on images.
-    linear = 0.15
-    unmeasured = 0.15  # share of the variance for the positions where there is one task
+    linear: float = 0.15
+    unmeasured: float = 0.15  # share of the variance for the positions where there is one task
     # Nats per label that the space must gain on source tasks to be used. Where classes depend on a hidden
     # plane the gain was 0.03 to 0.23. With a gain below 0.02 new tasks had no fewer errors. Found on half of
     # the targets that are reported.
-    least_gain = 0.02
-    n_parts = 10  # of the rows of a new task, each predicted from the others
+    least_gain: float = 0.02
+    n_parts: int = 10  # of the rows of a new task, each predicted from the others

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -52,8 +52,23 @@ def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
     return Selection(order, active, in_order(order, gain), None if sites[0] is None else sites)
 
 
+class Selector(Protocol):
+    """Chooses the active set; `docs/extend/selector.md` lists what a selector may have besides."""
+
+    def select(
+        self,
+        kernel: Any,
+        blocks: list[Block],
+        n_active: int,
+        *,
+        rng: np.random.Generator,
+        n_jobs: int | None = None,
+    ) -> Selection:
+        """The `n_active` points over all blocks; at most as many as there are rows."""
+
+
 def select_in_two_rounds(
-    selector: Any, kernel: Any, block: Block, n_active: int, most_entries: int, rng: np.random.Generator
+    selector: Selector, kernel: Any, block: Block, n_active: int, most_entries: int, rng: np.random.Generator
 ) -> Selection:
     """`n_active` points of one huge block, of which `most_entries` rows x points are held at a time.
 
