@@ -11,8 +11,8 @@ still finite. For a model that is not log-concave, `nu <= 0` with `g` of order o
 site at all, and a `nu` just above zero has one whose mean g / nu is absurdly far away. The sites
 stand in for probabilities, so the test is their peak, log_z + (log(1 + precision var) + g^2 / nu) / 2:
 log-concave models stay below e, and a site that would peak higher is no stand-in. Such a point is
-taken in with g = 0 and the floor, so that it says nothing, is counted in `n_silent`, and selection
-prefers any point that speaks.
+taken in with g = 0 and the floor, so that it has no effect, is counted in `n_silent`, and selection
+prefers any point that has information.
 
 Prediction needs a few points, their weights, and one or two triangular factors:
 
@@ -154,11 +154,11 @@ def include_moments(
     log_z, g, nu = noise.log_partition(y, mean, var)
     if noise.log_concave:
         return log_z, g, np.maximum(nu, PRECISION_FLOOR), np.zeros(len(nu), dtype=bool)
-    silent = ~speaks(log_z, g, nu, var)
+    silent = ~informs(log_z, g, nu, var)
     return log_z, np.where(silent, 0.0, g), np.where(silent, PRECISION_FLOOR, nu), silent
 
 
-def speaks(log_z: FloatArray, g: FloatArray, nu: FloatArray, var: FloatArray) -> np.ndarray:
+def informs(log_z: FloatArray, g: FloatArray, nu: FloatArray, var: FloatArray) -> np.ndarray:
     """Which rows of a model that is not log-concave have a sound Gaussian site (see above)."""
     positive = nu > PRECISION_FLOOR
     safe = np.where(positive, nu, 1.0)

@@ -135,9 +135,9 @@ def _matched(mean, var, g, nu, least: float) -> tuple[FloatArray, FloatArray]:
     """
     if least:
         nu = np.maximum(nu, least / np.maximum(var, _NO_VARIANCE))
-    left, speaks = np.maximum(1.0 - nu * var, _LEAST_LEFT), nu > 0.0
-    precision = np.divide(nu, left, out=np.zeros_like(nu), where=speaks)
-    return precision, np.divide(g + nu * mean, left, out=np.zeros_like(nu), where=speaks)
+    left, informs = np.maximum(1.0 - nu * var, _LEAST_LEFT), nu > 0.0
+    precision = np.divide(nu, left, out=np.zeros_like(nu), where=informs)
+    return precision, np.divide(g + nu * mean, left, out=np.zeros_like(nu), where=informs)
 
 
 def marginals_of(prior: BlockPrior) -> MarginalsOfSites:

