@@ -7,6 +7,7 @@ its callbacks on to its steps.
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, Self
@@ -32,30 +33,21 @@ def callbacks_of(estimator: Any) -> list[Any]:
     return getattr(estimator, CALLBACKS, [])
 
 
-def validate_parameters(estimator: Any) -> None:
-    """Raise if a constructor parameter is not what the estimator takes; `fit` does this too."""
-    estimator._validate_params()
-
-
+@dataclass(eq=False)
 class _Context:
     """A task of a fit, or a part of one: what hooks get as `context`."""
 
-    def __init__(
-        self,
-        callbacks: list[Any],
-        task_name: str,
-        max_subtasks: int | None,
-        parent: Self | None = None,
-        task_id: int = 0,
-    ) -> None:
-        self._callbacks, self._n_children = callbacks, 0
-        self.task_name, self.task_id = task_name, task_id
-        self.max_subtasks, self.parent = max_subtasks, parent
+    callbacks: list[Any]
+    task_name: str
+    max_subtasks: int | None
+    parent: Self | None = None
+    task_id: int = 0
+    n_children: int = 0
 
     def subcontext(self, task_name: str = "", max_subtasks: int | None = 0) -> Self:
         """The next part of this task."""
-        self._n_children += 1
-        return type(self)(self._callbacks, task_name, max_subtasks, self, self._n_children - 1)
+        self.n_children += 1
+        return type(self)(self.callbacks, task_name, max_subtasks, self, self.n_children - 1)
 
     def call_on_fit_task_begin(self, estimator: Any, **data: Any) -> None:
         """Tell the callbacks that this task begins."""
@@ -74,7 +66,7 @@ class _Context:
     def _call(self, name: str, estimator: Any, data: dict[str, Any]) -> list[Any]:
         """Call the hooks with what their signatures name of the data; None for what there is not."""
         answers = []
-        for hook in [getattr(callback, name) for callback in self._callbacks]:
+        for hook in [getattr(callback, name) for callback in self.callbacks]:
             named = [p.name for p in signature(hook).parameters.values() if p.kind is Parameter.KEYWORD_ONLY]
             answers.append(hook(estimator, self, **{name: data.get(name) for name in named}))
         return answers
@@ -125,6 +117,5 @@ def _fit_context_with_teardown(*, prefer_skip_nested_validation: bool) -> Callab
     return decorate
 
 
-CallbackContext: Any = _Context if _callback is None else _callback.CallbackContext
 CallbackSupportMixin: Any = _SupportMixin if _callback is None else _callback.CallbackSupportMixin
 fit_context = _fit_context_with_teardown if _callback is None else _fit_context

@@ -1,7 +1,5 @@
 """How large numbers may be, in data and in fitted state; checks of state that was read from a file."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -23,7 +21,7 @@ def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: st
 
     `expected` are the axes of each attribute, separated by spaces (none: a number). Axes of one name have one
     size, which `sizes` has where it is known. After them ">0" or ">=0", "derived" (computed from others: may
-    be larger), "square" (a variance in units of the user) or "any" (NaN and infinity too).
+    be larger), "square" (a variance in units of the user) or "any" (NaN and infinity too). "?": or None.
 
     Examples
     --------
@@ -37,6 +35,8 @@ def check_arrays(owner: Any, sizes: dict[str, int] | None = None, **expected: st
     sizes = dict(sizes or {})
     for name, text in expected.items():
         value, words = getattr(owner, name), text.split()
+        if value is None and "?" in words:
+            continue
         axes = [word for word in words if word.isidentifier() and word not in ("any", *_LARGEST)]
         where, shape = f"{type(owner).__name__}.{name}", np.shape(value)
         fits = len(axes) == len(shape)

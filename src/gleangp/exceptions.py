@@ -1,22 +1,8 @@
 """The errors and warnings gleangp raises on its own account.
 
-::
-
-    GleanError
-    ├── TaskError                     tasks missing, unknown, or given twice        also ValueError
-    ├── InputError                    a column of a table that cannot be used       also ValueError
-    ├── LabelError                    targets that cannot be learnt from            also ValueError
-    ├── KernelError                   a kernel that cannot be used as asked         also ValueError
-    │   └── NotPositiveDefiniteError  a matrix without a Cholesky factor            also LinAlgError
-    ├── ConstraintError               constraints that cannot be understood         also ValueError
-    ├── GraphError                    rows or settings that give no graph           also ValueError
-    ├── InvarianceError               invariances that do not fit the inputs        also ValueError
-    ├── ClusterError                  a Dask cluster that is not there or gives up  also RuntimeError
-    ├── DatasetError                  data that is missing or not as expected       also OSError, ValueError
-    └── ModelFileError                a file that is not a model gleangp can read   also ValueError
-
-Errors about input are also `ValueError`, so code that handles scikit-learn's errors handles these too.
-Predicting before `fit` raises scikit-learn's own `NotFittedError`. The warnings are `UserWarning`.
+Every error is a `GleanError`. Errors about input are also `ValueError`, so code that handles scikit-learn's
+errors handles these too. Predicting before `fit` raises scikit-learn's own `NotFittedError`. The warnings are
+`UserWarning`.
 """
 
 import sys

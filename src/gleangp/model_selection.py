@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import BaseCrossValidator, GroupKFold, KFold
+from sklearn.model_selection import GroupKFold
 from sklearn.utils import check_random_state
 
 from gleangp.data.tasks import encode_tasks, take_task_column
 from gleangp.exceptions import TaskError
 
 
-class TaskKFold(BaseCrossValidator):
+class TaskKFold(GroupKFold):
     """Folds for data with tasks: rows within every task, or whole tasks.
 
     Parameters
@@ -44,8 +44,6 @@ class TaskKFold(BaseCrossValidator):
     3
     """
 
-    __metadata_request__split = {"groups": True}
-
     def __init__(
         self,
         n_splits: int = 5,
@@ -55,26 +53,9 @@ class TaskKFold(BaseCrossValidator):
         shuffle: bool = False,
         random_state: Any = None,
     ) -> None:
-        KFold(n_splits, shuffle=shuffle, random_state=random_state)  # raises where these are not usable
-        self.n_splits = n_splits
+        super().__init__(n_splits, shuffle=shuffle, random_state=random_state)
         self.known = known
         self.task = task
-        self.shuffle = shuffle
-        self.random_state = random_state
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """The number of folds.
-
-        Parameters
-        ----------
-        X, y, groups : object, default=None
-            Not used.
-
-        Returns
-        -------
-        int
-        """
-        return self.n_splits
 
     def _iter_test_indices(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[np.ndarray]:
         if groups is None:
@@ -84,11 +65,8 @@ class TaskKFold(BaseCrossValidator):
             groups = take_task_column(X, self.task)[1]
         _, codes = encode_tasks(groups, len(groups))
         if not self.known:
-            whole = GroupKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-            yield from (test for _, test in whole.split(codes, groups=codes))
+            yield from super()._iter_test_indices(codes, None, codes)
             return
-        if len(codes) < self.n_splits:
-            raise ValueError(f"n_splits={self.n_splits} is more than the {len(codes)} rows. Use fewer folds.")
         rows = np.arange(len(codes))
         if self.shuffle:
             check_random_state(self.random_state).shuffle(rows)

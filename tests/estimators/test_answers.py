@@ -12,10 +12,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
 from gleangp.models.local.answers import (
-    LeftOutScores,
     _some_rows,
     choose_informative,
     leave_one_out,
+    left_out_scores,
     noise_of_labels,
     without_each_task,
 )
@@ -116,8 +116,9 @@ def test_what_a_task_contributes_is_a_fit_without_it(sizes):
     tasks = np.repeat(np.arange(3), sizes)
     X, y = rng.uniform(0, 6, (len(tasks), 1)), rng.normal(size=len(tasks))
     options = {**FIXED, "coupling": "function", "random_state": 0}
-    posterior = SparseGPRegressor(KERNEL, **options).fit(X, y, tasks=tasks)._model.best.posterior
-    tasks, gained, moved = without_each_task(LeftOutScores(posterior), np.arange(len(X)))
+    model = SparseGPRegressor(KERNEL, **options).fit(X, y, tasks=tasks)._model
+    posterior = model.best.posterior
+    tasks, gained, moved = without_each_task(model, np.arange(len(X)))
     assert tasks.tolist() == [0, 1, 2]
     at = posterior.codes, posterior.codes
     C = sum(t.between(*at) * t.kernel(posterior.X) for t in posterior.terms)
@@ -202,8 +203,7 @@ def test_left_out_targets_are_scored_at_their_cavities(kind, tmp_path):
     cavity_mean = cavity_var * (mean / var - posterior.precision * posterior.site_mean)
     expected = noise.log_partition(y, cavity_mean, cavity_var)[0]
     left_out, spread = leave_one_out(posterior)
-    score = LeftOutScores(posterior, fitted.noise, fitted.targets)
-    found = score(np.arange(len(y)), posterior.site_mean - left_out, 1.0 / spread)
+    found = left_out_scores(fitted, np.arange(len(y)), posterior.site_mean - left_out, 1.0 / spread)
     assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     report = model.transfer_report()
     means = [expected[posterior.codes == task].mean() for task in range(9)]

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from gleangp import SharedLatentGPClassifier, SharedLatentGPRegressor, load, save
-from gleangp.models.latent import blend
+from gleangp.models.latent import model as latent
 
 N_TASKS, N_ROWS = 6, 60
 NEW, EMPTY = 50, 51
@@ -94,8 +94,8 @@ def test_tasks_are_left_out_with_their_rows():
     settings = SharedLatentGPClassifier(**FAST)._settings(len(X))
 
     def positions(y):
-        labels = [blend.Labels(r, np.where(y[r, None] == 1, 1.0, -1.0)) for r in rows]
-        return blend._positions_left_out(X, labels, settings, np.random.default_rng(0))
+        labels = [latent.Labels(r, np.where(y[r, None] == 1, 1.0, -1.0)) for r in rows]
+        return latent._positions_left_out(X, labels, settings, np.random.default_rng(0))
 
     first = positions(y)
     flipped = y.copy()

@@ -231,7 +231,7 @@ def check_noise_objective(case: IvmCase) -> None:
 
 def check_removal(case: IvmCase) -> None:
     """Marginals of all rows after some active points were taken out, the other sites held."""
-    from gleangp.selection.swaps import ActiveState
+    from gleangp.selection.runs import ActiveState
 
     removal = case.outputs["after_removal"]
     active = np.array(case.outputs["active"])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster
 
-from gleangp.dask import _cluster
+import gleangp.dask
 from gleangp.inference import block, prior
 
 
@@ -46,8 +46,8 @@ def make_large(monkeypatch) -> None:
     """Few rows count as too many to keep their blocks, which lie in many stacks and parts."""
     monkeypatch.setattr(prior, "_KEPT_ENTRIES", 0)
     monkeypatch.setattr(block, "_STACK_ENTRIES", 20_000)
-    monkeypatch.setattr(_cluster, "_PART_ROWS", 150)
-    monkeypatch.setattr(_cluster, "_AT_ONCE", 3)
+    monkeypatch.setattr(gleangp.dask, "_PART_ROWS", 150)
+    monkeypatch.setattr(gleangp.dask, "_AT_ONCE", 3)
 
 
 def same_model(one, other) -> None:

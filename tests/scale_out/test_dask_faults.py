@@ -12,7 +12,6 @@ from sklearn.base import clone
 
 import gleangp.dask
 from gleangp import SparseGPClassifier, SparseGPRegressor
-from gleangp.dask import _cluster
 from gleangp.exceptions import ClusterError
 from tests.scale_out.cluster import local_cluster, make_large, same_model, school_frame
 
@@ -29,7 +28,7 @@ def large(monkeypatch):
 
 def before_call(monkeypatch, number, act):
     """Do something before a pass over the blocks; the list grows with every pass."""
-    calls, original = [], _cluster.BlocksOnCluster.__call__
+    calls, original = [], gleangp.dask.BlocksOnCluster.__call__
 
     def acting(self, *given):
         calls.append(1)
@@ -37,7 +36,7 @@ def before_call(monkeypatch, number, act):
             act()
         return original(self, *given)
 
-    monkeypatch.setattr(_cluster.BlocksOnCluster, "__call__", acting)
+    monkeypatch.setattr(gleangp.dask.BlocksOnCluster, "__call__", acting)
     return calls
 
 

@@ -12,7 +12,6 @@ from sklearn.linear_model import Ridge
 
 import gleangp.dask
 from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor
-from gleangp.dask import _cluster
 from gleangp.exceptions import ClusterError, LabelError, TaskError
 from tests.scale_out.cluster import local_cluster, make_large, same_model, school_frame
 
@@ -33,9 +32,15 @@ def large(monkeypatch):
 
 @pytest.fixture
 def parts(monkeypatch):
-    """Numbers of parts that workers computed, call by call."""
-    calls, bring = [], _cluster.gather
-    monkeypatch.setattr(_cluster, "gather", lambda *given: calls.append(len(given[1])) or bring(*given))
+    """One entry for each part that workers computed."""
+    calls, submit = [], gleangp.dask.submit
+
+    def counted(client, function, *given):
+        if function is gleangp.dask._map_part:
+            calls.append(1)
+        return submit(client, function, *given)
+
+    monkeypatch.setattr(gleangp.dask, "submit", counted)
     return calls
 
 

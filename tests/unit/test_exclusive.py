@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from gleangp.inference.block import Block, lay_out
-from gleangp.inference.exclusive import _log_partition, _odds_from_others, settle_exclusive
+from gleangp.inference.exclusive import exactly_one, settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import PriorOfRows, labelled_first, marginals_of
 from gleangp.noise import NullCategory
@@ -41,12 +41,11 @@ def test_what_the_others_say_is_a_sum_over_their_sides():
     mean, var = np.array([0.4, -1.5, 0.1]), np.array([0.8, 0.3, 2.0])
     logs = np.array([n.log_sides(m, v) for n, m, v in zip(NOISES, mean, var, strict=True)])
     log_minus, log_plus = logs[:, :1], logs[:, 1:]
-    blocks = [Block(np.zeros((1, 1)), np.zeros(1), n) for n in NOISES]
-    odds = _odds_from_others(blocks, log_minus, log_plus)
+    odds, _, log_z = exactly_one(np.log([[n.gamma_plus] for n in NOISES]), log_minus, log_plus)
     for c in range(3):
         expected = enumerate_sides(mean, var, (c, 1)) / enumerate_sides(mean, var, (c, 0))
         assert_allclose(np.exp(odds[c, 0]), expected, rtol=1e-12)
-    assert_allclose(_log_partition(blocks, log_minus, log_plus)[0], np.log(enumerate_sides(mean, var)))
+    assert_allclose(log_z[0], np.log(enumerate_sides(mean, var)))
 
 
 def prior_of(kernel, X):

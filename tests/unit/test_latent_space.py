@@ -10,15 +10,21 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import filter_in_order
 from gleangp.kernels.evaluate import MovingKernel
-from gleangp.models.latent.model import observe, row_objective, search_positions
 from gleangp.models.latent.space import (
     LatentObjective,
     Weighted,
     fit_shared_kernel,
+    observe,
     start_perceptron,
     start_positions,
 )
-from gleangp.models.latent.terms import CollapsedTerm, GaussianTerm, SignsTerm
+from gleangp.models.latent.terms import (
+    CollapsedTerm,
+    GaussianTerm,
+    SignsTerm,
+    row_objective,
+    search_positions,
+)
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit

@@ -73,8 +73,6 @@ def test_restarts_find_the_better_of_two_minima():
     best = minimize(two_wells, np.array([2.5]), bounds, n_restarts=10, rng=np.random.default_rng(0))
     assert alone.theta[0] > 0 > best.theta[0]
     assert best.value < alone.value
-    with pytest.raises(ValueError, match="pass rng"):
-        minimize(two_wells, np.array([2.5]), bounds, n_restarts=1)
 
 
 @pytest.mark.parametrize("how", ["raise", "nan", "infinite gradient"])

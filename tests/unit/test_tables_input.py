@@ -183,6 +183,12 @@ def test_columns_are_found():
     assert_array_equal(encode_columns(learn_columns(twice), twice), twice.to_numpy())
 
 
+def test_columns_in_words():
+    """A column is shown with its kind, what it becomes and how many cells are missing."""
+    column = ColumnEncoding("kind", "category", ("day", "night"), 0.0, n_missing=3)
+    assert str(column) == "kind: category, becomes kind=day, kind=night; 3 missing"
+
+
 def test_what_is_a_table():
     """Frames are; arrays, lists and series are not."""
     assert is_table(pd.DataFrame({"x": [1]}))

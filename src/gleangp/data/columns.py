@@ -3,8 +3,6 @@
 Lists, arrays, pandas and polars columns arrive here; `tasks`, `labels` and `tables` give them meaning.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -51,9 +49,8 @@ def as_column(values: Any, name: str, error: type[ValueError], n_rows: int | Non
     if column.dtype.kind == "c":
         raise error(f"{name} has complex numbers. Complex data not supported.")
     if n_rows is not None and len(column) != n_rows:
-        raise error(
-            f"{name} has {len(column)} entries, but X has {n_rows} rows. One entry per row is expected."
-        )
+        found = f"{name} has {len(column)} entries, but X has {n_rows} rows"
+        raise error(f"{found}. One entry per row is expected.")
     return column
 
 
@@ -66,9 +63,9 @@ def column_of(X: Any, place: int) -> Any:
 
 def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> None:
     """Raise an error if a number of the user's data is too large for products to be finite."""
-    if float(np.max(np.abs(values), initial=0.0)) > LARGEST:
-        first, least, most = values[np.abs(values) > LARGEST][0], f"{-LARGEST:.0e}", f"{LARGEST:.0e}"
-        expected = f"Numbers from {least} to {most} are expected: use another unit."
+    if float(np.max(np.abs(values), initial=0.0)) > LARGEST:  # as float, since float32 has no such number
+        first = values[np.abs(values) > LARGEST][0]
+        expected = f"Numbers from {-LARGEST:.0e} to {LARGEST:.0e} are expected: use another unit."
         raise error(f"{name} has the number {first:.6g}. {expected}")
 
 
@@ -77,10 +74,8 @@ def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
     largest = np.max(np.abs(X), axis=0, initial=0.0)
     small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
     if len(small):
-        raise error(
-            f"column {small[0]} of X has no number above {largest[small[0]]:.6g}. Use another unit, with "
-            f"some above {1.0 / LARGEST:.0e}."
-        )
+        found = f"column {small[0]} of X has no number above {largest[small[0]]:.6g}"
+        raise error(f"{found}. Use another unit, with some above {1.0 / LARGEST:.0e}.")
 
 
 def is_missing(value: Any) -> bool:
@@ -119,9 +114,8 @@ def with_common_type(column: np.ndarray, name: str, error: type[ValueError]) -> 
             column = column.astype(common)
     if column.dtype.kind not in "Ubiuf":
         kind = type(column[0]).__name__ if column.dtype.kind == "O" else column.dtype
-        raise error(
-            f"{name} has values of type {kind}. Numbers, strings or booleans are expected: convert them."
-        )
+        expected = "Numbers, strings or booleans are expected: convert them."
+        raise error(f"{name} has values of type {kind}. {expected}")
     return column
 
 
@@ -133,21 +127,15 @@ def _cell_type(of: type) -> tuple[type, str]:
 
 def read_cells(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
     """A column as numbers, dates or objects; which cells are missing; its kind, if its type decides that."""
-    kind: str | None
     is_pandas = hasattr(cells, "iloc")
+    values = cells if is_pandas else np.asarray(cells)
+    kind = _KINDS.get(values.dtype.kind)
     if str(cells.dtype).lower().startswith(("categor", "enum")):
-        kind, values = "category", np.asarray(cells.astype(object) if is_pandas else cells)
+        kind, values = "category", np.asarray(values, dtype=object)
+    elif is_pandas and kind == "date":
+        values = np.asarray(cells, dtype="datetime64[us]")
     elif is_pandas:  # it has types of its own, with missing values
-        kind = _KINDS.get(cells.dtype.kind)
-        if kind == "date":
-            values = np.asarray(cells, dtype="datetime64[us]")
-        elif kind is not None:
-            values = cells.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            values = cells.to_numpy(dtype=object)
-    else:
-        values = np.asarray(cells)
-        kind = _KINDS.get(values.dtype.kind)
+        values = cells.to_numpy(np.float64, na_value=np.nan) if kind else cells.to_numpy(object)
     if values.dtype.kind not in _KINDS:
         values = values.astype(object)
     gone = missing_entries(values)
@@ -156,7 +144,7 @@ def read_cells(cells: Any) -> tuple[np.ndarray, np.ndarray, str | None]:
     return values, gone, kind
 
 
-def kind_of_objects(values: np.ndarray, gone: np.ndarray, name: str) -> str:
+def kind_of(values: np.ndarray, gone: np.ndarray, name: str) -> str:
     """The kind of a column of Python objects, which should all be of one."""
     kinds = {cell: _cell_type(cell)[1] for cell in set(map(type, values[~gone]))}
     usual, usable = mode(kinds[type(value)] for value in values[~gone]), {kind for *_, kind in _CELLS}
@@ -202,12 +190,10 @@ def floats(values: np.ndarray, gone: np.ndarray, name: str) -> FloatArray:
     """Cells as numbers, NaN where one is missing; `InputError` if one is no number, or infinite."""
     plain = values.dtype.kind in "biuf"
     numbers = (values if plain else _convert(float, values, gone, name, "a number")).astype(np.float64)
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        row = infinite.argmax()
-        raise InputError(
-            f"column {name!r} has infinite values, the first in row {row}: {shown(values[row])}. {_CORRECT}"
-        )
+    if np.isinf(numbers).any():
+        row = np.isinf(numbers).argmax()
+        found = f"column {name!r} has infinite values, the first in row {row}: {shown(values[row])}"
+        raise InputError(f"{found}. {_CORRECT}")
     return numbers
 
 
@@ -218,9 +204,7 @@ def dates(values: np.ndarray, gone: np.ndarray, name: str) -> np.ndarray:
     return values.astype("datetime64[us]")
 
 
-def _convert(
-    function: Callable[[Any], Any], values: np.ndarray, gone: np.ndarray, name: str, expected: str
-) -> np.ndarray:
+def _convert(function: Any, values: np.ndarray, gone: np.ndarray, name: str, expected: str) -> np.ndarray:
     """The function of every cell, None where one is missing; of equal text once."""
     out, of_text = np.full(len(values), None), cache(function)
     for row in np.flatnonzero(~gone):

@@ -26,8 +26,7 @@ _TYPES = (  # kinds of arrays of labels, the types that can equal one, and their
 def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Targets (n_rows,) as floats, NaN where there is none, and which rows have one.
 
-    y has numbers; NaN, None or NA where there is no target. Raises `LabelError` if there is no target at all,
-    one is infinite or not a number, or the length is wrong.
+    y has numbers; NaN, None or NA where there is no target. At least one must be there.
     """
     column = check_class_target(y, n_rows)
     labeled = ~missing_entries(column)
@@ -35,10 +34,8 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
         raise LabelError("y is NaN in all rows. At least one row with a target is needed.")
     numbers = with_common_type(column[labeled], "y", LabelError)
     if numbers.dtype.kind == "U":
-        raise LabelError(
-            f"y has strings, such as {str(numbers[0])!r}. Numbers are expected; for classes use a classifier."
-        )
-    numbers = numbers.astype(np.float64)
+        found = f"y has strings, such as {str(numbers[0])!r}"
+        raise LabelError(f"{found}. Numbers are expected; for classes use a classifier.")
     _refuse_infinity(numbers)
     check_magnitude(numbers, "y", LabelError)
     target = np.full(n_rows, np.nan)
@@ -47,11 +44,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
 
 
 def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
-    """Mask (n,) of the rows that have a class label.
-
-    `unlabeled` is the label that means "no label"; None if every label is a class (see the top of this
-    module). Raises `LabelError` if it is of a type that no label can equal, or None and entries are missing.
-    """
+    """Mask (n,) of the rows that have a class label; `unlabeled` as at the top of this module."""
     y = as_column(y, "y", LabelError)
     labeled = ~missing_entries(y)
     if unlabeled is None and not labeled.all():
@@ -73,10 +66,7 @@ def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:
 
 
 def encode_classes(y: Any, n_rows: int, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Classes (c,), sorted, and the code (n_rows,) of each row: `classes[codes]`; -1 in unlabeled rows.
-
-    Raises `LabelError` if fewer than two classes are left.
-    """
+    """Classes (c,), sorted, at least two, and the code (n_rows,) of each row; -1 in unlabeled rows."""
     y = check_class_target(y, n_rows)
     labeled, codes = split_unlabeled(y, unlabeled), np.full(n_rows, -1)
     removed = advice = ""
@@ -96,10 +86,7 @@ def encode_classes(y: Any, n_rows: int, unlabeled: Any = None) -> tuple[np.ndarr
 
 
 def lookup_classes(classes: np.ndarray, y: Any, n_rows: int, unlabeled: Any = None) -> np.ndarray:
-    """Codes (n_rows,) into `classes` that are already known, in their order; -1 in unlabeled rows.
-
-    Raises `LabelError` if a label is not known.
-    """
+    """Codes (n_rows,) into `classes` that are already known, in their order; -1 in unlabeled rows."""
     codes = np.full(n_rows, -1)
     if n_rows == 0:
         return codes
@@ -107,10 +94,8 @@ def lookup_classes(classes: np.ndarray, y: Any, n_rows: int, unlabeled: Any = No
     labeled = split_unlabeled(y, unlabeled)
     unknown = np.setdiff1d(y[labeled], classes)
     if len(unknown):
-        raise LabelError(
-            f"y has classes that fit did not see: {unknown.tolist()}. Known classes: {classes.tolist()}. Fit "
-            "again with rows of the new ones."
-        )
+        known = f"Known classes: {classes.tolist()}. Fit again with rows of the new ones."
+        raise LabelError(f"y has classes that fit did not see: {unknown.tolist()}. {known}")
     order = np.argsort(classes)
     codes[labeled] = order[np.searchsorted(classes, y[labeled], sorter=order)]
     return codes
@@ -121,18 +106,16 @@ def check_class_target(y: Any, n_rows: int) -> np.ndarray:
     if y is None:
         # The words are those scikit-learn's estimator checks look for.
         raise LabelError("fit requires y to be passed, but the target y is None.")
-    column = np.asarray(y)
-    if column.ndim == 2 and column.shape[1] > 1:
-        raise LabelError(
-            f"y has shape {column.shape}. One target per row is expected. SparseGPRegressor learns several "
-            "outputs; for other models make tasks of them with stack_outputs."
+    shape = np.asarray(y).shape
+    if len(shape) == 2 and shape[1] > 1:
+        several = (
+            "SparseGPRegressor learns several outputs; for other models make tasks of them with stack_outputs"
         )
+        raise LabelError(f"y has shape {shape}. One target per row is expected. {several}.")
     return as_column(y, "y", LabelError, n_rows)
 
 
 def _refuse_infinity(numbers: np.ndarray) -> None:
     if numbers.dtype.kind == "f" and np.isinf(numbers).any():
-        row = np.isinf(numbers).argmax()
-        raise LabelError(
-            f"y contains infinity ({numbers[row]!s}). Finite targets are expected, NaN in rows without one."
-        )
+        found = f"y contains infinity ({numbers[np.isinf(numbers).argmax()]!s})"
+        raise LabelError(f"{found}. Finite targets are expected, NaN in rows without one.")

@@ -1,7 +1,5 @@
 """Neighbourhoods of a large task: blocks of rows that lie close together, and the rows nearest to a point."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -19,12 +17,6 @@ def neighbourhoods(X: FloatArray, size: int) -> list[IntArray]:
 
     X (n, p) is in units in which distances matter (inputs over length scales). Sizes differ by one at most,
     so that blocks stack.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [len(rows) for rows in neighbourhoods(np.arange(10.0)[:, None], 4)]
-    [3, 4, 3]
     """
     blocks, stack = [], [(np.arange(len(X)), max(1, -(-len(X) // size)))]
     while stack:

@@ -24,16 +24,7 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.columns import (
-    category_text,
-    column_of,
-    dates,
-    floats,
-    kind_of_objects,
-    read_cells,
-    shown,
-    to_date,
-)
+from gleangp.data.columns import category_text, column_of, dates, floats, kind_of, read_cells, shown, to_date
 from gleangp.data.tasks import list_names
 from gleangp.exceptions import InputError, InputWarning, warn_user
 from gleangp.io.classes import register
@@ -48,15 +39,7 @@ _LEAST_DATES = 20
 
 @dataclass(frozen=True)
 class ColumnEncoding:
-    """One column of a table, and what it becomes.
-
-    Examples
-    --------
-    >>> from gleangp.data.tables import ColumnEncoding
-    >>> column = ColumnEncoding("kind", "category", ("day", "night"), 0.0, n_missing=3)
-    >>> print(column)
-    kind: category, becomes kind=day, kind=night; 3 missing
-    """
+    """One column of a table, and what it becomes."""
 
     name: str  # its heading
     kind: str  # "number", "boolean", "date" or "category"
@@ -119,9 +102,9 @@ def feature_groups(columns: Sequence[ColumnEncoding] | None) -> IntArray | None:
 
     The indicators of a category share one: which of its cells are alike is not known.
     """
-    if not any(column.kind == "category" for column in columns or ()):
+    if columns is None or all(column.kind != "category" for column in columns):
         return None
-    begins = [k == 0 or c.kind != "category" for c in columns or () for k in range(len(c.feature_names))]
+    begins = [k == 0 or c.kind != "category" for c in columns for k in range(len(c.feature_names))]
     return np.cumsum(begins) - 1
 
 
@@ -130,7 +113,7 @@ def learn_columns(frame: Any, target: Any = None) -> tuple[ColumnEncoding, ...]:
 
     `target` (n,) are numbers that are predicted, NaN where there is none. If they repeat with the year or the
     week, a date becomes sine and cosine of these too: where Schwarz's criterion prefers a trend with them to
-    one without. Raises `InputError`, with its name and its first bad cell, if a column cannot be used.
+    one without.
     """
     headings = enumerate(map(str, frame.columns))  # which may be repeated
     return tuple(_learn(name, column_of(frame, place), target) for place, name in headings)
@@ -145,24 +128,20 @@ def encode_columns(columns: Sequence[ColumnEncoding], X: Any, *, strict: bool = 
     """The columns of a table as finite numbers (n, number of features).
 
     X is a frame with these columns, in any order and perhaps with others, or an array with as many columns.
-    If a category was not seen in `fit` there is an `InputWarning`; `strict` makes it an error. Raises
-    `InputError` if a column is not there, or has a cell that cannot be used.
+    If a category was not seen in `fit` there is an `InputWarning`; `strict` makes it an error.
     """
     wanted, cells = [c.name for c in columns], [column_of(X, place) for place in range(X.shape[1])]
     if hasattr(X, "columns"):
         there = list(map(str, X.columns))
-        missing = [name for name in wanted if name not in there]
-        if missing:
-            raise InputError(
-                f"the table has no column {missing[0]!r}, which the model was fitted with. It has: "
-                f"{list_names(there, 20)}."
-            )
+        for name in wanted:
+            if name not in there:
+                found = f"the table has no column {name!r}, which the model was fitted with"
+                raise InputError(f"{found}. It has: {list_names(there, 20)}.")
         if there != wanted:
             cells = [cells[there.index(name)] for name in wanted]
     elif len(cells) != len(wanted):
-        raise InputError(
-            f"X has {len(cells)} features, and {len(wanted)} are expected: {list_names(wanted, 20)}."
-        )
+        expected = f"{len(wanted)} are expected: {list_names(wanted, 20)}"
+        raise InputError(f"X has {len(cells)} features, and {expected}.")
     notes: list[str] = []
     parts = [_encode(column, of, strict, notes) for column, of in zip(columns, cells, strict=True)]
     if notes:
@@ -181,7 +160,7 @@ def _learn(name: str, cells: Any, target: Any) -> ColumnEncoding:
     if n_missing == len(values):
         raise InputError(f"column {name!r} is empty: all {n_missing} cells are missing. Leave it out.")
     if kind is None:
-        kind = kind_of_objects(values, gone, name)
+        kind = kind_of(values, gone, name)
     if kind == "category":
         categories = sorted({category_text(value) for value in values[~gone]})
         if len(categories) > _MOST_CATEGORIES:
@@ -248,10 +227,9 @@ def _encode(column: ColumnEncoding, cells: Any, strict: bool, notes: list[str]) 
         return block
     n_missing = int(gone.sum())
     if n_missing and (column.fill is None or (strict and not column.n_missing)):
-        raise InputError(
-            f"{name} has {n_missing} missing values, the first in row {gone.argmax()}, and the model was "
-            "fitted without --impute. Fill them, or fit again with it."
-        )
+        found = f"{name} has {n_missing} missing values, the first in row {gone.argmax()}"
+        advice = "and the model was fitted without --impute. Fill them, or fit again with it."
+        raise InputError(f"{found}, {advice}")
     if n_missing and not column.n_missing:
         means = "none of the categories" if column.kind == "category" else "the mean of the column"
         notes.append(f"{name} has {n_missing} missing values, and had none in fit. They count as {means}.")

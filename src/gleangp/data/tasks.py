@@ -1,8 +1,7 @@
 """Tasks: from a column of X, an array or several outputs to names and codes.
 
-The user names tasks by integers, strings or booleans; everything below the estimators sees codes
-0..M-1, or one block of rows per task. Names are sorted when a model is fitted; a task added later
-comes last, so that codes once given stay.
+The user names tasks by integers, strings or booleans; everything below the estimators sees codes 0..M-1.
+Names are sorted when a model is fitted; a task added later comes last, so that codes once given stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,7 @@ def take_task_column(X: Any, task: str | int) -> tuple[Any, np.ndarray]:
     """Split X (n, p) into the inputs (n, p - 1) and the tasks (n,), which are one of its columns.
 
     X is a pandas or polars frame or array-like, and the inputs are of the same type; lists become arrays.
-    `task` is the name of the column of a frame, or a position. Raises `TaskError` if there is no such column,
-    or an entry is missing or cannot be the name of a task.
+    `task` is the name of the column of a frame, or a position.
     """
     if issparse(X):
         raise TaskError("X is sparse. A frame or dense array is expected; use X.toarray().")
@@ -44,21 +42,15 @@ def _column_position(headings: list[Any] | None, n_columns: int, task: Any) -> i
     """Position of the task column; arrays have no headings."""
     if isinstance(task, int | np.integer) and not isinstance(task, bool):
         if not -n_columns <= task < n_columns:
-            raise TaskError(
-                f"task={task} is not a column of X, which has {n_columns}. "
-                f"A position from 0 to {n_columns - 1}, or the name of a column, is expected."
-            )
+            expected = f"A position from 0 to {n_columns - 1}, or the name of a column, is expected."
+            raise TaskError(f"task={task} is not a column of X, which has {n_columns}. {expected}")
         return int(task) % n_columns
     if headings is None:
-        raise TaskError(
-            f"task={task!r} names a column, but X is an array without column names. "
-            "Give a DataFrame, or the position of the column."
-        )
+        found = f"task={task!r} names a column, but X is an array without column names"
+        raise TaskError(f"{found}. Give a DataFrame, or the position of the column.")
     if (count := headings.count(task)) != 1:
-        raise TaskError(
-            f"X has {f'{count} columns' if count else 'no column'} named task={task!r}. One is expected; the "
-            f"columns are: {list_names(headings)}."
-        )
+        found = f"X has {f'{count} columns' if count else 'no column'} named task={task!r}"
+        raise TaskError(f"{found}. One is expected; the columns are: {list_names(headings)}.")
     return headings.index(task)
 
 
@@ -71,20 +63,15 @@ def take_task_of_all(X: Any, column: str | int | None, task: Any, n_columns: int
     if column is None or not (has_column or np.shape(X)[1:] == (n_columns,)):
         return X
     X, given = take_task_column(X, column)
-    others = [name for name in given.tolist() if name != task]
-    if others:
-        raise TaskError(
-            f"add_task has task={task!r}, but the task column of its rows has {others[0]!r}. Give the rows "
-            "of one task, or leave the column out."
-        )
+    for other in given.tolist():
+        if other != task:
+            found = f"add_task has task={task!r}, but the task column of its rows has {other!r}"
+            raise TaskError(f"{found}. Give the rows of one task, or leave the column out.")
     return X
 
 
 def encode_tasks(tasks: Any, n_rows: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Names (M,) of the tasks, sorted, and the code (n,) of each row: `names[codes]` are the tasks.
-
-    Raises `TaskError` if there are not `n_rows` (None: any number), entries are missing, or types are mixed.
-    """
+    """Names (M,) of the tasks, sorted, and the code (n,) of each row; `n_rows` None: there is no X."""
     return np.unique(task_array(tasks, "tasks", n_rows), return_inverse=True)
 
 
@@ -92,10 +79,8 @@ def lookup_tasks(names: np.ndarray, tasks: Any, n_rows: int | None = None) -> np
     """Codes (n,) of tasks that are already known, into `names`; `TaskError` if one is not."""
     codes, new = match_tasks(names, tasks, n_rows)
     if len(new):
-        raise TaskError(
-            f"unknown tasks ({len(new)}): {list_names(new)}. Known tasks ({len(names)}): "
-            f"{list_names(names)}. Learn a new task with add_task, or leave its rows out."
-        )
+        known = f"Known tasks ({len(names)}): {list_names(names)}. Learn a new task with add_task"
+        raise TaskError(f"unknown tasks ({len(new)}): {list_names(new)}. {known}, or leave its rows out.")
     return codes
 
 
@@ -111,9 +96,8 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
     """`names` (M,) and a new task at the end; `TaskError` if it is known or of another type."""
     new = task_array([task], "task")
     if new.dtype.kind != names.dtype.kind:
-        raise TaskError(
-            f"task {task!r} is of another type than the known tasks: {list_names(names)}. Use the same type."
-        )
+        found = f"task {task!r} is of another type than the known tasks: {list_names(names)}"
+        raise TaskError(f"{found}. Use the same type.")
     if new[0] in names:
         raise TaskError(
             f"task {task!r} is known already. Known tasks ({len(names)}): {list_names(names)}. "
@@ -123,17 +107,7 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
 
 
 def blocks_of_rows(codes: np.ndarray, n_tasks: int) -> list[np.ndarray]:
-    """Row numbers of every task, ascending, in O(n log n) for any number of tasks.
-
-    `codes` (n,) are those of the rows; a task without rows has an empty array.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from gleangp.data.tasks import blocks_of_rows
-    >>> [rows.tolist() for rows in blocks_of_rows(np.array([2, 0, 2]), n_tasks=3)]
-    [[1], [], [0, 2]]
-    """
+    """Row numbers of every task, ascending, from the codes (n,) of the rows; a task may have none."""
     order = np.argsort(codes, kind="stable")
     edges = np.searchsorted(codes[order], np.arange(n_tasks + 1))
     return [order[start:stop] for start, stop in pairwise(edges)]
@@ -151,20 +125,17 @@ def task_array(values: Any, name: str, n_rows: int | None = None) -> np.ndarray:
     column = as_column(values, name, TaskError, n_rows)
     missing = missing_entries(column)
     if missing.any():
-        raise TaskError(
-            f"{name} has {missing.sum()} missing entries (NaN or None), the first in row "
-            f"{missing.argmax()}. Every row needs a task: name one or leave these rows out."
-        )
+        found = f"{missing.sum()} missing entries (NaN or None), the first in row {missing.argmax()}"
+        raise TaskError(f"{name} has {found}. Every row needs a task: name one or leave these rows out.")
     column = with_common_type(column, name, TaskError)
     if column.dtype.kind not in "iuf":
         return column
     with np.errstate(invalid="ignore"):  # infinity is found by the comparison
         whole = column.astype(np.int64)
     if not (exact := whole == column).all():
-        raise TaskError(
-            f"{name} has the value {column[exact.argmin()]!s} in row {exact.argmin()}. Tasks are "
-            "named by whole numbers, strings or booleans: is this the right column?"
-        )
+        found = f"{name} has the value {column[exact.argmin()]!s} in row {exact.argmin()}"
+        expected = "Tasks are named by whole numbers, strings or booleans: is this the right column?"
+        raise TaskError(f"{found}. {expected}")
     return whole
 
 

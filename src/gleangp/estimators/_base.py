@@ -12,6 +12,7 @@ copy is not kept. Attributes are replaced, not written into: a method must set n
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import wraps
 from inspect import isfunction, signature
 from threading import Lock, RLock
@@ -23,16 +24,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from gleangp._compat import CallbackSupportMixin
-from gleangp.data.columns import check_columns, check_magnitude
-from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
-from gleangp.data.tables import (
-    ColumnEncoding,
-    check_headings,
-    count_features,
-    encode_columns,
-    is_table,
-    learn_columns,
-)
+from gleangp.data import columns, labels, tables
 from gleangp.data.tasks import (
     append_task,
     encode_tasks,
@@ -44,7 +36,6 @@ from gleangp.data.tasks import (
 )
 from gleangp.estimators._docs import describe_methods
 from gleangp.estimators._parameters import TaskParameters
-from gleangp.estimators._progress import FitProgress, Given
 from gleangp.exceptions import InputError, LabelError, NewTaskWarning, TaskError, warn_user
 
 _CHANGING = ("fit", "partial_fit", "add_task")
@@ -67,7 +58,7 @@ def changing(method: Callable[..., Any]) -> Callable[..., Any]:
         with _ADDING_A_LOCK:
             lock = _LOCKS.setdefault(self, RLock())
         with lock:
-            draft = _shallow_copy(self)
+            draft = copy(self)
             method(draft, *args, **kwargs)
             self.__dict__ = vars(draft)
         return self
@@ -81,15 +72,9 @@ def reading(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         check_is_fitted(self)
-        return method(_shallow_copy(self), *args, **kwargs)
+        return method(copy(self), *args, **kwargs)
 
     return read
-
-
-def _shallow_copy(estimator: Any) -> Any:
-    copy = object.__new__(type(estimator))
-    copy.__dict__ = dict(vars(estimator))
-    return copy
 
 
 def check_task_column(estimator: Any) -> None:
@@ -107,7 +92,7 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     """Tasks from the column named by `task=` or from `tasks=`; metadata routing requests them by default."""
 
     tasks_: np.ndarray | None
-    columns_: tuple[ColumnEncoding, ...] | None
+    columns_: tuple[tables.ColumnEncoding, ...] | None
     n_features_in_: int
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
     _n_outputs: int  # columns of the target of `fit`, where it has several
@@ -177,8 +162,8 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
                 f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
                 "Give one; for tasks= leave the parameter task=None."
             )
-        check_headings(X)
-        table = is_table(X) if reset else getattr(self, "columns_", None) is not None
+        tables.check_headings(X)
+        table = tables.is_table(X) if reset else getattr(self, "columns_", None) is not None
         if self.task is None and not table:
             if reset:
                 self.columns_ = None
@@ -188,9 +173,9 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
             if self.task is not None:
                 X, tasks = take_task_column(X, self.task)
             X = self._as_numbers(X, learn=reset, target=target)
-        check_magnitude(X, "X", InputError)
+        columns.check_magnitude(X, "X", InputError)
         if reset:
-            check_columns(X, InputError)
+            columns.check_columns(X, InputError)
         return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
 
     def _as_numbers(
@@ -200,16 +185,15 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         least: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
         if learn:
             self.columns_ = None
-            if is_table(X):
+            if tables.is_table(X):
                 check_array(np.zeros(X.shape), **least)  # there are rows and columns
-                y = None if target is None else check_regression_target(target, len(X))[0]
-                self.columns_ = learn_columns(X, y)
-        columns = getattr(self, "columns_", None)
-        if columns is not None:
-            if not is_table(X):
+                y = None if target is None else labels.check_regression_target(target, len(X))[0]
+                self.columns_ = tables.learn_columns(X, y)
+        if (encoding := getattr(self, "columns_", None)) is not None:
+            if not tables.is_table(X):
                 given = None if isinstance(X, np.ndarray) else object  # a list keeps numbers beside text
                 X = check_array(X, dtype=given, ensure_all_finite=False, **least)
-            X = encode_columns(columns, X)
+            X = tables.encode_columns(encoding, X)
         return check_array(X, dtype=np.float64, **least)
 
     @property
@@ -219,12 +203,12 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     def _count_inputs(self) -> int:
         """Number of encoded columns; raises if the encoding does not match the number of columns."""
         n_columns = self.n_features_in_ - (self.task is not None)
-        columns = getattr(self, "columns_", None)
-        if columns is None:
+        encoding = getattr(self, "columns_", None)
+        if encoding is None:
             return n_columns
-        if not all(isinstance(c, ColumnEncoding) for c in columns) or len(columns) != n_columns:
-            raise ValueError(f"an encoding of {len(columns)} columns, not {n_columns}.")
-        return count_features(columns)
+        if not all(isinstance(c, tables.ColumnEncoding) for c in encoding) or len(encoding) != n_columns:
+            raise ValueError(f"an encoding of {len(encoding)} columns, not {n_columns}.")
+        return tables.count_features(encoding)
 
     def _check_state(self: Any) -> None:
         """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
@@ -263,9 +247,7 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
 
     def _outputs_asked_for(self, tasks: Any) -> int:
         """For how many outputs each row stands; 0: for the one of its task."""
-        if tasks is not None or self.tasks_ is None or not getattr(self, "_n_outputs", 0):
-            return 0
-        return len(self.tasks_)
+        return self._n_tasks if tasks is None and getattr(self, "_n_outputs", False) else 0
 
     def _rows_of_new_task(self, X: Any, task: Any) -> tuple[np.ndarray, np.ndarray]:
         """Inputs of `add_task` as numbers without the task column, and the task names with the new one."""
@@ -280,19 +262,13 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
             return np.zeros((0, n_inputs)), names
         X = take_task_of_all(X, self.task, task, self.n_features_in_)
         X = self._as_numbers(X, ensure_min_samples=0)
-        check_magnitude(X, "X", InputError)
+        columns.check_magnitude(X, "X", InputError)
         if X.shape[1] != n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {n_inputs} features "
                 "as input."
             )
         return X, names
-
-    def _begin_progress(self, given: Given, most_stages: int) -> FitProgress:
-        """Once per fit, when it is known how many stages (or binary problems) there can be."""
-        X, y, tasks = given
-        data = {"X": X, "y": y} | ({} if tasks is None else {"metadata": {"tasks": tasks}})
-        return FitProgress(self, self._init_callback_context(max_subtasks=most_stages), data)
 
 
 class TaskClassifierMixin(TaskEstimator, ClassifierMixin):
@@ -310,8 +286,8 @@ class TaskClassifierMixin(TaskEstimator, ClassifierMixin):
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over the labeled rows."""
         predicted = self.predict(X, tasks=tasks)
-        y = check_class_target(y, len(predicted))
-        labeled = split_unlabeled(y, self.unlabeled)
+        y = labels.check_class_target(y, len(predicted))
+        labeled = labels.split_unlabeled(y, self.unlabeled)
         if not labeled.any():
             raise LabelError("y has no labeled row. At least one is needed for a score.")
         weight = None if sample_weight is None else np.asarray(sample_weight)[labeled]

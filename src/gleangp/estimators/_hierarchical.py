@@ -1,7 +1,5 @@
 """`HierarchicalGPRegressor`: every task its own kernel, one prior, unlabelled rows, order constraints."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +21,6 @@ from gleangp.estimators._parameters import (
     given,
     parameters,
 )
-from gleangp.estimators._progress import FitProgress, warn_about_fit
 from gleangp.estimators._sparse import rows_to_learn
 from gleangp.estimators._sparse_regressor import SparseGPRegressor
 from gleangp.exceptions import KernelError, warn_user
@@ -32,18 +29,14 @@ from gleangp.kernels import has_white
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import linear_plus_rbf
 from gleangp.models.defaults import HIERARCHY
+from gleangp.models.hierarchical import model as hierarchy
 from gleangp.models.hierarchical.learn import most_stages
-from gleangp.models.hierarchical.model import (
-    FittedTask,
-    HierarchicalModel,
-    alone_if_better,
-    decisions_on,
-    fit_hierarchical_model,
-)
+from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.models.hierarchical.task import DataDependentPosterior, RowsOfTasks, TaskRows
 from gleangp.models.units import natural_units, units_of_hierarchy
 from gleangp.noise import Gaussian
 from gleangp.numerics.parallel import threads_for
+from gleangp.progress import FitProgress, warn_about_fit
 
 NO_TASK = -1  # the task of the common model that has no rows: the common function itself
 
@@ -195,13 +188,13 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=self._n_tasks > 1)
             tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state
             n_passes = 2 if tasks_rows.leave_some_out else 1
-            progress = self._begin_progress(given, most_stages(self.n_rounds) * n_passes)
+            progress = FitProgress(self, given, most_stages(self.n_rounds) * n_passes)
             kernels, noise = [kernel] * self._n_tasks, HIERARCHY.noise
             for _ in range(n_passes):  # the second selects rows with the kernels just learnt
                 blocks, self.active_ = tasks_rows.choose(kernels, noise, generator_from(rng))
                 model = self._learn(kernel, blocks, progress)
                 kernel, kernels, noise = model.kernel, [t.kernel for t in model.tasks], model.noise
-            self.decisions_ = decisions_on(model, blocks)
+            self.decisions_ = hierarchy.decisions_on(model, blocks)
             self._store(model)
             self._warn(blocks)
             progress.end(fitted=True)
@@ -210,9 +203,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
         X, codes = self._encode_inputs(X, tasks, joint=joint)
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
-        predict = self._model.predict_cov if joint else self._model.predict
         with threads_for(np.bincount(codes)):
-            mean, spread = predict(X, codes)
+            mean, spread = self._model.predict(X, codes, joint=joint)
         return Latent(X, codes, mean + self._mean_at(X), spread)
 
     def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Gaussian:
@@ -229,9 +221,9 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             [block], _ = rows.choose([self.kernel_], self.noise_variance_, rng)
             optimize = self.optimizer is not None
             model = self._model.add_task(block, optimize=optimize)
-            made = decisions_on(model, [block], f"task {task!r}: ")
+            made = hierarchy.decisions_on(model, [block], f"task {task!r}: ")
             if optimize and self.prior_cov is None:
-                model, alone = alone_if_better(self._model, model, block, f"task {task!r}")
+                model, alone = hierarchy.alone_if_better(self._model, model, block, f"task {task!r}")
                 made += alone
             self.decisions_ = [*self.decisions_, *made]
             self._store(model)
@@ -251,7 +243,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         noise, cov = self.noise_variance, self.prior_cov
         if noise is None and (has_white(kernel) or self.optimizer is None):
             noise = HIERARCHY.no_noise if has_white(kernel) else HIERARCHY.noise
-        return fit_hierarchical_model(
+        return hierarchy.fit_hierarchical_model(
             kernel,
             blocks,
             noise=noise,
@@ -286,7 +278,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
                 UserWarning,
             )
         warn_about_fit(
-            type(self).__name__,
+            self,
             model,
             f"after {model.n_rounds} rounds while the prior still changed by {model.last_change:.3g} (its "
             "limit is 0.02). Raise n_rounds, or give prior_cov.",

@@ -1,7 +1,5 @@
 """`SharedLatentGPClassifier` and `SharedLatentGPRegressor`: tasks in one latent space of few dimensions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

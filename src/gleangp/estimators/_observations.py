@@ -1,7 +1,5 @@
 """What a regressor says of new observations: mean, spread, quantiles, densities and draws, in units of y."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """`SparseGPOrdinal`: ordered categories, one task or many."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +9,6 @@ from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.estimators._parameters import generator_from, given, parameters
-from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel, Problem, rows_to_learn
 from gleangp.estimators._sparse_classifier import LabelsMixin
 from gleangp.exceptions import LabelError, warn_user
@@ -21,6 +18,7 @@ from gleangp.models.local.data import Data
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
+from gleangp.progress import Given
 
 
 @parameters

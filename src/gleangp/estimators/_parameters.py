@@ -4,8 +4,6 @@ An estimator is a dataclass of its parameters: the constructor stores what it is
 against `_parameter_constraints`, as scikit-learn asks for. Estimators inherit the descriptions (`_docs`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
@@ -25,6 +23,7 @@ _T = TypeVar("_T")
 COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+_COUPLINGS = {"auto", "kernel", "function", "coregion"}
 _SELECTOR = [StrOptions(set(SELECTORS)), HasMethods(["select"])]
 
 
@@ -51,8 +50,8 @@ class TaskParameters:
     task : str or int, default=None
         Name or position of the column of X that holds the task.
     new_tasks : {"prior", "error"}, default="prior"
-        How rows of tasks that were not seen are predicted. "prior": from what the tasks share, as after
-        `add_task(None, None, task)`, with a `NewTaskWarning`. "error": they raise a `TaskError`.
+        Rows of tasks that were not seen: "prior" predicts them from what the tasks share, as after
+        `add_task(None, None, task)`, with a `NewTaskWarning`; "error" raises a `TaskError`.
     random_state : int, RandomState, Generator or None, default=None
         For all that is drawn.
     verbose : int, default=0
@@ -119,25 +118,23 @@ class SparseParameters(PartsParameters):
     Parameters
     ----------
     coupling : {"auto", "kernel", "function", "coregion"} or object, default="auto"
-        What tasks share. "function": a common function, and for each task an offset, slopes and an own
-        function. "kernel": the parameters of the kernel alone. "coregion": tasks are mixtures of shared
-        functions (`CoregionCoupling(rank=...)`). "auto": "function", or in regression "coregion" if it has
-        more evidence; "kernel" if the posterior is "active". `coupling_` has the choice.
+        What tasks share. "function": a common function, beside an offset, slopes and an own function of each.
+        "kernel": the parameters of the kernel alone. "coregion": tasks mix shared functions
+        (`CoregionCoupling(rank=...)`). "auto": "function", or in regression "coregion" if it has more
+        evidence; "kernel" for `posterior="active"`. `coupling_` has the choice.
     n_active : int or float, default=None
-        Number of basis points, or their share of the rows. None: all rows if there are at most 2000, else
-        400. For `posterior="active"`: the number of active points over all tasks; None: at most 1000 per
-        task, of a classifier 400.
+        Number of basis points, or their share of the rows. None: all of up to 2000 rows, else 400. For
+        `posterior="active"`: active points of all tasks; None: at most 1000 per task, of a classifier 400.
     posterior : {"local", "active"}, default="local"
-        "local": the covariance is exact within neighbourhoods of rows and goes through the basis between
-        them. "active": predictions use the active points only (the method of LP04), as always with
-        `invariances`.
+        "local": the covariance is exact within neighbourhoods of rows, and uses the basis between them.
+        "active": predictions use the active points only (the method of LP04), as always with `invariances`.
     n_rounds : int, default=5
         For `posterior="active"`: maximum number of rounds of selecting points and learning the kernel.
     n_restarts : int, default=0
         Further starts of the optimiser, drawn within the bounds of the parameters.
     priors : dict, default=None
-        Priors by name of the hyperparameter (as in `kernel_.hyperparameters`, or such as "noise__variance"),
-        each like `gleangp.models.priors.LogNormal`. They replace those of the default model.
+        Hyperparameter (as in `kernel_.hyperparameters`, or such as "noise__variance") -> prior, such as a
+        `gleangp.models.priors.LogNormal`. They replace those of the default model.
     invariances : callable or list of callables, default=None
         Functions from rows to as many rows of the same targets, such as `translations((16, 16))`. Copies that
         they make of active points (virtual informative vectors; LPJ05, section 6) compete for the active set.
@@ -145,7 +142,7 @@ class SparseParameters(PartsParameters):
     Attributes
     ----------
     kernel_ : Kernel
-        The kernel with the learnt parameters.
+        With the learnt parameters.
     coupling_ : Choice
         The coupling of the model (`.name`), with `.reason` and `.scores`.
     decisions_ : list of Decision
@@ -153,8 +150,8 @@ class SparseParameters(PartsParameters):
     task_correlation_ : ndarray of shape (M, M)
         Correlation of the tasks' functions under the learnt prior; the identity for "kernel".
     active_ : ndarray of shape (d,)
-        Basis or active points as row numbers of the training set, in order of inclusion. Rows that are added
-        later are numbered on from its end. Of more than two classes this and the next are lists.
+        Basis or active points as row numbers of `fit`, in order of inclusion. Rows that are added later are
+        numbered on from its end. Of more than two classes this and the next are lists.
     active_gain_ : ndarray of shape (d,)
         Score of each point when it was included, in nats (`GraphSelector`: its degree).
     active_virtual_ : ndarray of shape (d,)
@@ -167,9 +164,7 @@ class SparseParameters(PartsParameters):
         Of the selector. `GraphSelector`: the mean over rows of the strongest link to a selected one.
     """
 
-    coupling: Any = given(
-        [StrOptions({"auto", "kernel", "function", "coregion"}), HasMethods(["terms"])], default="auto"
-    )
+    coupling: Any = given([StrOptions(_COUPLINGS), HasMethods(["terms"])], default="auto")
     # "projected" is of version 0.1
     posterior: str = given([StrOptions({"local", "active", "projected"})], default="local")
     n_restarts: int = given([Interval(Integral, 0, None, closed="left")], default=0)
@@ -184,12 +179,11 @@ class ClassParameters:
     Parameters
     ----------
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance function of the latent function, of the inputs as they are. None: the hierarchical model
-        of `SparseGPRegressor`. For more than two classes without an order a `CompoundKernel` has one kernel
-        for each of `classes_`, such as the `kernel_` of another fit.
+        Of the latent function, over the inputs as they are. None: the model of `SparseGPRegressor`. Of more
+        than two classes, a `CompoundKernel` has one for each of them, such as the `kernel_` of another fit.
     selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
-        How points are selected. None: `ResidualSelector(weight="variance")`, which does not use the labels,
-        so wrong labels have no effect on it; "entropy" for `posterior="active"`.
+        How points are selected. None: `ResidualSelector(weight="variance")`, on which wrong labels have no
+        effect; "entropy" for `posterior="active"`.
     sites : {"adf", "ep"}, default="adf"
         For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
     """
@@ -209,17 +203,17 @@ class LatentParameters:
     n_components : int, default=2
         Dimensions of the latent space.
     kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance over the latent space from which every mapping of the joint objective starts; each learns
-        its own parameters. With ``transfer="blend"`` labels have other kernels: `label_kernels_`. None:
-        `C * RBF + C`. White noise is added to the mappings with Gaussian noise if it has none.
+        Covariance over the latent space, from which every mapping starts to learn its own. With
+        ``transfer="blend"`` labels have other kernels: `label_kernels_`. None: `C * RBF + C`. White noise is
+        added to the mappings with Gaussian noise if it has none.
     ard : bool, default=False
         One length scale per latent dimension in the default kernel; see `relevance_`.
     back_constraint : {"mlp"} or None, default="mlp"
         "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
         and new rows are placed by a short search from the nearest training rows.
     n_active : int, default=None
-        Number of rows whose positions are the basis of every mapping. All rows contribute through it.
-        Training costs O(n n_active^2). None: all rows up to 2000, else 200.
+        Rows whose positions are the basis of every mapping, through which all rows contribute. Training costs
+        O(n n_active^2). None: all rows up to 2000, else 200.
     hidden_units : int, default=50
         Of the perceptron.
     n_observed : int, default=None
@@ -231,15 +225,15 @@ class LatentParameters:
     max_iter : int, default=300
         Maximum number of iterations of the optimiser.
     tol : float, default=3e-4
-        Learning stops when an iteration changes the objective by less than this many nats per observed number
-        (rows times components of the features), or by less than this share of it if that is more.
+        Least change of the objective in an iteration, in nats per observed number (rows times components of
+        the features) or as a share of it, whichever is more; below it learning stops.
     n_init : int, default=1
         Starts with other hidden units; the best objective is kept.
     transfer : {"blend", "latent"}, default="blend"
-        "blend": the function of a task is the sum of a function of the latent positions and one of the
-        features, of variances that are learnt from the tasks of `fit`. If this does not predict them better
-        from few labels, labels depend on the features alone; see `transfer_report`. "latent": a function of
-        the latent positions alone, as in Urtasun, Quattoni & Darrell (2007), in about half the time.
+        "blend": a task is a function of the latent positions plus one of the features, of variances learnt
+        from the tasks of `fit`. If this does not predict them better from few labels, labels depend on the
+        features alone; see `transfer_report`. "latent": a function of the positions alone, as in Urtasun,
+        Quattoni & Darrell (2007), in about half the time.
 
     Attributes
     ----------

@@ -1,7 +1,5 @@
 """What the shared-latent-space estimators have in common: parameters, the transformer, bookkeeping."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self
@@ -16,31 +14,21 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
 from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._parameters import LatentParameters, generator_from
-from gleangp.estimators._progress import warn_about_fit
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
 from gleangp.kernels.evaluate import length_scales
 from gleangp.models.default_kernel import default_priors
 from gleangp.models.defaults import LATENT_SPACE
-from gleangp.models.latent.blend import add_task, fit_blended_model, label_inputs, most_folds
-from gleangp.models.latent.model import (
-    Blend,
-    Labels,
-    LatentModel,
-    Observations,
-    fit_latent_model,
-    locate,
-    most_stages,
-    observe,
-    reconstruct,
-)
-from gleangp.models.latent.space import Perceptron, Settings
+from gleangp.models.latent import model as latent
+from gleangp.models.latent.model import Labels, LatentModel
+from gleangp.models.latent.space import Observations, Perceptron, Settings, observe
 from gleangp.models.latent.terms import Mapping
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
+from gleangp.progress import FitProgress, warn_about_fit
 
-register(Blend, LatentModel, Mapping, Observations, Perceptron)
+register(latent.Blend, LatentModel, Mapping, Observations, Perceptron)
 
 
 def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
@@ -80,11 +68,10 @@ class SharedLatentMixin(
         labels = self._labels(y, codes)
         self._check_dimensions(X)
         settings = self._settings(len(X))
-        stages, learn = most_stages(settings), fit_latent_model
-        if self.transfer == "blend":  # every fold learns a space from one start
-            stages += most_folds(len(labels)) * most_stages(replace(settings, n_init=1))
-            learn = fit_blended_model
-        progress = self._begin_progress(given, stages)
+        blend = self.transfer == "blend"
+        learn = latent.fit_blended_model if blend else latent.fit_latent_model
+        stages = latent.most_stages(settings, len(labels) if blend else 1)
+        progress = FitProgress(self, given, stages)
         with threads_for([len(X)]):  # positions of all rows are learnt together
             settings = replace(settings, progress=progress)
             model = learn(X, labels, settings, generator_from(self.random_state))
@@ -92,7 +79,7 @@ class SharedLatentMixin(
         self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
         self._store(model)
         warn_about_fit(
-            type(self).__name__,
+            self,
             model,
             f"after max_iter={self.max_iter} iterations while the objective still changed by "
             f"{model.last_change:.3g} nats per observed number in one (tol={self.tol}). Raise max_iter for a "
@@ -112,7 +99,7 @@ class SharedLatentMixin(
         labels = self._labels_of_new_task(y, len(X), task)
         with threads_for([len(labels.rows)]):
             settings = self._settings(len(labels.rows))
-            self._store(add_task(self._model, X[labels.rows], labels.targets, settings))
+            self._store(latent.add_task(self._model, X[labels.rows], labels.targets, settings))
         self.tasks_ = names
         return self
 
@@ -126,7 +113,7 @@ class SharedLatentMixin(
         """
         X, _ = self._read_inputs(X, reset=False)
         with threads_for([len(X)]):
-            return locate(self._model, X)
+            return self._model.locate(X)
 
     def inverse_transform(self, Z: Any, return_std: bool = False) -> Any:
         """Features at latent positions: the mean of the map to the observations.
@@ -150,7 +137,7 @@ class SharedLatentMixin(
                 f"Z has {Z.shape[1]} columns, but the latent space of this {type(self).__name__} has "
                 f"{self._n_features_out} dimensions. Give positions as transform returns them."
             )
-        mean, var = reconstruct(self._model, Z)
+        mean, var = self._model.reconstruct(Z)
         return (mean, np.sqrt(var)) if return_std else mean
 
     def transfer_report(self) -> dict[Any, dict[str, Any]]:
@@ -183,18 +170,18 @@ class SharedLatentMixin(
         >>> sorted(report), sorted(report["a"])
         (['a', 'b', 'c'], ['gain', 'helped', 'used', 'with_space', 'without_space'])
         """
-        blend = self._model.blend
-        if blend is None:
+        measured = self._model.blend
+        if measured is None:
             raise ValueError(
                 'this model was fitted with transfer="latent", where labels depend on the latent positions '
                 'alone, so there is nothing to compare. Fit with transfer="blend".'
             )
         report = {}
-        for code, (with_space, without) in enumerate(blend.scores.tolist()):
+        for code, (with_space, without) in enumerate(measured.scores.tolist()):
             gain = with_space - without
             found = {"with_space": with_space, "without_space": without, "gain": gain}
             found["helped"] = None if np.isnan(gain) else gain > 0.0
-            report[self._task_name(code)] = found | {"used": blend.used}
+            report[self._task_name(code)] = found | {"used": measured.used}
         return report
 
     def _check_parts(self, n_inputs: int) -> None:
@@ -254,7 +241,7 @@ class SharedLatentMixin(
         """Number, rows, mean and variance (rows, columns) of the labels of every task that occurs."""
         maps = self._model.label_maps
         with threads_for([len(X)]):
-            inputs = label_inputs(self._model, X)
+            inputs = self._model.label_inputs(X)
             return [(t, rows, *maps[t].predict(inputs[rows])) for t, rows in filled_blocks(codes)]
 
     def _check_rows(self, n_labeled: int, task: Any) -> None:

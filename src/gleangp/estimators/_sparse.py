@@ -1,7 +1,5 @@
 """The common part of the sparse estimators: problems and the models that are fitted to them, files."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +15,9 @@ from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._parameters import SparseParameters, generator_from
-from gleangp.estimators._progress import Given, warn_about_fit
 from gleangp.exceptions import KernelError, TaskError, warn_user
+from gleangp.inference import evidence, local, posterior, prior, propagate
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import GroupKnowledge, Knowledge
-from gleangp.inference.local import LocalPosterior
-from gleangp.inference.posterior import Sites, TaskPosterior
-from gleangp.inference.prior import Term
-from gleangp.inference.propagate import RowSites
 from gleangp.invariances import check_invariances
 from gleangp.io.classes import register
 from gleangp.models import priors
@@ -44,13 +37,14 @@ from gleangp.models.parameters import Parameters
 from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian, Noise
 from gleangp.numerics.parallel import in_parallel, threads_for
-from gleangp.progress import Progress, silent
+from gleangp.progress import FitProgress, Given, Progress, silent, warn_about_fit
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
 # What model files contain; the last two lines: coupled models of version 0.1.
 register(Choice, Decision, Parameters, priors.Exponential, priors.Gamma, priors.HalfCauchy, priors.HalfNormal)
-register(priors.LogNormal, priors.Normal, priors.Tied, SparseModel, Sites, TaskPosterior)
-register(Draw, GroupKnowledge, InputMap, LocalModel, LocalPosterior, RowSites, Term, BasisKnowledge=Knowledge)
+register(priors.LogNormal, priors.Normal, priors.Tied, SparseModel, posterior.Sites, posterior.TaskPosterior)
+register(Draw, InputMap, LocalModel, local.LocalPosterior, propagate.RowSites, prior.Term)
+register(evidence.GroupKnowledge, BasisKnowledge=evidence.Knowledge)
 register(upgrade.CoupledModel, upgrade.CoupledParameters, upgrade.CoupledPosterior)
 register(upgrade.Knowledge, upgrade.OwnRows, upgrade.Pareto)
 
@@ -125,7 +119,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             n_basis = self._count_active(sum(sizes), warn=then is list)
             fit, most = partial(self._fit_local, n_basis), MOST_REPORTS
         models, parallel = [], not one and self.n_jobs not in (None, 1)
-        progress = self._begin_progress(given, most if one else len(problems))
+        progress = FitProgress(self, given, most if one else len(problems))
         with threads_for(sizes):
             if parallel:
                 models = in_parallel(fit, [(problem,) for problem in problems], self.n_jobs)
@@ -139,7 +133,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         self._store(models)
         for model in models:
             warn_about_fit(
-                type(self).__name__,
+                self,
                 model,
                 f"learning while the log evidence still changed by {model.last_change:.3g} in a step. Raise "
                 "n_rounds, or start from a better kernel.",
@@ -155,9 +149,8 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         parts = blocks_of_rows(data.codes, data.n_tasks)
         blocks = [Block(data.X[r], data.y[r], data.noise_at(r)) for r in parts]
         tasks = TaskBlocks(blocks, [problem.numbers[r] for r in parts])
-        return fit_sparse_model(
-            start, tasks, problem.n_rows, replace(settings, progress=progress), problem.rng
-        )
+        settings = replace(settings, progress=progress)
+        return fit_sparse_model(start, tasks, data.n_tasks, problem.n_rows, settings, problem.rng)
 
     def _fit_local(self, n_basis: int | None, problem: Problem, progress: Progress = silent) -> LocalModel:
         """The model of blocks and a basis of the rows of a problem."""
@@ -170,7 +163,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             data,
             likelihood,
             self.coupling,
-            outputs=bool(getattr(self, "_n_outputs", 0)),
+            outputs=getattr(self, "_n_outputs", 0) > 0,
             kernel=problem.kernel,
             priors=priors,
             optimize=self.optimizer is not None,

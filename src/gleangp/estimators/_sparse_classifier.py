@@ -1,7 +1,5 @@
 """`SparseGPClassifier`, and `LabelsMixin`: what it shares with `SparseGPOrdinal`."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
@@ -16,7 +14,6 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import encode_classes, lookup_classes
 from gleangp.estimators._base import TaskClassifierMixin
 from gleangp.estimators._parameters import ClassParameters, generator_from, given, parameters
-from gleangp.estimators._progress import Given
 from gleangp.estimators._sparse import FittedModel, Problem, SparseGPMixin, rows_to_learn
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
@@ -36,6 +33,7 @@ from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.noise.base import TwoClasses
 from gleangp.numerics.parallel import threads_for
+from gleangp.progress import Given
 
 
 class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):

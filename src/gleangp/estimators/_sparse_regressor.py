@@ -1,7 +1,5 @@
 """`SparseGPRegressor`: regression for one task or many, with a choice of noise models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Self
 

@@ -54,6 +54,7 @@ def settle_exclusive(
     """
     free = ~blocks[0].noise.is_labeled(blocks[0].y)
     sides = np.zeros((2, len(blocks), len(free)))  # log P^- and log P^+ of every class
+    log_gammas = np.log([[b.noise.gamma_plus] for b in blocks])
 
     def sweep(c: int, heard: Block, start: RowSites | None, max_sweeps: int) -> Swept:
         swept = priors[c].sweep(heard, start, max_sweeps=max_sweeps)
@@ -65,18 +66,18 @@ def settle_exclusive(
         sites = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
     for c, block in enumerate(blocks):
         sweep(c, block, sites[c], 1)
-    odds, owner = _odds_from_others(blocks, *sides), _owners(blocks, *sides)
+    odds, owner, _ = exactly_one(log_gammas, *sides)
     for round_ in range(_MAX_ROUNDS):
         step = min(1.0, _FULL_STEPS / (round_ + 1.0))
         for c, block in enumerate(blocks):
-            odds[c] += step * (_odds_from_others(blocks, *sides)[c] - odds[c])
+            odds[c] += step * (exactly_one(log_gammas, *sides)[0][c] - odds[c])
             sites[c] = sweep(c, _hearing(block, odds[c], free), sites[c], _SWEEPS).sites
-        last, owner = owner, _owners(blocks, *sides)
+        last, owner = owner, exactly_one(log_gammas, *sides)[1]
         if 0.5 * np.sum(np.abs(owner - last)[:, free]) <= _SETTLED * np.sum(free):
             break
     heard = [_hearing(block, odds[c], free) for c, block in enumerate(blocks)]
     settled = [sweep(c, block, sites[c], _LAST_SWEEPS) for c, block in enumerate(heard)]
-    shared = np.sum(_log_partition(blocks, *sides)[free]) / len(blocks)
+    shared = np.sum(exactly_one(log_gammas, *sides)[2][free]) / len(blocks)
     return [(s, s.evidence - _counted(h, s) + shared) for h, s in zip(heard, settled, strict=True)]
 
 
@@ -87,30 +88,17 @@ def _hearing(block: Block, odds: FloatArray, free: np.ndarray) -> Block:
     return replace(block, noise=replace(block.noise, gamma_minus=minus, gamma_plus=plus))
 
 
-def _weights(blocks, log_minus, log_plus) -> FloatArray:
-    """(C, n) log of gamma_c P_c^+ / P_c^-."""
-    gammas = np.array([b.noise.gamma_plus for b in blocks], dtype=np.float64)
-    return np.log(gammas)[:, None] + log_plus - log_minus
+def exactly_one(
+    log_gammas: FloatArray, log_minus: FloatArray, log_plus: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Log odds A_c / B_c (C, n), probabilities of the classes (C, n), and log p(no label) (n,) of rows.
 
-
-def _odds_from_others(blocks, log_minus, log_plus) -> FloatArray:
-    """(C, n) log of A_c / B_c."""
-    weights = _weights(blocks, log_minus, log_plus)
+    From the logs of gamma_c (C, 1) and of the probabilities of the sides (C, n).
+    """
+    weights = log_gammas + log_plus - log_minus  # log of gamma_c P_c^+ / P_c^-
     others = [np.logaddexp.reduce(np.delete(weights, c, axis=0), axis=0) for c in range(len(weights))]
-    gammas = np.array([b.noise.gamma_plus for b in blocks], dtype=np.float64)
-    return np.log(gammas)[:, None] - np.array(others)
-
-
-def _log_partition(blocks, log_minus, log_plus) -> FloatArray:
-    """(n,) log of the probability that a row has exactly one class, and no label."""
-    weights = _weights(blocks, log_minus, log_plus)
-    return np.sum(log_minus, axis=0) + np.logaddexp.reduce(weights, axis=0)
-
-
-def _owners(blocks, log_minus, log_plus) -> FloatArray:
-    """(C, n) probability of every class of a row, given that it has exactly one."""
-    weights = _weights(blocks, log_minus, log_plus)
-    return np.exp(weights - np.logaddexp.reduce(weights, axis=0))
+    total = np.logaddexp.reduce(weights, axis=0)
+    return log_gammas - np.array(others), np.exp(weights - total), np.sum(log_minus, axis=0) + total
 
 
 def _counted(heard: Block, swept: Swept) -> float:

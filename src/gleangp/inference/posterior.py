@@ -30,6 +30,7 @@ With every row in the basis it is exact.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_factor
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block, Group, Layout, Stack
 from gleangp.inference.evidence import Knowledge, condition
@@ -63,11 +65,6 @@ class Sites:
     def __len__(self) -> int:
         return len(self.mean)
 
-    def followed_by(self, more: Sites) -> Sites:
-        """These sites, then those of more points."""
-        mean, precision = np.append(self.mean, more.mean), np.append(self.precision, more.precision)
-        return Sites(mean, precision, self.n_silent + more.n_silent)
-
     def _check_state(self) -> None:
         check_arrays(self, mean="d derived", precision="d >=0 derived")
 
@@ -78,7 +75,6 @@ NO_SITES = Sites(np.zeros(0), np.zeros(0))
 class Inclusion(NamedTuple):
     """A row that was absorbed: its marginal just before, and the moments of its noise there."""
 
-    row: int
     mean: float
     var: float
     g: float
@@ -111,17 +107,18 @@ class Filter:
         one, size = slice(n, n + 1), self.size
         mean, var = self.mean[one], self.var[one]
         log_z, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
-        now = Inclusion(n, mean.item(), var.item(), g.item(), nu.item(), log_z.item(), silent.item())
+        root = np.sqrt(nu.item())
+        moments = mean.item(), var.item(), g.item(), nu.item(), log_z.item()
+        self.history.append(Inclusion(*moments, silent.item()))
         if size == len(self.rows):
             rows = np.empty((max(16, 2 * size), len(self.y)))
             rows[:size] = self.rows
             self.rows = rows
         new = prior_column - self.rows[:size, n] @ self.rows[:size]  # LPJ05 eq. 21
-        new *= np.sqrt(now.nu)
+        new *= root
         self.rows[size] = new
         self.var -= new * new  # LPJ05 eqs. 24 and 25
-        self.mean += (now.g / np.sqrt(now.nu)) * new
-        self.history.append(now)
+        self.mean += (g.item() / root) * new
         if not np.min(self.var, initial=0.0) >= -_ROUNDING * np.max(self.prior_var, initial=0.0):
             row = int(np.argmin(self.var))
             raise NotPositiveDefiniteError(
@@ -132,8 +129,8 @@ class Filter:
 
     def sites(self) -> Sites:
         """The sites of the absorbed points."""
-        moments = np.array([h[1:5] for h in self.history], dtype=np.float64).reshape(-1, 4).T
-        return Sites(*site_moments(*moments), sum(h.silent for h in self.history))
+        moments = np.array([now[:4] for now in self.history], dtype=np.float64).reshape(-1, 4).T
+        return Sites(*site_moments(*moments), sum(now.silent for now in self.history))
 
     @property
     def gains(self) -> FloatArray:
@@ -194,12 +191,11 @@ class KernelPosterior(ABC):
     weights: FloatArray  # (d,)
 
     @abstractmethod
-    def taken(self, K: FloatArray) -> FloatArray:
-        """What the data take off the prior variance (n,), from covariances K (d, n) with the points kept."""
+    def taken(self, K: FloatArray, *, joint: bool = False) -> FloatArray:
+        """What the data take off the prior variance (n,), or covariance (n, n), of rows.
 
-    @abstractmethod
-    def taken_cov(self, K: FloatArray) -> FloatArray:
-        """The same of the prior covariance (n, n)."""
+        K (d, n) are their covariances with the points kept.
+        """
 
     def predict(self, kernel: Any, X: FloatArray, *, with_var: bool = True) -> MeanAndVar:
         """Mean and variance (n,) of the function, the kernel's white noise in it.
@@ -220,7 +216,7 @@ class KernelPosterior(ABC):
         if len(self.X) == 0:
             return np.zeros(len(X)), kernel(X)
         K = kernel_columns(kernel, self.X, X)
-        return self.weights @ K, kernel(X) - self.taken_cov(K)
+        return self.weights @ K, kernel(X) - self.taken(K, joint=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,23 +232,15 @@ class TaskPosterior(KernelPosterior):
     def __len__(self) -> int:
         return len(self.X)
 
-    def taken(self, K: FloatArray) -> FloatArray:
+    def taken(self, K: FloatArray, *, joint: bool = False) -> FloatArray:
         """|chol^-1 k|^2 - |inner^-1 chol^-1 k|^2 of every column."""
-        return variance_taken(K, self.chol, self.inner)
-
-    def taken_cov(self, K: FloatArray) -> FloatArray:
-        """The same with all products."""
-        v = solve_lower(self.chol, K)
-        if self.inner is None:
-            return v.T @ v
-        w = solve_lower(self.inner, v)
-        return v.T @ v - w.T @ w
+        return factors_take(K, self.chol, self.inner, joint)
 
     def _check_state(self) -> None:
-        sizes = check_arrays(self, X="d p", weights="d derived", chol="d d derived", jitter=">=0 square")
+        sizes = check_arrays(self, X="d p", weights="d derived", jitter=">=0 square")
+        check_arrays(self, sizes, chol="d d derived", inner="d d derived ?")
         check_factor("TaskPosterior.chol", self.chol)
         if self.inner is not None:
-            check_arrays(self, sizes, inner="d d derived")
             check_factor("TaskPosterior.inner", self.inner)
 
 
@@ -262,14 +250,47 @@ def prior_only(n_features: int) -> TaskPosterior:
     return TaskPosterior(np.zeros((0, n_features)), np.zeros(0), empty, None, 0.0)
 
 
-def variance_taken(K: FloatArray, chol: FloatArray, inner: FloatArray | None = None) -> FloatArray:
-    """What the data take off the prior variance (n,), from covariances K (d, n) to the kept points."""
+def predict_tasks(
+    nodes: Sequence[Sequence[tuple[Any, KernelPosterior]]], X, codes, *, joint=False, with_var=True
+) -> MeanAndVar:
+    """Mean and variance (n,), or covariance (n, n), of rows X (n, p) of the tasks `codes` (n,).
+
+    A task is an equal mixture of its nodes, each a kernel and a posterior: what their means disagree about
+    adds to what each is uncertain of. Rows of different tasks are independent.
+    """
+    n = len(X)
+    mean, spread = np.empty(n), np.zeros((n, n)) if joint else np.empty(n if with_var else 0)
+    for task, rows in filled_blocks(codes):
+        if joint:
+            found = [p.predict_cov(kernel, X[rows]) for kernel, p in nodes[task]]
+        else:
+            found = [p.predict(kernel, X[rows], with_var=with_var) for kernel, p in nodes[task]]
+        means = np.array([m for m, _ in found])
+        mean[rows] = means.mean(axis=0)
+        if joint:
+            away = means - mean[rows]
+            within = np.mean([c for _, c in found], axis=0)
+            spread[np.ix_(rows, rows)] = within + away.T @ away / len(means)
+        elif with_var:
+            spread[rows] = np.mean([v for _, v in found], axis=0) + means.var(axis=0)
+    return mean, spread
+
+
+def factors_take(
+    K: FloatArray, chol: FloatArray, inner: FloatArray | None = None, joint: bool = False
+) -> FloatArray:
+    """`KernelPosterior.taken` of triangular factors."""
     v = solve_lower(chol, K)
-    taken = np.einsum("dn,dn->n", v, v)
+    taken = _products(v, joint)
     if inner is not None:
         w = solve_lower(inner, v)
-        taken -= np.einsum("dn,dn->n", w, w)
+        taken -= _products(w, joint)
     return taken
+
+
+def _products(v: FloatArray, joint: bool) -> FloatArray:
+    """Products of columns (d, n): of each with itself (n,), or of all with all (n, n)."""
+    return v.T @ v if joint else np.einsum("dn,dn->n", v, v)
 
 
 def posterior_from_sites(kernel, X: FloatArray, sites: Sites) -> TaskPosterior:
@@ -294,7 +315,9 @@ def absorb_rows(
     """
     mean, K = posterior.predict_cov(kernel, block.X)
     new = filter_all(block, K, mean)
-    sites = sites.followed_by(new.sites())
+    more = new.sites()
+    means, precisions = np.append(sites.mean, more.mean), np.append(sites.precision, more.precision)
+    sites = Sites(means, precisions, sites.n_silent + more.n_silent)
     return posterior_from_sites(kernel, np.vstack([posterior.X, block.X]), sites), sites, new
 
 
@@ -312,7 +335,7 @@ def training_marginals(kernel, posterior: TaskPosterior, X: FloatArray, active: 
             inside = (active >= part.start) & (active < part.stop)
             K_dn[inside, active[inside] - part.start] += white[inside]
         mean[part] = posterior.weights @ K_dn
-        var[part] = kernel.diag(X[part]) - variance_taken(K_dn, posterior.chol)
+        var[part] = kernel.diag(X[part]) - factors_take(K_dn, posterior.chol)
     return mean, np.maximum(var, 0.0)
 
 

@@ -1,7 +1,7 @@
 """Model files: one zip of JSON and `.npy`, nothing executable inside.
 
-`files` reads and writes the zip, `trees` turns objects into JSON and back, `classes` lists what a file may
-contain, `atomic` replaces files in one step.
+`files` reads and writes the zip, `classes` has what a file may contain and turns it into JSON and back,
+`atomic` replaces files in one step.
 """
 
 from gleangp.io.atomic import replacing

@@ -4,8 +4,6 @@ A temporary file lies beside the target and is locked while it is written. SIGTE
 process that is killed leaves it behind without its lock, and the next writer of the same target removes it.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import secrets
@@ -13,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -57,21 +56,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 @contextmanager
 def _created_and_locked(path: Path) -> Iterator[None]:
     """A new file, locked within the block so that others see that it is not stale."""
-    while True:
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        if fcntl is None:
-            os.close(handle)
-            yield
-            return
-        try:
-            with suppress(OSError):  # a file system without locks: nobody can lock it, so nobody removes it
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if not path.exists():  # taken for a stale one before it was locked
-                continue
-            yield
-            return
-        finally:
-            os.close(handle)
+    locked = False
+    while not locked:
+        with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
+            if fcntl is None:
+                file.close()  # Windows does not rename an open file
+            else:
+                with suppress(OSError):  # without locks nobody can lock it, so nobody removes it
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            locked = path.exists()  # else it was taken for a stale one before
+            if locked:
+                yield
 
 
 def _remove_stale(target: Path) -> None:
@@ -92,8 +87,8 @@ def _remove_stale(target: Path) -> None:
 def _removed_by_signals(temporary: Path) -> Iterator[None]:
     """Within the block, a signal that ends the process removes the file first.
 
-    Handlers that the program has set stay: what they raise removes the file as any error does. Only the main
-    thread can set handlers.
+    Handlers of the program stay: what they raise removes the file as any error does. Only the main thread can
+    set handlers.
     """
     _unfinished[temporary] = os.getpid()
     ours = []

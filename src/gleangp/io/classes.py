@@ -1,22 +1,26 @@
-"""The classes that a model file may name, and how each is taken apart and put together.
+"""Objects as JSON and back, and the classes that a model file may name.
 
 A file names classes that were registered, or public names of gleangp, so it cannot make Python import or call
 anything else. The layers above register their classes where they are used: the noise models in `noise`, the
-fitted state of an estimator beside the estimator. Three kinds, told apart by what the class is:
+fitted state of an estimator beside the estimator. Kernels are stored as their constructor's parameters,
+frozen dataclasses as their fields, estimators (also the listed transformers of scikit-learn) as their
+parameters and what `fit` has set. A method `_check_state` of a class is called when a file was read; it
+raises where parts do not fit together.
 
-* kernels are their constructor's parameters;
-* frozen dataclasses are their fields;
-* estimators, also those transformers of scikit-learn that are listed, are their constructor's parameters and
-  what `fit` has set.
+Plain values are stored as they are, others as a tag with what it needs (`docs/model_file.md`). Objects are in
+one list in which each refers to earlier ones only: a shared object is stored once and shared again after
+loading, and no cycle can be written down. What works on a tree of objects, as a kernel does, visits a shared
+one each time, so `check_extent` bounds the size of the tree, not of the list.
 
-A method `_check_state` of a class is called when a file was read; it raises where parts do not fit together.
+Keys are None, text or numbers of at most 64 bits, as names of tasks are: of other values any number can have
+equal hashes, which makes a dict slow.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections import UserList
+from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -48,6 +52,15 @@ _NAMES: dict[type, str] = {}
 # Public names are imported from the layers above when they are first used.
 gleangp: Any = import_module("gleangp")
 
+PLAIN_KINDS = "biufU"  # of arrays and NumPy's scalars
+_SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in PLAIN_KINDS}
+_DEEPEST = 60  # levels of nesting; models have about ten
+_DEEPEST_OBJECTS = 200  # that refer to each other; a sum of k kernels has k
+_NOT_STORABLE = (
+    ": model files hold gleangp's estimators, its and scikit-learn's kernels, and of scikit-learn Pipeline, "
+    "ColumnTransformer, StandardScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder and SimpleImputer, and "
+    "no code. Else use pickle or joblib."
+)
 _FITTED_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,99}")
 _FIELD_TYPES: dict[str, Callable[[Any], bool]] = {
     "None": lambda value: value is None,
@@ -71,12 +84,6 @@ def register(*classes: type, **renamed: type) -> None:
         _NAMES[cls] = name
 
 
-def import_homes(names: Iterable[str]) -> None:
-    """Import the public classes among these names, whose modules register the classes of their state."""
-    for name in sorted({*gleangp.__all__, *gleangp.STORED} & set(names)):
-        getattr(gleangp, name)
-
-
 def find_class(name: str) -> type:
     """The class of a registered, listed or public name."""
     cls = _CLASSES.get(name)
@@ -84,9 +91,8 @@ def find_class(name: str) -> type:
         cls = getattr(import_module(_HOMES[name]), name)
     elif cls is None and name in gleangp.__all__:
         cls = getattr(gleangp, name)
-    if not isinstance(cls, type) or not (
-        issubclass(cls, Kernel | BaseEstimator) or dataclasses.is_dataclass(cls)
-    ):
+    usable = isinstance(cls, type) and issubclass(cls, Kernel | BaseEstimator)
+    if cls is None or not (usable or dataclasses.is_dataclass(cls)):
         raise ModelFileError(f"it names {name!r}, which is not a part of a model that this version knows.")
     return cls
 
@@ -119,20 +125,18 @@ def put_together(name: str, state: dict[str, Any]) -> Any:
     cls = find_class(name)
     if issubclass(cls, BaseEstimator):
         value = _estimator(cls, state)
-    elif issubclass(cls, Kernel):
-        value = _construct(cls, state)
     else:
-        value = _dataclass(cls, state)
+        value = _construct(cls, state) if issubclass(cls, Kernel) else _dataclass(cls, state)
     if hasattr(value, "_check_state"):
         value._check_state()
     return value
 
 
-def _construct(cls: type, parameters: Any) -> Any:
+def _construct(cls: type, parameters: dict[str, Any]) -> Any:
     allowed = signature(cls).parameters
-    unknown = [key for key in parameters if key not in allowed]
-    if unknown:
-        raise ModelFileError(f"{cls.__name__} has no parameter {unknown[0]!r}.")
+    for key in parameters:
+        if key not in allowed:
+            raise ModelFileError(f"{cls.__name__} has no parameter {key!r}.")
     return cls(**parameters)
 
 
@@ -142,12 +146,11 @@ def _dataclass(cls: Any, state: dict[str, Any]) -> Any:
     if not required <= set(state) <= set(fields):
         raise ModelFileError(f"{cls.__name__} has the fields {sorted(fields)}, the file {sorted(state)}.")
     for key, value in state.items():
-        kinds = [part.strip().split("[")[0] for part in str(fields[key].type).split(" | ")]
-        # Any, a class of ours, ...: checked by whoever uses it.
-        if not any(kind not in _FIELD_TYPES or _FIELD_TYPES[kind](value) for kind in kinds):
-            raise ModelFileError(
-                f"{cls.__name__}.{key} should be {fields[key].type} and is {type(value).__name__}."
-            )
+        kind = fields[key].type
+        checks = [_FIELD_TYPES.get(part.strip().split("[")[0]) for part in str(kind).split(" | ")]
+        # None of Any, a class of ours, ...: checked by whoever uses it.
+        if not any(check is None or check(value) for check in checks):
+            raise ModelFileError(f"{cls.__name__}.{key} should be {kind} and is {type(value).__name__}.")
     return cls(**state)
 
 
@@ -170,3 +173,173 @@ def _check_memory(name: str, parameters: dict[str, Any]) -> None:
     """Raise if a pipeline has a cache: fitting it would run what lies in that folder."""
     if parameters.get("memory") is not None:
         raise ModelFileError(f"{name} has memory={parameters['memory']!r}. Use memory=None in a model file.")
+
+
+class Encoder:
+    """Collects the objects and arrays of a model."""
+
+    def __init__(self) -> None:
+        self.objects: list[dict[str, Any]] = []
+        self.arrays: list[np.ndarray] = []
+        # id -> reference, and the value itself: ids stay unique while it is referred to
+        self._known: dict[int, tuple[dict[str, int], Any]] = {}
+
+    def encode(self, value: Any, where: str) -> Any:
+        """The value as JSON; `where` says which part of the model it is, for errors."""
+        if value is None or isinstance(value, bool | int):
+            return value
+        if isinstance(value, str):
+            return str(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+        if isinstance(value, UserList):  # columns of a ColumnTransformer, before scikit-learn 1.9
+            value = value.data
+        if isinstance(value, list) or type(value) is tuple:
+            items = [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            return items if isinstance(value, list) else {"tuple": items}
+        if isinstance(value, dict):
+            for key in value:
+                if not _is_key(key):
+                    found = f"the key {key!r} is not None, text or a number of 64 bits."
+                    raise ModelFileError(f"cannot save {where}: {found}")
+            pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r}]")] for k, v in value.items()]
+            return {"dict": pairs}
+        if isinstance(value, np.generic) and value.dtype.kind in PLAIN_KINDS:
+            return {"scalar": [value.dtype.str, self.encode(value.item(), where)]}
+        if isinstance(value, slice):
+            return {"slice": [self.encode(v, where) for v in (value.start, value.stop, value.step)]}
+        if isinstance(value, np.dtype) and value.kind in PLAIN_KINDS + "O":
+            return {"dtype": value.str}
+        if isinstance(value, type) and value in _SCALAR_TYPES:
+            return {"type": np.dtype(value).str}
+        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+            return {"objects": [list(value.shape), [self.encode(v, where) for v in value.ravel()]]}
+        if id(value) not in self._known:
+            self._known[id(value)] = self._stored(value, where), value
+        return self._known[id(value)][0]
+
+    def _stored(self, value: Any, where: str) -> dict[str, int]:
+        """A reference to what is stored once, however often it is referred to."""
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind not in PLAIN_KINDS:
+                raise ModelFileError(f"cannot save {where}: an array of {value.dtype}.")
+            self.arrays.append(value)
+            return {"array": len(self.arrays) - 1}
+        parts = take_apart(value)
+        if parts is None:
+            advice = _NOT_STORABLE
+            if isinstance(value, np.random.Generator | np.random.RandomState):
+                advice = ". Set an int or None, for example set_params(random_state=None)."
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            raise ModelFileError(f"cannot save {where}, a {kind}{advice}")
+        state = {key: self.encode(item, f"{where}.{key}") for key, item in parts[1].items()}
+        self.objects.append({"class": parts[0], "state": state})
+        return {"object": len(self.objects) - 1}
+
+
+class Decoder:
+    """Builds the objects of a model again."""
+
+    def __init__(self, objects: list[Any], arrays: list[np.ndarray]) -> None:
+        self._arrays = arrays
+        self._objects: list[Any] = []
+        for description in objects:
+            whole = isinstance(description, dict) and set(description) == {"class", "state"}
+            if not whole or (type(description["class"]), type(description["state"])) != (str, dict):
+                raise ModelFileError("an object in it has no class or no state.")
+        public = {*gleangp.__all__, *gleangp.STORED}
+        for name in sorted(public & {description["class"] for description in objects}):
+            getattr(gleangp, name)  # its module registers the classes of its state
+        for description in objects:
+            state = {key: self.decode(item) for key, item in description["state"].items()}
+            self._objects.append(put_together(description["class"], state))
+
+    def decode(self, tree: Any, depth: int = 0) -> Any:
+        """The value of a JSON tree."""
+        if depth > _DEEPEST:
+            raise ModelFileError(f"it is nested deeper than {_DEEPEST} levels.")
+        if isinstance(tree, dict) and len(tree) != 1:
+            raise ModelFileError(f"a value in it has the tags {sorted(tree)[:5]}; one is expected.")
+        below = depth + 1
+        match tree:
+            case None | bool() | int() | float() | str():
+                return tree
+            case list():
+                return [self.decode(item, below) for item in tree]
+            case {"tuple": items}:
+                return tuple(self.decode(item, below) for item in items)
+            case {"dict": pairs}:
+                return {self._key(k, below): self.decode(v, below) for k, v in pairs}
+            case {"float": "nan" | "inf" | "-inf" as name}:
+                return float(name)
+            case {"float": content}:
+                raise ModelFileError(f"a number in it is {content!r}.")
+            case {"scalar": [kind, value]}:
+                return _plain_dtype(kind, PLAIN_KINDS).type(self.decode(value))
+            case {"slice": [start, stop, step]}:
+                return slice(*(self.decode(item, below) for item in (start, stop, step)))
+            case {"dtype": name}:
+                return _plain_dtype(name, PLAIN_KINDS + "O")
+            case {"type": name}:
+                return _plain_dtype(name, PLAIN_KINDS).type
+            case {"objects": [shape, items]}:
+                if math.prod(shape) != len(items):
+                    raise ModelFileError(f"an array of {len(items)} values has the shape {shape}.")
+                flat = np.empty(len(items), dtype=object)
+                flat[:] = [self.decode(item, below) for item in items]
+                return flat.reshape(shape)
+            case {"array": number}:
+                return _part(self._arrays, number)
+            case {"object": number}:
+                return _part(self._objects, number)
+        raise ModelFileError(f"a value in it has the unknown tag {next(iter(tree))!r}, or not what it needs.")
+
+    def _key(self, tree: Any, depth: int) -> Any:
+        key = self.decode(tree, depth)
+        if not _is_key(key):
+            found = f"a key in it is a {type(key).__name__}"
+            raise ModelFileError(f"{found}, not None, text or a number of 64 bits.")
+        return key
+
+
+def _plain_dtype(name: Any, kinds: str) -> np.dtype[Any]:
+    """The dtype of a name, if it is of these kinds."""
+    dtype = np.dtype(str(name))
+    if dtype.kind not in kinds or dtype.itemsize > 4 * 10_000 or dtype.shape:
+        raise ModelFileError(f"a number in it has the type {name!r}.")
+    return dtype
+
+
+def check_extent(objects: Any, most: int) -> None:
+    """Raise if objects, with shared ones counted each time, are more than `most` or refer too deep."""
+    if not isinstance(objects, list):
+        raise ModelFileError("its list of objects is not a list.")
+    extents: list[tuple[int, int]] = []  # objects below each one, and levels of them
+    for description in objects:
+        size, levels = _extent(description, extents)
+        if size > most or levels >= _DEEPEST_OBJECTS:
+            found = f"an object in it consists of {size} objects in {levels + 1} levels"
+            raise ModelFileError(f"{found}; at most {most} in {_DEEPEST_OBJECTS} are expected.")
+        extents.append((size + 1, levels + 1))
+
+
+def _extent(tree: Any, extents: list[tuple[int, int]]) -> tuple[int, int]:
+    """Number of objects that a JSON tree refers to, and how deep they go."""
+    if isinstance(tree, dict) and len(tree) == 1 and "object" in tree:
+        return _part(extents, tree["object"])
+    if not isinstance(tree, dict | list):
+        return 0, 0
+    parts = [_extent(part, extents) for part in (tree.values() if isinstance(tree, dict) else tree)]
+    return sum(size for size, _ in parts), max((levels for _, levels in parts), default=0)
+
+
+def _is_key(key: Any) -> bool:
+    if isinstance(key, int):
+        return abs(key) < 2**63
+    return key is None or isinstance(key, str | float | np.generic)
+
+
+def _part(parts: list[Any], number: Any) -> Any:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(parts):
+        raise ModelFileError(f"it refers to part {number!r} of {len(parts)}.")
+    return parts[number]

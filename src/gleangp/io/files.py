@@ -10,8 +10,6 @@ The manifest's key "sha256" is the hash of everything else, so that an edited fi
 It protects against mistakes, not against forgers, who can write a hash too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -33,8 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from gleangp._version import __version__
 from gleangp.exceptions import ModelFileError, warn_user
 from gleangp.io.atomic import replacing
-from gleangp.io.classes import TRANSFORMERS, name_of
-from gleangp.io.trees import PLAIN_KINDS, Decoder, Encoder, check_extent
+from gleangp.io.classes import PLAIN_KINDS, TRANSFORMERS, Decoder, Encoder, check_extent, name_of
 
 _FORMAT = "gleangp-model"
 _FORMAT_VERSION = 2  # raised when an older library could no longer read the file; 2 has a hash
@@ -92,19 +89,12 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     True
     """
     if not isinstance(model, BaseEstimator) or name_of(model) is None:
-        raise ModelFileError(
-            f"cannot save {model!r}: not an estimator of gleangp. For other objects use pickle or joblib."
-        )
+        advice = "For other objects use pickle or joblib."
+        raise ModelFileError(f"cannot save {model!r}: not an estimator of gleangp. {advice}")
     encoder = Encoder()
     tree = encoder.encode(model, type(model).__name__)
-    manifest = {
-        "format": _FORMAT,
-        "format_version": _FORMAT_VERSION,
-        "gleangp": __version__,
-        "sklearn": sklearn.__version__,
-        "model": tree,
-        "objects": encoder.objects,
-    }
+    versions = {"format_version": _FORMAT_VERSION, "gleangp": __version__, "sklearn": sklearn.__version__}
+    manifest = {"format": _FORMAT, **versions, "model": tree, "objects": encoder.objects}
     with replacing(path) as temporary, open(temporary, "wb") as file:
         _write(file, manifest, encoder.arrays)
         check_extent(encoder.objects, _most_nodes(file.tell()))
@@ -188,7 +178,7 @@ def _predict_one_row(model: Any) -> None:
     if headings is not None:
         import pandas as pd
 
-        row = pd.DataFrame({name: [cell] for name, cell in zip(names, cells, strict=True)})
+        row = pd.DataFrame([cells], columns=names)
     elif not any(isinstance(cell, str) for cell in cells):
         row = row.astype(np.float64)
     with warnings.catch_warnings():
@@ -258,9 +248,8 @@ def _most_nodes(size: int) -> int:
 def _check_nodes(text: bytes, size: int) -> None:
     most = _most_nodes(size)
     if sum(1 for _ in islice(_TO_NODE.finditer(text), most + 3)) > most + 2:  # at most two at the end
-        raise ModelFileError(
-            f"its JSON has more than {most} lists and objects, which is too many for a file of {size} bytes."
-        )
+        found = f"its JSON has more than {most} lists and objects"
+        raise ModelFileError(f"{found}, which is too many for a file of {size} bytes.")
 
 
 def _read(file: BinaryIO) -> tuple[dict[str, Any], list[np.ndarray]]:

@@ -288,29 +288,18 @@ def _half_integer(nu, d2):
     for r, e, K_part in _parts(d2, decay, K):
         r *= 2.0 * nu
         np.sqrt(r, out=r)
-        np.negative(r, out=e)
-        np.exp(e, out=e)
-        if nu == 2.5:
-            np.divide(r, 3.0, out=K_part)
-            K_part += 1.0
-            K_part *= r
-            K_part += 1.0
-            K_part *= e
+        np.exp(-r, out=e)
+        if nu == 0.5:
+            K_part[:] = e
         elif nu == 1.5:
-            np.add(r, 1.0, out=K_part)
-            K_part *= e
+            K_part[:] = (r + 1.0) * e
         else:
-            np.copyto(K_part, e)
+            K_part[:] = ((r / 3.0 + 1.0) * r + 1.0) * e
 
     def slope():
         if nu == 0.5:
             return -0.5 * K * _inverse(d2)  # r by now
-        if nu == 1.5:
-            return -1.5 * decay
-        found = 1.0 + d2
-        found *= decay
-        found *= -5.0 / 6.0
-        return found
+        return -1.5 * decay if nu == 1.5 else (1.0 + d2) * decay * (-5.0 / 6.0)
 
     return K, slope
 

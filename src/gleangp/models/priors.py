@@ -1,4 +1,18 @@
-"""Priors on parameters, as penalties in the space where they are optimised: logarithms of positive ones."""
+"""Priors on parameters, as penalties in the space where they are optimised: logarithms of positive ones.
+
+Examples
+--------
+Log density and its slope, both elementwise. The slope is zero at a mode.
+
+>>> Gamma(shape=1.0, rate=2.0).log_prob(3.0)[1], Normal(mean=-1.0, spread=2.0).log_prob(3.0)[1]
+(-2.0, -1.0)
+>>> [float(abs(prior(2.0).log_prob(2.0)[1])) for prior in (LogNormal, Exponential)]
+[0.0, 0.0]
+>>> [float(prior(scale=2.0).log_prob(4.0)[1]) for prior in (HalfNormal, HalfCauchy)]  # at a deviation of 2
+[0.0, 0.0]
+>>> Tied(median=1.0, spread=1.0).log_prob(np.array([2.0, 2.0]))[1].round(4)  # alike: drawn to the median
+array([-0.1733, -0.1733])
+"""
 
 from __future__ import annotations
 
@@ -24,11 +38,6 @@ class Gamma:
 
     Lawrence, Platt & Jordan 2005, section 4.3, put it on process variances. It is evaluated on the
     natural parameter without a Jacobian, as in the authors' toolbox.
-
-    Examples
-    --------
-    >>> Gamma(shape=1.0, rate=2.0).log_prob(3.0)[1]
-    -2.0
     """
 
     shape: float = 1.0
@@ -45,11 +54,6 @@ class LogNormal:
     """Normal density of the logarithm, with its median and the standard deviation of the log.
 
     The density is that of log x, so a flat prior on the log-scale is the limit of a large spread.
-
-    Examples
-    --------
-    >>> float(abs(LogNormal(median=2.0, spread=1.0).log_prob(2.0)[1]))
-    0.0
     """
 
     median: float | FloatArray = 1.0
@@ -57,19 +61,12 @@ class LogNormal:
 
     def log_prob(self, x):
         z = np.log(x / self.median) / self.spread
-        value = -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread)
-        return value, -z / (self.spread * x)
+        return -0.5 * (z * z + np.log(2.0 * np.pi)) - np.log(self.spread), -z / (self.spread * x)
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Normal density of the parameter itself, for those of either sign such as the bias of a noise model.
-
-    Examples
-    --------
-    >>> Normal(mean=-1.0, spread=2.0).log_prob(3.0)[1]
-    -1.0
-    """
+    """Normal density of the parameter itself, for those of either sign such as the bias of a noise model."""
 
     mean: float | FloatArray = 0.0
     spread: float = 1.0
@@ -84,11 +81,6 @@ class HalfNormal:
     """Half-normal density of a standard deviation; the parameter is its square, a variance.
 
     The density is that of the logarithm of the deviation (with its Jacobian), so the mode is not at zero.
-
-    Examples
-    --------
-    >>> float(HalfNormal(scale=2.0).log_prob(4.0)[1])  # the mode is at a deviation of `scale`
-    0.0
     """
 
     scale: float = 1.0
@@ -101,13 +93,7 @@ class HalfNormal:
 
 @dataclass(frozen=True)
 class HalfCauchy:
-    """Half-Cauchy density of a standard deviation; the parameter is its square, a variance.
-
-    Examples
-    --------
-    >>> float(HalfCauchy(scale=2.0).log_prob(4.0)[1])  # the mode is at a deviation of `scale`
-    0.0
-    """
+    """Half-Cauchy density of a standard deviation, as `HalfNormal`."""
 
     scale: float = 1.0
 
@@ -119,13 +105,7 @@ class HalfCauchy:
 
 @dataclass(frozen=True)
 class Exponential:
-    """Exponential density of a positive parameter, as a density of its logarithm.
-
-    Examples
-    --------
-    >>> float(Exponential(mean=2.0).log_prob(2.0)[1])
-    0.0
-    """
+    """Exponential density of a positive parameter, as a density of its logarithm."""
 
     mean: float = 1.0
 
@@ -139,12 +119,6 @@ class Tied:
 
     With c the mean of the logarithms, c ~ N(log median, spread^2), and their deviations from c have the
     density sech(d / scale): every factor of e away from the others costs about 1 / scale nats.
-
-    Examples
-    --------
-    >>> value, slope = Tied(median=1.0, spread=1.0, scale=0.5).log_prob(np.array([2.0, 2.0]))
-    >>> slope.round(4)  # alike: only the common logarithm is drawn to that of the median
-    array([-0.1733, -0.1733])
     """
 
     median: float = 1.0

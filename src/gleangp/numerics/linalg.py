@@ -1,19 +1,20 @@
 """Dense linear algebra of Gaussian processes: Cholesky factors that report what they needed.
 
-A factor is always lower triangular, `chol @ chol.T == matrix`. Jitter is added only when LAPACK
-refuses the matrix, it is returned with the factor, and callers store or report it.
+A factor is always lower triangular, `chol @ chol.T == matrix`. Jitter is added only when LAPACK refuses the
+matrix, it is returned with the factor, and callers store or report it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
+from sklearn.utils import gen_batches
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import NotPositiveDefiniteError
 
+_ADVICE = "Check the scale of the inputs and the bounds of the kernel's parameters."
 CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
 _MIRROR_BLOCK = 32
 _NEARLY_SINGULAR = 1e10  # prior variance over noise from which rounding can leave no factor
@@ -39,11 +40,8 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, float]:
     if info == 0 and np.isfinite(chol.diagonal().sum()):
         return chol, 0.0
     if not np.isfinite(matrix).all():
-        bad = np.count_nonzero(~np.isfinite(matrix))
-        raise NotPositiveDefiniteError(
-            f"a {n} x {n} covariance matrix has {bad} entries that are not finite. Check the scale "
-            "of the inputs and the bounds of the kernel's parameters."
-        )
+        found = f"{np.count_nonzero(~np.isfinite(matrix))} entries that are not finite"
+        raise NotPositiveDefiniteError(f"a {n} x {n} covariance matrix has {found}. {_ADVICE}")
     scale = float(np.mean(np.diag(matrix)))
     for jitter in [relative * scale for relative in _JITTERS if scale > 0.0]:
         shifted = np.array(matrix, order="F")
@@ -83,14 +81,10 @@ def solve_general(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
     optimiser takes for an infeasible point.
     """
     if np.isfinite(matrix).all():
-        try:
+        with suppress(np.linalg.LinAlgError):
             return np.asarray(np.linalg.solve(matrix, rhs), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            pass
-    raise NotPositiveDefiniteError(
-        f"a {matrix.shape[-1]} x {matrix.shape[-1]} system of equations is singular or not finite. Check "
-        "the scale of the inputs and the bounds of the kernel's parameters."
-    )
+    size = f"{matrix.shape[-1]} x {matrix.shape[-1]}"
+    raise NotPositiveDefiniteError(f"a {size} system of equations is singular or not finite. {_ADVICE}")
 
 
 def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
@@ -111,8 +105,8 @@ def evidence_sensitivity(chol: FloatArray, weights: FloatArray) -> FloatArray:
 def _mirrored(lower: FloatArray) -> FloatArray:
     """The symmetric matrix of which LAPACK filled the lower triangle, by rows; overwrites its argument.
 
-    Block by block, because a transpose of the whole runs against the grain of the memory; and handed
-    back transposed, because kernel matrices are stored by rows.
+    Block by block, because a transpose of the whole runs against the grain of the memory; and handed back
+    transposed, because kernel matrices are stored by rows.
     """
     above = ~np.tri(_MIRROR_BLOCK, dtype=bool)
     for start in range(0, len(lower), _MIRROR_BLOCK):
@@ -139,20 +133,17 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
         return M, log_det, jitter
     np.einsum("bii->bi", M)[...] += 1.0
     if M.shape[1] < min(_FEW_ROWS, len(M)):
-        try:
+        with suppress(np.linalg.LinAlgError):  # else one by one, so that each gets the jitter it needs
             return M, _invert_small(M), jitter
-        except np.linalg.LinAlgError:
-            pass  # one by one, so that each gets the jitter it needs
     for matrix in M:
         kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None
         # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
         chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info:
             if kept is None:
-                raise NotPositiveDefiniteError(
-                    f"the covariance of a block of {M.shape[1]} rows is not positive definite. Use a kernel "
-                    "that is a covariance function, or a larger noise variance."
-                )
+                found = f"the covariance of a block of {M.shape[1]} rows is not positive definite"
+                advice = "Use a kernel that is a covariance function, or a larger noise variance."
+                raise NotPositiveDefiniteError(f"{found}. {advice}")
             matrix[...], added = cholesky(kept)
             jitter, chol = max(jitter, added / float(np.mean(np.diagonal(kept)))), matrix.T
         log_det += log_determinant(chol)
@@ -209,9 +200,7 @@ def inverse_of(half: FloatArray, r: FloatArray) -> FloatArray:
 
 def row_chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Parts of the rows of a matrix that is too large to be held at once."""
-    step = max(1, CHUNK_ENTRIES // max(1, n_columns))
-    for start in range(0, n_rows, step):
-        yield slice(start, start + step)
+    return gen_batches(n_rows, max(1, CHUNK_ENTRIES // max(1, n_columns)))
 
 
 def deviation(values: FloatArray) -> FloatArray:

@@ -1,14 +1,12 @@
 """The one optimiser: L-BFGS-B on log-parameters within bounds, with restarts drawn inside them.
 
-Objectives return (value, gradient) and are minimised. A parameter vector whose covariance has no
-Cholesky factor is an infeasible point, not a failure: the line search is told a large value and
-turns back.
+Objectives return (value, gradient) and are minimised. A parameter vector whose covariance has no Cholesky
+factor is an infeasible point, not a failure: the line search is told a large value and turns back.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
@@ -45,7 +43,7 @@ def minimize(
     max_iter: int = 100,
     tol: float = 1e-5,
     n_restarts: int = 0,
-    rng: np.random.Generator | None = None,
+    rng: Any = None,
     report: Callable[[int, float], bool | None] | None = None,
     scale: float = 1.0,
     unit: float = 1.0,
@@ -71,8 +69,6 @@ def minimize(
     start = np.clip(start, bounds[:, 0], bounds[:, 1])
     starts = [start]
     if n_restarts:
-        if rng is None:
-            raise ValueError("restarts are drawn at random: pass rng")
         low = np.maximum(bounds[:, 0], start - _RESTART_REACH)
         high = np.minimum(bounds[:, 1], start + _RESTART_REACH)
         starts += [rng.uniform(low, high) for _ in range(n_restarts)]
@@ -130,23 +126,17 @@ def _minimize_from(objective, start, bounds, max_iter, tol, report, scale, unit,
         if ended:
             raise StopIteration
 
-    found = scipy_minimize(
-        scaled,
-        start / unit,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds / unit,
-        callback=after_iteration,
-        options={"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30},
-    )
+    how: dict = {"jac": True, "method": "L-BFGS-B", "bounds": bounds / unit, "callback": after_iteration}
+    options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-5, "maxls": 30}
+    found = scipy_minimize(scaled, start / unit, options=options, **how)
     # An "abnormal" line search at the floor of rounding error has still converged.
     finished = bool(found.success) or "ABNORMAL" in str(found.message).upper()
     converged = finished if ended is None else ended == "settled"
     if guarded.theta is None:
-        raise NotPositiveDefiniteError(
-            f"the objective has no finite value at the start {np.array2string(start, precision=3)}"
-            f" nor near it: {guarded.reason or 'it overflows'}\nCheck the kernel and its initial parameters."
-        ) from guarded.reason
+        at = np.array2string(start, precision=3)
+        found = f"no finite value at the start {at} nor near it: {guarded.reason or 'it overflows'}"
+        advice = "Check the kernel and its initial parameters."
+        raise NotPositiveDefiniteError(f"the objective has {found}\n{advice}") from guarded.reason
     last_change = float(abs(np.diff([guarded.first, *values])[-1])) if values else 0.0
     value, n = float(guarded.value), len(values)
     return Optimum(guarded.theta, value, converged, n, last_change, ended == "stopped", tuple(values))

@@ -13,8 +13,6 @@ is set stops glibc from adapting the others: every array of more than 128 kB is 
 two fifths of a worker's CPU time on blocks of 1000 rows.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys
@@ -30,7 +28,7 @@ from threadpoolctl import ThreadpoolController
 
 _SMALL = 1000  # rows of a block up to which one thread does the work
 _limiting = Lock()  # held by the one call that limits threads and will restore them
-_blas = cache(lambda: ThreadpoolController().select(user_api="blas").lib_controllers)  # takes milliseconds
+_controller = cache(ThreadpoolController)  # which takes milliseconds
 
 
 def threads_for(sizes: Iterable[int]) -> AbstractContextManager[None]:
@@ -48,15 +46,10 @@ def on_one_thread() -> Iterator[None]:
     if not _limiting.acquire(blocking=False):
         yield
         return
-    before = []
     try:
-        before += [(library, library.get_num_threads()) for library in _blas()]
-        for library, _ in before:
-            library.set_num_threads(1)
-        yield
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
     finally:
-        for library, n_threads in before:
-            library.set_num_threads(n_threads)
         _limiting.release()
 
 
@@ -73,24 +66,19 @@ def in_worker(function: Callable) -> Callable:
 
 
 def in_parallel(function: Callable, arguments: Sequence[tuple], n_jobs: int | None) -> list:
-    """`[function(*a) for a in arguments]` over joblib: a few chunks per worker, each on one BLAS thread."""
+    """`[function(*a) for a in arguments]` over joblib: a few batches per worker, each on one BLAS thread."""
     if n_jobs in (None, 1) or len(arguments) < 2:
         return [function(*a) for a in arguments]
-    n_chunks = min(len(arguments), 4 * effective_n_jobs(n_jobs))
-    chunks = [arguments[k::n_chunks] for k in range(n_chunks)]
+    size = -(-len(arguments) // (4 * effective_n_jobs(n_jobs)))
     with on_one_thread():  # jobs that are threads of this process cannot limit it themselves
-        results = Parallel(n_jobs=n_jobs)(delayed(_run_chunk)(function, (chunk,)) for chunk in chunks)
-    out = [None] * len(arguments)
-    for k, part in enumerate(results):
-        out[k::n_chunks] = part
-    return out
+        return Parallel(n_jobs=n_jobs, batch_size=size)(delayed(_run)(function, (a,)) for a in arguments)
 
 
 @in_worker
-def _run_chunk(function: Callable, boxed: tuple[Sequence[tuple]]) -> list:
-    # The arguments travel inside a tuple: Dask's joblib backend scatters bare arrays without a
-    # replica, and they would die with their worker.
-    return [function(*arguments) for arguments in boxed[0]]
+def _run(function: Callable, boxed: tuple[tuple]) -> Any:
+    # The arguments travel inside a tuple: Dask's joblib backend scatters bare arrays without a replica, and
+    # they would die with their worker.
+    return function(*boxed[0])
 
 
 _elsewhere: ContextVar[Any] = ContextVar("where blocks are computed", default=None)
@@ -109,45 +97,42 @@ def blocks_elsewhere(where: Any) -> Iterator[None]:
 
 # Numbers of parameters of mallopt (malloc.h), and what glibc lets the second grow to on 64 bits.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 32 * 1024**2
-_MOST_KEPT = 1024**3  # bytes that are free, while a search runs
+_KEPT, _KEPT_IN_SEARCH = 2 * _LARGEST_MMAP_THRESHOLD, 1024**3  # bytes that are free, at most
 _OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")  # in the environment
-_n_keepers = 0  # searches that run now
+_n_searches = 0  # that run now
 
 
-@cache
-def _glibc() -> ctypes.CDLL | None:
-    """The C library, if it is one with these thresholds."""
+def _keep(n_bytes: int) -> None:
+    """Let glibc keep up to so much freed memory; nothing happens with another C library."""
     libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-    return libc if hasattr(libc, "gnu_get_libc_version") else None
+    if libc is not None and hasattr(libc, "gnu_get_libc_version"):
+        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        libc.mallopt(_M_TRIM_THRESHOLD, n_bytes)
 
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
     """Within, up to 1 GB that was freed stays with the process; nothing happens where the user set limits."""
-    global _n_keepers
-    libc = None if any(name in os.environ for name in _OF_THE_USER) else _glibc()
-    if libc is None:
+    global _n_searches
+    if any(name in os.environ for name in _OF_THE_USER):
         yield
         return
-    _n_keepers += 1
-    libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
-    libc.mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
+    _n_searches += 1
+    _keep(_KEPT_IN_SEARCH)
     try:
         yield
     finally:
-        _n_keepers -= 1
-        if not _n_keepers:
-            libc.mallopt(_M_TRIM_THRESHOLD, 2 * _LARGEST_MMAP_THRESHOLD)
+        _n_searches -= 1
+        if not _n_searches:
+            _keep(_KEPT)
 
 
 @cache
 def reuse_freed_memory() -> None:
     """From now on, thresholds as glibc would adapt them itself: an idle worker keeps at most 64 MB.
 
-    Nothing happens where they do adapt (no threshold in the environment), where the user set the one of maps
-    as well, or without glibc.
+    Nothing happens where they do adapt (no threshold in the environment), or where the user set the one of
+    maps as well.
     """
-    fixed, libc = [name in os.environ for name in _OF_THE_USER] == [True, False], _glibc()
-    if fixed and libc is not None:
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2 * _LARGEST_MMAP_THRESHOLD)
+    if [name in os.environ for name in _OF_THE_USER] == [True, False]:
+        _keep(_KEPT)

@@ -1,11 +1,10 @@
 """The normal distribution function in its tails, and functions that would cancel.
 
-Noise models need log Phi(z), its first two derivatives, and the same for the mass of an interval,
-Phi(u) - Phi(v). Written naively these lose all digits a few standard deviations out. Here every
-function is right in both tails: ratios are formed from scaled functions (`erfcx`), differences of
-nearly equal numbers are avoided or replaced by a series, and nothing is clipped.
-
-N and Phi are the density and the distribution function of the standard normal.
+Noise models need log Phi(z), its first two derivatives, and the same for the mass of an interval, Phi(u) -
+Phi(v). Written naively these lose all digits a few standard deviations out. Here every function is right in
+both tails: ratios are formed from scaled functions (`erfcx`), differences of nearly equal numbers are avoided
+or replaced by a series, and nothing is clipped. N and Phi are the density and the distribution function of
+the standard normal.
 """
 
 import numpy as np
@@ -16,17 +15,13 @@ from scipy.special import digamma, erf, erfc, erfcx, gammaln, log_ndtr, ndtr, xl
 
 from gleangp._typing import FloatArray
 
-_SQRT_HALF, _SQRT_TWO_OVER_PI, _LOG_SQRT_TWO_PI = (
-    np.sqrt(0.5),
-    np.sqrt(2.0 / np.pi),
-    0.5 * np.log(2.0 * np.pi),
-)
+_SQRT_HALF = np.sqrt(0.5)
+_SQRT_TWO_OVER_PI = np.sqrt(2.0 / np.pi)
+_LOG_SQRT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 # h (h + z) as z -> -inf in powers of 1 / z**2, from the expansion of the Mills ratio (Abramowitz &
 # Stegun 1964, 26.2.12). Below _FAR_LEFT the sum h + z has lost more digits than this series drops.
 _FAR_LEFT = -20.0
-_FAR_LEFT_SERIES = (
-    1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0, -1435330.0, 25625910.0, -505785122.0
-)  # fmt: skip
+_FAR_LEFT_SERIES = (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0, -1435330.0, 25625910.0, -505785122.0)
 # Intervals beyond _FAR_EDGE or narrower than _NARROW are integrated instead of differenced, over
 # the part in which the density falls by a factor exp(-_DECAY) or less.
 _FAR_EDGE, _NARROW, _DECAY = 8.0, 0.3, 38.0
@@ -42,10 +37,7 @@ _LOG1P = tuple(1.0 / k for k in range(2, 12))
 
 def hazard(z: ArrayLike) -> FloatArray:
     """N(z) / Phi(z), the first derivative of log Phi(z): about -z for z << 0, 0 by underflow for z > 38."""
-    h = np.asarray(np.multiply(z, -_SQRT_HALF))
-    erfcx(h, out=h)
-    np.divide(_SQRT_TWO_OVER_PI, h, out=h)
-    return h[()]
+    return _SQRT_TWO_OVER_PI / erfcx(np.multiply(z, -_SQRT_HALF))
 
 
 def log_ndtr_curvature(z: ArrayLike, h: FloatArray | None = None) -> FloatArray:
@@ -69,9 +61,7 @@ def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArr
     return log_ndtr(z), h, log_ndtr_curvature(z, h)
 
 
-def log_diff_ndtr_derivatives(
-    u: ArrayLike, v: ArrayLike
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+def log_diff_ndtr_derivatives(u: ArrayLike, v: ArrayLike) -> tuple[FloatArray, ...]:
     """log(Phi(u) - Phi(v)) and its derivatives, for u > v, either of which may be infinite.
 
     Then N(u) and N(v) over Phi(u) - Phi(v): its derivative in u, and minus its derivative in v. Last the
@@ -89,11 +79,9 @@ def log_diff_ndtr_derivatives(
     a, b = np.where(reflected, v, -u), np.where(reflected, u, -v)
     hard = (a > _FAR_EDGE) | (b - a < _NARROW)
     parts = np.empty((5, u.size))
+    parts[:, ~hard] = _differenced_interval(a[~hard], b[~hard])
     if hard.any():
         parts[:, hard] = _integrated_interval(a[hard], b[hard])
-        parts[:, ~hard] = _differenced_interval(a[~hard], b[~hard])
-    else:
-        parts[:] = _differenced_interval(a, b)
     log_mass, at_a, at_b, mean, variance_lost = parts.reshape(5, *shape)
     reflected = reflected.reshape(shape)
     at_u, at_v = np.where(reflected, at_b, at_a), np.where(reflected, at_a, at_b)

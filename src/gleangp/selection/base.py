@@ -5,14 +5,13 @@ interact: a task's j-th pick does not depend on the others, and the joint order 
 sequences, head against head (not a sort: a probit gain can rise).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.random import Generator
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import blocks_of_rows
@@ -55,20 +54,12 @@ def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
 class Selector(Protocol):
     """Chooses the active set; `docs/extend/selector.md` lists what a selector may have besides."""
 
-    def select(
-        self,
-        kernel: Any,
-        blocks: list[Block],
-        n_active: int,
-        *,
-        rng: np.random.Generator,
-        n_jobs: int | None = None,
-    ) -> Selection:
+    def select(self, kernel, blocks: list[Block], n_active: int, *, rng: Generator, n_jobs=None) -> Selection:
         """The `n_active` points over all blocks; at most as many as there are rows."""
 
 
 def select_in_two_rounds(
-    selector: Selector, kernel: Any, block: Block, n_active: int, most_entries: int, rng: np.random.Generator
+    selector: Selector, kernel: Any, block: Block, n_active: int, most_entries: int, rng: Generator
 ) -> Selection:
     """`n_active` points of one huge block, of which `most_entries` rows x points are held at a time.
 
@@ -96,11 +87,10 @@ def select_in_two_rounds(
 class Run:
     """A selection within one task that can be taken further; in this one all rows are worth the same.
 
-    With `rng` rows are drawn in proportion to their scores; without, the best one is taken, and the lowest of
-    several.
+    With `rng` rows are drawn in proportion to their scores; without, the first of the best is taken.
     """
 
-    def __init__(self, n_rows: int, rng: np.random.Generator | None = None):
+    def __init__(self, n_rows: int, rng: Generator | None = None):
         self.rng, self.left = rng, np.ones(n_rows, dtype=bool)
         self.picks: list[int] = []  # rows in order of inclusion
         self.gains: list[float] = []  # score of each when it was taken
@@ -141,17 +131,17 @@ class Run:
         return int(self.rng.choice(len(self), p=weights / weights.sum()))
 
     def take(self, row: int) -> None:
-        """Include a row, keeping the books."""
-        self._book(row, self.weight, self.scores()[row])
+        """Include a row, with its score and the weight of the task."""
+        self._note(row, self.weight, self.scores()[row])
         self.include(row)
 
-    def _book(self, row: int, weight: float, gain: float) -> None:
+    def _note(self, row: int, weight: float, gain: float) -> None:
         self.weights.append(float(weight))
         self.gains.append(float(gain))
         self.picks.append(row)
         self.left[row], self._scores = False, None
 
-    def extend(self, count: int) -> Run:
+    def extend(self, count: int) -> Self:
         """Make at least `count` more picks, or as many as there are rows."""
         for _ in range(min(count, int(self.left.sum()))):
             self.take(self.choose(self.scores()))

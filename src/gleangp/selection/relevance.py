@@ -9,8 +9,6 @@ where f_t describes task t and x_i^j are the k' points nearest to x among those 
 `TaskRelevance` say how the reciprocals are bounded and what else the paper leaves open.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from numbers import Integral, Real
 
@@ -246,9 +244,8 @@ class TaskRelevance(BaseEstimator):
         if n_active >= sum(len(b) for b in blocks):
             return selector.select(kernel, blocks, n_active, rng=rng, n_jobs=n_jobs)
         runs = selector.start_runs(kernel, blocks, rng, n_jobs=n_jobs)
-        distances = np.asarray(self._measure.distances(kernel, blocks, self.n_descriptor_points))
-        self._check_distances(distances, len(blocks))
-        pull = Pull([b.X for b in blocks], task_closeness(distances), self.n_neighbors)
+        closeness = task_closeness(self._distances(kernel, blocks))
+        pull = Pull([b.X for b in blocks], closeness, self.n_neighbors)
         order = take_turns([len(b) for b in blocks])[:n_active]
         for task in order:
             run = runs[task]
@@ -260,22 +257,22 @@ class TaskRelevance(BaseEstimator):
             pull.add(task, row)
         choices = [run.choice(len(run.picks), block) for run, block in zip(runs, blocks, strict=True)]
         gain = in_order(order, [np.array(run.gains) for run in runs])
-        achieved = getattr(selector, "achieved", lambda runs: None)
-        return replace(join_choices(order, choices), gain=gain, objective=achieved(runs))
+        objective = selector.achieved(runs) if hasattr(selector, "achieved") else None
+        return replace(join_choices(order, choices), gain=gain, objective=objective)
 
-    def _check_distances(self, distances: FloatArray, n_tasks: int) -> None:
-        look = f"Look at relevance={self.relevance!r}, or at the targets."
-        if distances.shape != (n_tasks, n_tasks):
-            raise TaskError(
-                f"the distances between tasks have shape {distances.shape}, not {(n_tasks, n_tasks)}. {look}"
-            )
-        bad = np.argwhere(~(np.isfinite(distances) & (distances >= 0.0)))
-        if len(bad):
-            a, b = bad[0]
-            raise TaskError(
-                f"the distance between tasks number {a} and {b} (from 0) is {distances[a, b]}, from "
-                f"descriptors that are not finite or not a distance. {look}"
-            )
+    def _distances(self, kernel, blocks) -> FloatArray:
+        """The distances between tasks, checked: any object may give them."""
+        distances = np.asarray(self._measure.distances(kernel, blocks, self.n_descriptor_points))
+        shape, wrong = (len(blocks), len(blocks)), None
+        if distances.shape != shape:
+            wrong = f"the distances between tasks have shape {distances.shape}, not {shape}."
+        elif not np.all(np.isfinite(distances) & (distances >= 0.0)):
+            a, b = np.argwhere(~(np.isfinite(distances) & (distances >= 0.0)))[0]
+            where = f"tasks number {a} and {b} (from 0) is {distances[a, b]}"
+            wrong = f"the distance between {where}, from descriptors that are not finite or not a distance."
+        if wrong:
+            raise TaskError(f"{wrong} Look at relevance={self.relevance!r}, or at the targets.")
+        return distances
 
 
 class Pull:

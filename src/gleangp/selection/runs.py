@@ -1,27 +1,26 @@
-"""Runs of the selectors: greedy filtering, randomly pivoted Cholesky, and greedy choice on a graph."""
+"""Runs of the selectors: greedy filtering with swaps, randomly pivoted Cholesky, greedy choice on a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import Filter, informs
-from gleangp.kernels import has_white, kernel_columns, signal_diag, white_diag
-from gleangp.noise import NoiseModel
-from gleangp.numerics.linalg import solve_lower
-from gleangp.selection.base import Run, Selection, TaskChoice, join_choices
+from gleangp.inference.posterior import PRECISION_FLOOR, Filter, Sites, include_moments, informs, site_moments
+from gleangp.kernels import kernel_columns, signal_diag, white_diag
+from gleangp.numerics.linalg import cholesky, inverse_from_cholesky, solve_lower
+from gleangp.selection.base import Run, Selection, TaskChoice, in_order, join_choices
 
-Criterion = Callable[[NoiseModel, FloatArray, FloatArray, FloatArray], FloatArray]
 _MOST_EXPLAINED = 1.0 - 2.0**-53
 _PROPOSALS = 32
 # A row is explained when this share of its prior variance is left: float64 kernels know no more.
 _EXPLAINED = 1e-12
+_MARGIN = 1e-9  # nats by which a newcomer must be better: equal points are not swapped to and fro
 
 
 def entropy_reduction(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> FloatArray:
@@ -49,26 +48,17 @@ def _moments(noise: Any, y, mean, var) -> tuple[FloatArray, FloatArray]:
     return np.where(sound, share, np.minimum(share, 0.0)), np.where(sound, g, 0.0)
 
 
-def prior_variances(kernel: Any, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Prior variance of every row, and what of it is white."""
-    signal = signal_diag(kernel, X)
-    white = kernel.diag(X) - signal if has_white(kernel) else np.zeros(len(X))
-    return signal + white, white
-
-
 class GreedyRun(Run):
     """The informative vector machine: rows are filtered in by what they are worth in nats. O(n d) a pick.
 
     Lawrence & Platt 2004, algorithm 1; Lawrence, Platt & Jordan 2005, algorithm 1.
     """
 
-    def __init__(
-        self, kernel: Any, block: Block, criterion: Criterion, rng: np.random.Generator | None = None
-    ):
+    def __init__(self, kernel: Any, block: Block, criterion: Any, rng: Generator | None = None):
         super().__init__(len(block), rng)
         self.kernel, self.block, self.criterion = kernel, block, criterion
-        prior_var, self.white = prior_variances(kernel, block.X)
-        self.filter = Filter(block.y, block.noise, prior_var)
+        self.white = white_diag(kernel, block.X)
+        self.filter = Filter(block.y, block.noise, signal_diag(kernel, block.X) + self.white)
 
     def worth(self) -> FloatArray:
         f = self.filter
@@ -82,6 +72,98 @@ class GreedyRun(Run):
     def choice(self, count: int, block: Block) -> TaskChoice:
         """All picks, of which none is made ahead, with their sites."""
         return *super().choice(count, block)[:2], self.filter.sites()
+
+
+def swap(kernel: Any, blocks: list[Block], selection: Selection, n_swaps: int) -> Selection:
+    """The selection after at most `n_swaps` swaps, fewer if none improves it; newcomers come last.
+
+    Later points of a greedy choice may make the first ones superfluous (Lawrence, Platt & Jordan 2005,
+    section 3.5, who suggest to remove points again). A swap takes out the point that would be missed least
+    and puts in the best of all rows outside, of any task, if that one is worth more. The sites of all other
+    points stay. It costs O(n d) for each active point that is looked at, least missed first, and O(n d^2).
+    """
+    given = zip(blocks, selection.active, selection.sites or (), strict=True)
+    states = [ActiveState(kernel, block, active, sites) for block, active, sites in given]
+    order, gain = selection.order.tolist(), selection.gain.tolist()
+    for _ in range(n_swaps):
+        found = _find_swap(states, order)
+        if found is None:
+            break
+        place, position, newcomer_task, row, newcomer_gain = found
+        states[order[place]] = states[order[place]].without(position)
+        states[newcomer_task] = states[newcomer_task].with_row(row)
+        del order[place], gain[place]
+        order.append(newcomer_task)
+        gain.append(newcomer_gain)
+    active, sites = tuple(state.active for state in states), tuple(state.sites for state in states)
+    return Selection(np.array(order, dtype=np.intp), active, np.array(gain), sites)
+
+
+def _find_swap(states: list[ActiveState], order: list[int]) -> tuple[int, int, int, int, float] | None:
+    """Place and position of the point to take out; task, row and gain of the one to put in."""
+    positions = in_order(np.array(order), [np.arange(len(state.active)) for state in states])
+    missed = in_order(np.array(order), [state.removal_gains() for state in states])
+    offers = [state.best() for state in states]
+    for place in np.argsort(missed, kind="stable"):
+        task = order[place]
+        trial = [*offers[:task], states[task].best(positions[place]), *offers[task + 1 :]]
+        newcomer_task = int(np.argmax([gain for gain, _ in trial]))
+        gain, row = trial[newcomer_task]
+        if gain > missed[place] + _MARGIN:
+            return int(place), int(positions[place]), newcomer_task, row, gain
+    return None
+
+
+class ActiveState:
+    """The posterior of one block under the sites of its active points.
+
+    With C = K_dd + 1 / site_precision, white noise being on every point's own entry, a row has the mean
+    K_nd C^-1 site_mean and the variance K_nn - K_nd C^-1 K_dn. Without point i the covariance has
+    u u^T / (C^-1)_ii more, u = K_nd (C^-1)_:i, and the mean u (C^-1 site_mean)_i / (C^-1)_ii less.
+    """
+
+    def __init__(self, kernel: Any, block: Block, active: IntArray, sites: Sites):
+        self.kernel, self.block, self.active, self.sites = kernel, block, active, sites
+        white = white_diag(kernel, block.X)
+        K = kernel_columns(kernel, block.X[active], block.X)
+        K[np.arange(len(active)), active] += white[active]
+        inverse = inverse_from_cholesky(cholesky(K[:, active] + np.diag(1.0 / sites.precision))[0])
+        self.pulls, self.weights, self.spread = inverse @ K, inverse @ sites.mean, 1.0 / np.diagonal(inverse)
+        self.mean, taken = self.weights @ K, np.einsum("dn,dn->n", K, self.pulls)
+        self.var = signal_diag(kernel, block.X) + white - taken
+
+    def best(self, without: int | None = None) -> tuple[float, int]:
+        """Gain (nats) and number of the best row outside; `without` an active point, which stays outside."""
+        mean, var = self.mean, self.var
+        if without is not None:
+            u, spread = self.pulls[without], self.spread[without]
+            mean, var = mean - u * (self.weights[without] * spread), var + u * u * spread
+        gains = entropy_reduction(self.block.noise, self.block.y, mean, var)
+        gains[self.active] = -np.inf
+        return float(np.max(gains)), int(np.argmax(gains))
+
+    def removal_gains(self) -> FloatArray:
+        """Gain (d,) that each active point would have now, were it not in: at its cavity."""
+        kept, u = self.block.at(self.active), self.pulls[np.arange(len(self.active)), self.active]
+        mean = self.mean[self.active] - u * self.weights * self.spread
+        return entropy_reduction(kept.noise, kept.y, mean, self.var[self.active] + u * u * self.spread)
+
+    def without(self, position: int) -> ActiveState:
+        """The state without an active point, the sites of the others held."""
+        left = np.delete(np.arange(len(self.active)), position)
+        return self._with(self.active[left], self.sites.mean[left], self.sites.precision[left])
+
+    def with_row(self, row: int) -> ActiveState:
+        """The state after a row was filtered in."""
+        one, at = self.block.at(np.array([row])), slice(row, row + 1)
+        _, g, nu, _ = include_moments(one.noise, one.y, self.mean[at], self.var[at])
+        mean, precision = site_moments(self.mean[at], self.var[at], g, nu)
+        more = np.append(self.sites.mean, mean), np.append(self.sites.precision, precision)
+        return self._with(np.append(self.active, row), *more)
+
+    def _with(self, active: IntArray, mean: FloatArray, precision: FloatArray) -> ActiveState:
+        silent = 0 if self.block.noise.log_concave else int(np.sum(precision < 2.0 * PRECISION_FLOOR))
+        return ActiveState(self.kernel, self.block, active, Sites(mean, precision, silent))
 
 
 def keep_everything(kernel, blocks: list[Block]) -> Selection:
@@ -115,9 +197,9 @@ class PivotedRun(Run):
     the work into matrix products. There may therefore be more picks than were asked for.
     """
 
-    rng: np.random.Generator
+    rng: Generator
 
-    def __init__(self, kernel: Any, X: FloatArray, rng: np.random.Generator):
+    def __init__(self, kernel: Any, X: FloatArray, rng: Generator):
         super().__init__(len(X), rng)
         self.kernel, self.X = kernel, X
         self.residual = signal_diag(kernel, X).astype(np.float64)
@@ -128,7 +210,7 @@ class PivotedRun(Run):
     def worth(self) -> FloatArray:
         return self.residual
 
-    def extend(self, count: int) -> PivotedRun:
+    def extend(self, count: int) -> Self:
         """Draw at least `count` more rows, or as many as there are."""
         target = min(len(self.picks) + count, len(self))
         self._reserve(target - self._size + _PROPOSALS)
@@ -163,7 +245,7 @@ class PivotedRun(Run):
             self.residual[proposals[denied]] = 0.0
         new = solve_lower(factor, columns[accepted])
         for row, step in zip(proposals[accepted].tolist(), new, strict=True):
-            self._book(row, self.residual.sum(), self.residual[row])
+            self._note(row, self.residual.sum(), self.residual[row])
             self._explain(step)
         self._append(new)
 
@@ -193,17 +275,15 @@ def _thin(K: FloatArray, thresholds: FloatArray) -> tuple[list[int], FloatArray]
 
     A proposal is kept with probability (its variance now) / (its variance when it was drawn).
     """
-    K = K.copy()
+    K, factor = K.copy(), np.zeros_like(K)
     accepted: list[int] = []
-    columns: list[FloatArray] = []
     for i in range(len(K)):
         if K[i, i] > thresholds[i]:
             column = K[:, i] / np.sqrt(K[i, i])
             K -= np.outer(column, column)
+            factor[:, len(accepted)] = column
             accepted.append(i)
-            columns.append(column)
-    factor = np.array(columns).T[accepted] if accepted else np.zeros((0, 0))
-    return accepted, np.tril(factor)
+    return accepted, np.tril(factor[accepted, : len(accepted)])
 
 
 class GraphRun(Run):

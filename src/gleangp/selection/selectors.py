@@ -6,8 +6,6 @@ fit; `samples`, points are drawn and not ranked; `alone`, the selector for a tas
 are needed. `check_tasks(n_tasks)` then refuses a single one, even if all rows are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -20,8 +18,7 @@ from gleangp.data.tasks import blocks_of_rows
 from gleangp.exceptions import GraphError
 from gleangp.graph import connectivity, exponential_graph
 from gleangp.selection.base import Run, Selection, join_choices, merged
-from gleangp.selection.runs import GraphRun, GreedyRun, PivotedRun, entropy_reduction, information_gain
-from gleangp.selection.swaps import swap_points
+from gleangp.selection.runs import GraphRun, GreedyRun, PivotedRun, entropy_reduction, information_gain, swap
 
 
 class EntropySelector(BaseEstimator):
@@ -51,7 +48,7 @@ class EntropySelector(BaseEstimator):
             raise ValueError(f"n_swaps={self.n_swaps!r}: a whole number that is not negative is expected.")
         runs = [GreedyRun(kernel, b, entropy_reduction) for b in blocks]
         selection = merged(runs, blocks, n_active)
-        return swap_points(kernel, blocks, selection, int(self.n_swaps))
+        return swap(kernel, blocks, selection, int(self.n_swaps)) if self.n_swaps else selection
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[Run]:
         if self.n_swaps:
@@ -194,8 +191,8 @@ class GraphSelector(BaseEstimator):
 
     def start_runs(self, kernel, blocks, rng, n_jobs=None) -> Sequence[GraphRun]:
         where = [f", task number {t} (from 0)" for t in range(len(blocks))] if len(blocks) > 1 else [""]
-        graphs = (self._graph(b.X, task, n_jobs) for b, task in zip(blocks, where, strict=True))
-        return [GraphRun(W, self.objective) for W in graphs]
+        given = zip(blocks, where, strict=True)
+        return [GraphRun(self._graph(b.X, task, n_jobs), self.objective) for b, task in given]
 
     def achieved(self, runs) -> float:
         """Eq. 10 over the rows that these runs left out of all tasks together; 1 where none is left out."""

@@ -70,25 +70,26 @@ def most_stages(settings: Settings) -> int:
 
 
 class TaskBlocks:
-    """Rows of tasks that share kernel and noise; tasks are numbered among those that have rows.
+    """Rows of tasks that share kernel and noise: those tasks, of all that are given, that have rows.
 
-    `block_rows` are the numbers of the rows in the training set.
+    `rows` are the numbers of the rows in the training set, `codes` those of the tasks.
     """
 
-    def __init__(self, blocks: list[Block], block_rows: list[IntArray] | None = None):
-        self.all_blocks = blocks
-        self.all_rows = [np.arange(len(b)) for b in blocks] if block_rows is None else block_rows
-        self.filled = [t for t, b in enumerate(blocks) if len(b)]
-        self.blocks = [blocks[t] for t in self.filled]
+    def __init__(self, blocks: Sequence[Block], rows: Sequence[IntArray] = (), codes: Sequence[int] = ()):
+        filled = [t for t, b in enumerate(blocks) if len(b)]
+        self.blocks = [blocks[t] for t in filled]
+        self.rows = [rows[t] for t in filled] if rows else [np.arange(len(b)) for b in self.blocks]
+        self.codes = np.array(codes)[filled] if codes else np.array(filled)
         self.sizes = [len(b) for b in self.blocks]
         self.noise = self.blocks[0].noise  # all share its parameters
 
     def with_noise(self, values: dict[str, Any]) -> TaskBlocks:
         """The same rows under other noise values."""
-        models = {id(b.noise): b.noise for b in self.all_blocks}
-        models = {key: replace(noise, **values) for key, noise in models.items()}  # shared ones stay so
-        blocks = [replace(b, noise=models[id(b.noise)]) for b in self.all_blocks]
-        return TaskBlocks(blocks, self.all_rows) if values else self
+        if not values:
+            return self
+        models = {id(b.noise): replace(b.noise, **values) for b in self.blocks}  # shared ones stay so
+        blocks = [replace(b, noise=models[id(b.noise)]) for b in self.blocks]
+        return TaskBlocks(blocks, self.rows, list(self.codes))
 
     def is_exact(self, settings: Settings) -> bool:
         """Whether all rows are active with Gaussian noise: the evidence is then the exact one of all rows."""
@@ -99,9 +100,12 @@ class TaskBlocks:
         if self.is_exact(settings):
             return keep_everything(kernel, self.blocks)
         selector, n_active, rng = settings.selector, settings.n_active, np.random.default_rng(seed)
-        many = self.sizes[0] > max(ACTIVE.most_entries // n_active, 4 * n_active)
-        if len(self.blocks) == 1 and many and not getattr(selector, "model_free", False):
-            return select_in_two_rounds(selector, kernel, self.blocks[0], n_active, ACTIVE.most_entries, rng)
+        if len(self.blocks) == 1:
+            selector = getattr(selector, "alone", selector)
+            many = self.sizes[0] > max(ACTIVE.most_entries // n_active, 4 * n_active)
+            if many and not getattr(selector, "model_free", False):
+                whole, most = self.blocks[0], ACTIVE.most_entries
+                return select_in_two_rounds(selector, kernel, whole, n_active, most, rng)
         return selector.select(kernel, self.blocks, n_active, rng=rng, n_jobs=settings.n_jobs)
 
     def evidence(self, kernel: Any, selection: Selection | None, settings: Settings) -> ActiveEvidence:
@@ -109,10 +113,8 @@ class TaskBlocks:
         if selection is None:
             return ActiveEvidence(self.blocks)
         calls = self._calls(kernel, selection, settings)
-        kept = [call[1] for call in calls]
-        if not self.noise.precision_depends_on_mean:
-            return ActiveEvidence(kept)
-        return ActiveEvidence(kept, [active_sites(*call)[0] for call in calls])
+        held = self.noise.precision_depends_on_mean
+        return ActiveEvidence([c[1] for c in calls], [active_sites(*c)[0] for c in calls] if held else None)
 
     def fit(self, kernel: Any, selection: Selection, settings: Settings) -> TaskFits:
         """Posterior and sites of every task, and the log evidence; with `n_jobs`, in several processes."""
@@ -177,9 +179,8 @@ def active_sites(
     start = RowSites(sites.precision, sites.precision * sites.mean)
     marginals = marginals_of(_prior(kernel, kept.X, _apart([len(kept)])))
     swept = sweep_rows(kept, marginals, start=start, tol=_SETTLED, max_sweeps=_MOST_SWEEPS)
-    settled = swept.sites
-    precision = np.maximum(settled.precision, PRECISION_FLOOR)
-    return Sites(settled.mean, precision, settled.n_silent), swept.evidence
+    precision = np.maximum(swept.sites.precision, PRECISION_FLOOR)
+    return Sites(swept.sites.mean, precision, swept.sites.n_silent), swept.evidence
 
 
 def _apart(sizes: list[int]) -> Layout:
@@ -266,9 +267,8 @@ class Learner:
         best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
         points, best_points = None, None  # chosen with the present parameters, where that was done already
         while n_rounds < most and not settled:
-            n_active = min(settings.n_active, self.n_rows)
-            most_steps = settings.max_iter * (1 + settings.n_restarts)
-            stage = Stage(f"round {n_rounds + 1}", most_steps, len(self.tasks.sizes), n_active)
+            sizes = len(self.tasks.sizes), min(settings.n_active, self.n_rows)
+            stage = Stage(f"round {n_rounds + 1}", settings.max_iter * (1 + settings.n_restarts), *sizes)
             if settings.progress(stage, 0, best_value if n_rounds else None):
                 break
             n_rounds += 1
@@ -295,15 +295,10 @@ class Learner:
         # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
         free = parameters if evidence.sites is None else replace(parameters, learn_noise=())
         optimum = self._maximize(free, evidence, self.settings.n_restarts if first else 0, stage)
-        moved = free.with_values(optimum.theta)
-        learnt = replace(parameters, kernel=moved.kernel, noise=moved.noise)
+        learnt = replace(free.with_values(optimum.theta), learn_noise=parameters.learn_noise)
         if self.exact:
             return optimum, learnt, None
-        if free.learn_noise == parameters.learn_noise:
-            sum_log_z, points = self._sum_log_z(learnt)
-            total = sum_log_z(learnt.noise_values(learnt.slots.start))[0]
-        else:
-            learnt, total, points = self._learn_noise(learnt)
+        learnt, total, points = self._learn_noise(learnt, free.learn_noise != parameters.learn_noise)
         return replace(optimum, value=-total), learnt, points
 
     def _maximize(self, parameters: Parameters, evidence: ActiveEvidence, n_restarts: int, stage) -> Optimum:
@@ -331,13 +326,13 @@ class Learner:
             unit=1.0 if held else ACTIVE.first_step,
         )
 
-    def _learn_noise(self, parameters: Parameters) -> tuple[Parameters, float, Selection]:
+    def _learn_noise(self, parameters: Parameters, learn: bool) -> tuple[Parameters, float, Selection]:
         """Noise parameters that maximise the sum of log Z over all rows after reselection; that sum; points.
 
-        Lawrence, Platt & Jordan 2005, eq. 28. The posterior is held while they move, and steeper noise may
-        then choose other points, which explain the rows worse: a step that lowers the sum once points are
-        chosen anew is cut back. Unlike the evidence of active points and held sites, the sum can be compared
-        between rounds.
+        LPJ05 eq. 28; without `learn` the noise stays. The posterior is held while they move, and steeper
+        noise may then choose other points, which explain the rows worse: a step that lowers the sum once
+        points are chosen anew is cut back. Unlike the evidence of active points and held sites, the sum can
+        be compared between rounds.
         """
         sum_log_z, points_before = self._sum_log_z(parameters)
         noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
@@ -348,6 +343,8 @@ class Learner:
 
         start = noise_only.slots.start
         before = -objective(start)[0]
+        if not learn:
+            return parameters, before, points_before
         optimum = minimize(objective, start, noise_only.slots.bounds, max_iter=self.settings.max_iter)
         promising = -optimum.value - before > ACTIVE.promising * self.settings.tol * self.n_rows
         for share in ACTIVE.noise_steps if promising else ():

@@ -10,7 +10,6 @@ again from these and their copies, without learning the kernel again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +17,17 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_codes, check_kernel, check_noise
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import ModelFileError
 from gleangp.inference.block import Block
-from gleangp.inference.posterior import NO_SITES, MeanAndVar, Sites, TaskPosterior, absorb_rows, prior_only
+from gleangp.inference.posterior import (
+    NO_SITES,
+    MeanAndVar,
+    Sites,
+    TaskPosterior,
+    absorb_rows,
+    predict_tasks,
+    prior_only,
+)
 from gleangp.invariances import apply_invariances
 from gleangp.models.active.learn import Learner, Settings, TaskBlocks, TaskFits
 from gleangp.models.decisions import Choice, in_standard_errors
@@ -101,57 +107,42 @@ class SparseModel:
 
     def predict(self, X: FloatArray, codes: IntArray, *, with_var: bool = True) -> MeanAndVar:
         """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
-        mean, var = np.empty(len(X)), np.empty(len(X) if with_var else 0)
-        for task, rows in filled_blocks(codes):
-            found = self.posteriors[task].predict(self.kernel, X[rows], with_var=with_var)
-            mean[rows] = found[0]
-            if with_var:
-                var[rows] = found[1]
-        return mean, var
+        return predict_tasks([[(self.kernel, p)] for p in self.posteriors], X, codes, with_var=with_var)
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> MeanAndVar:
         """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
-        mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
-        for task, rows in filled_blocks(codes):
-            mean[rows], cov[np.ix_(rows, rows)] = self.posteriors[task].predict_cov(self.kernel, X[rows])
-        return mean, cov
+        return predict_tasks([[(self.kernel, p)] for p in self.posteriors], X, codes, joint=True)
 
-    def with_points(self, tasks: TaskBlocks, numbers, selection: Selection, fit: TaskFits) -> SparseModel:
+    def with_points(self, tasks: TaskBlocks, selection: Selection, fit: TaskFits) -> SparseModel:
         """The model with active points of some tasks in place of those that they had.
 
-        `numbers` are those of the tasks, and `fit` what `TaskBlocks.fit` made of the points; the log evidence
-        is that of these tasks.
+        `fit` is what `TaskBlocks.fit` made of the points; the log evidence is that of these tasks.
         """
-        posteriors, sites, filled = list(self.posteriors), list(self.sites), np.array(numbers)[tasks.filled]
-        for task, posterior, site in zip(filled, *fit[:2], strict=True):
+        posteriors, sites = list(self.posteriors), list(self.sites)
+        for task, posterior, site in zip(tasks.codes, *fit[:2], strict=True):
             posteriors[task], sites[task] = posterior, site
-        others, rows = ~np.isin(self.active_task, numbers), [tasks.all_rows[t] for t in tasks.filled]
+        others = ~np.isin(self.active_task, tasks.codes)
         return replace(
             self,
             posteriors=tuple(posteriors),
             sites=tuple(sites),
-            active=np.append(self.active[others], selection.rows(rows)),
-            active_task=np.append(self.active_task[others], filled[selection.order]),
+            active=np.append(self.active[others], selection.rows(tasks.rows)),
+            active_task=np.append(self.active_task[others], tasks.codes[selection.order]),
             gain=np.append(self.gain[others], selection.gain),
             log_evidence=fit[2],
         )
 
     def add_task(self, block: Block, settings: Settings, seed: int) -> SparseModel:
         """The model with one more task, under the kernel and noise that the others taught."""
-        grown = replace(
-            self,
-            posteriors=(*self.posteriors, prior_only(block.X.shape[1])),
-            sites=(*self.sites, NO_SITES),
-            n_rows=self.n_rows + len(block),
-        )
+        posteriors, sites = (*self.posteriors, prior_only(block.X.shape[1])), (*self.sites, NO_SITES)
+        grown = replace(self, posteriors=posteriors, sites=sites, n_rows=self.n_rows + len(block))
         if len(block) == 0:
             return grown
-        tasks = TaskBlocks([block], [self.n_rows + np.arange(len(block))])
-        own = replace(settings, selector=getattr(settings.selector, "alone", settings.selector))
-        selection = tasks.choose(self.kernel, own, seed)
-        more = grown.with_points(tasks, [self.n_tasks], selection, tasks.fit(self.kernel, selection, own))
+        tasks = TaskBlocks([block], [self.n_rows + np.arange(len(block))], [self.n_tasks])
+        selection = tasks.choose(self.kernel, settings, seed)
+        more = grown.with_points(tasks, selection, tasks.fit(self.kernel, selection, settings))
         if settings.invariances:
-            more = add_virtual_vectors(more, tasks, [self.n_tasks], settings, seed)
+            more = add_virtual_vectors(more, tasks, settings, seed)
         return replace(more, log_evidence=self.log_evidence + more.log_evidence)
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
@@ -182,34 +173,29 @@ class SparseModel:
         )
 
     def _check_state(self) -> None:
-        n_tasks, d = len(self.posteriors), len(self.active)
-        parts = [*self.posteriors, *self.sites]
-        kinds = [TaskPosterior] * n_tasks + [Sites] * n_tasks
-        if n_tasks == 0 or [type(p) for p in parts] != kinds:
+        n_tasks, parts = len(self.posteriors), [*self.posteriors, *self.sites]
+        if n_tasks == 0 or [type(p) for p in parts] != [TaskPosterior] * n_tasks + [Sites] * n_tasks:
             raise ValueError("a sparse model whose posteriors and sites are not one for each task.")
         if len({p.X.shape[1] for p in self.posteriors}) != 1:
             raise ValueError("a sparse model whose tasks have different numbers of features.")
-        check_arrays(self, {"d": d}, active="d", active_task="d", gain="d any")
+        check_arrays(self, {"k": 3}, active="d", active_task="d", gain="d any", virtual_scores="k any ?")
         check_codes("SparseModel.active_task", self.active_task, n_tasks)
         check_kernel("SparseModel.kernel", self.kernel, self.n_inputs)
         check_noise("SparseModel.noise", self.noise)
-        counts = np.bincount(self.active_task, minlength=n_tasks)
-        if self.virtual_scores is not None:
-            check_arrays(self, {"k": 3}, virtual_scores="k any")
-        if counts.tolist() != [len(s) for s in self.sites]:
+        if np.bincount(self.active_task, minlength=n_tasks).tolist() != [len(s) for s in self.sites]:
             raise ValueError("a sparse model whose active points are not those of its sites.")
 
 
 def fit_sparse_model(
-    parameters: Parameters, tasks: TaskBlocks, n_rows: int, settings: Settings, rng: np.random.Generator
+    parameters: Parameters, tasks: TaskBlocks, n_tasks: int, n_rows: int, settings: Settings, rng
 ) -> SparseModel:
     """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
     fit = Learner(tasks, settings, rng).learn(parameters)
-    no_rows, n_tasks = np.zeros(0, dtype=np.intp), len(tasks.all_blocks)
+    no_rows, no_points = np.zeros(0, dtype=np.intp), prior_only(tasks.blocks[0].X.shape[1])
     empty = SparseModel(
         fit.parameters.kernel,
         fit.parameters.noise,
-        (prior_only(tasks.all_blocks[0].X.shape[1]),) * n_tasks,
+        (no_points,) * n_tasks,
         (NO_SITES,) * n_tasks,
         active=no_rows,
         active_task=no_rows,
@@ -222,45 +208,38 @@ def fit_sparse_model(
         selection_objective=fit.selection.objective,
         choice=Choice("kernel", {}, settings.uncoupled),
     )
-    found = fit.posteriors, fit.sites, fit.log_evidence
-    model = empty.with_points(tasks, range(n_tasks), fit.selection, found)
+    model = empty.with_points(tasks, fit.selection, (fit.posteriors, fit.sites, fit.log_evidence))
     if not settings.invariances:
         return model
     seed = int(rng.integers(2**31))
-    wider = add_virtual_vectors(model, tasks, range(n_tasks), settings, seed)
+    wider = add_virtual_vectors(model, tasks, settings, seed)
     return replace(wider, virtual_scores=virtual_scores(wider, model, tasks, seed))
 
 
-def add_virtual_vectors(
-    model: SparseModel, tasks: TaskBlocks, numbers: Sequence[int], settings: Settings, seed: int
-) -> SparseModel:
+def add_virtual_vectors(model: SparseModel, tasks: TaskBlocks, settings: Settings, seed: int) -> SparseModel:
     """The model with active points of some tasks chosen from points and transformed copies.
 
-    Kernel, noise and the points of other tasks stay. `tasks` has the rows of the tasks with these numbers. In
-    the result `active` has the row that a point came from, and `virtual` the number of the invariance that
-    made it; the log evidence is that of these tasks.
+    Kernel, noise and the points of other tasks stay. In the result `active` has the row that a point came
+    from, and `virtual` the number of the invariance that made it; the log evidence is that of these tasks.
     """
-    pools = [
-        (t, *_pool(model, t, block, rows, settings.invariances))
-        for t, block, rows in zip(numbers, tasks.all_blocks, tasks.all_rows, strict=True)
-        if np.any(model.active_task == t)
+    given = [
+        task
+        for task in zip(tasks.codes, tasks.blocks, tasks.rows, strict=True)
+        if np.any(model.active_task == task[0])
     ]
-    numbers, blocks, rows, made = zip(*pools, strict=True)
-    wider = TaskBlocks(list(blocks), list(rows))
-    selector = (
-        settings.selector if len(blocks) > 1 else getattr(settings.selector, "alone", settings.selector)
-    )
-    n_active = min(settings.n_active, sum(wider.sizes))
-    settings = replace(settings, selector=selector, n_active=n_active, optimize=False)
+    blocks, rows, made = zip(*(_pool(model, *task, settings.invariances) for task in given), strict=True)
+    codes = [code for code, _, _ in given]
+    wider = TaskBlocks(blocks, rows, codes)
+    settings = replace(settings, n_active=min(settings.n_active, sum(wider.sizes)), optimize=False)
     selection = wider.choose(model.kernel, settings, seed)
     stage = Stage("virtual points", len(blocks), len(blocks), len(selection.order))
     settings.progress(stage, 0, None)
     made_by = in_order(selection.order, [m[a] for m, a in zip(made, selection.active, strict=True)])
-    others = model.virtual[~np.isin(model.active_task, numbers)]
+    others = model.virtual[~np.isin(model.active_task, codes)]
     fit = wider.fit(model.kernel, selection, settings)
     settings.progress(stage, len(blocks), None)
     return replace(
-        model.with_points(wider, numbers, selection, fit),
+        model.with_points(wider, selection, fit),
         selection_objective=selection.objective,
         active_virtual=np.append(others, made_by),
     )
@@ -281,18 +260,19 @@ def _pool(model: SparseModel, task: int, block: Block, rows, invariances) -> tup
 def virtual_scores(wider: SparseModel, model: SparseModel, tasks: TaskBlocks, seed: int) -> FloatArray | None:
     """What `virtual_scores` is, from rows that neither model has seen as an active point."""
     seen = np.union1d(wider.active, model.active)
-    left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.all_rows]
-    pairs = [(t, row) for t, rows in enumerate(left) for row in rows]
+    left = [np.flatnonzero(~np.isin(rows, seen)) for rows in tasks.rows]
+    pairs = [(k, row) for k, rows in enumerate(left) for row in rows]
     if len(pairs) < HELD_OUT.least_rows:
         return None
     chosen = np.random.default_rng(seed).permutation(len(pairs))[: HELD_OUT.most_rows]
-    codes, rows = np.array(pairs, dtype=np.intp)[chosen].T
+    block_of, rows = np.array(pairs, dtype=np.intp)[chosen].T
     scores = np.zeros((2, len(rows)))
     for found, one in zip(scores, (wider, model), strict=True):
-        for t in np.unique(codes):
-            at = codes == t
-            part = _with_learnt_noise(one, tasks.all_blocks[t]).at(rows[at])
-            found[at] = part.noise.log_partition(part.y, *one.predict(part.X, codes[at]))[0]
+        for k in np.unique(block_of):
+            at = block_of == k
+            part = _with_learnt_noise(one, tasks.blocks[k]).at(rows[at])
+            latent = one.posteriors[tasks.codes[k]].predict(one.kernel, part.X)
+            found[at] = part.noise.log_partition(part.y, *latent)[0]
     return np.append(scores.mean(axis=1), in_standard_errors(scores[0] - scores[1]))
 
 

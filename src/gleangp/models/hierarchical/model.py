@@ -19,9 +19,8 @@ import numpy as np
 
 from gleangp._state import check_arrays, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.data.tasks import filled_blocks
 from gleangp.exceptions import warn_user
-from gleangp.inference.posterior import KernelPosterior
+from gleangp.inference.posterior import KernelPosterior, MeanAndVar, predict_tasks
 from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import HELD_OUT, HIERARCHY
@@ -29,7 +28,7 @@ from gleangp.models.hierarchical.evidence import TaskTerms
 from gleangp.models.hierarchical.learn import HierarchyFit, Learner, Point, matrix_root
 from gleangp.models.hierarchical.task import TaskRows, task_posterior
 from gleangp.noise import Gaussian
-from gleangp.progress import Progress, Stage
+from gleangp.progress import Stage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +44,7 @@ class FittedTask:
     noise: float | None = None  # variance, mean over the nodes; None in older files: that of the model
 
     def _check_state(self) -> None:
-        check_arrays(self, theta="q", theta_cov="q q", alpha=">=0")
-        if self.noise is not None:
-            check_arrays(self, noise=">0")
+        check_arrays(self, theta="q", theta_cov="q q", alpha=">=0", noise=">0 ?")
         for kernel, posterior in self.nodes:
             if not isinstance(posterior, KernelPosterior):
                 raise ValueError("FittedTask has a node without a posterior.")
@@ -83,11 +80,8 @@ class HierarchicalModel:
         if len({task.n_inputs for task in self.tasks}) != 1:
             raise ValueError("HierarchicalModel has tasks of different inputs.")
         check_kernel("HierarchicalModel.kernel", self.kernel, self.tasks[0].n_inputs)
-        check_arrays(self, {"q": self.kernel.n_dims + self.own_noise}, prior_cov="q q", noise=">0")
-        if self.width is not None:
-            check_arrays(self, width=">0")
-        if self.mean_cov is not None:
-            check_arrays(self, {"q": len(self.prior_cov)}, mean_cov="q q")
+        q = self.kernel.n_dims + self.own_noise
+        check_arrays(self, {"q": q}, prior_cov="q q", noise=">0", width=">0 ?", mean_cov="q q ?")
 
     @property
     def own_noise(self) -> bool:
@@ -119,26 +113,9 @@ class HierarchicalModel:
         """Largest jitter that a factor needed."""
         return max((getattr(p, "jitter", 0.0) for t in self.tasks for _, p in t.nodes), default=0.0)
 
-    def predict(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance (n,) of the function at rows of any tasks."""
-        mean, var = np.empty(len(X)), np.empty(len(X))
-        for task, rows in filled_blocks(codes):
-            found = [posterior.predict(kernel, X[rows]) for kernel, posterior in self.tasks[task].nodes]
-            means = np.array([m for m, _ in found])
-            mean[rows] = means.mean(axis=0)
-            var[rows] = np.mean([v for _, v in found], axis=0) + means.var(axis=0)
-        return mean, var
-
-    def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Mean (n,) and covariance (n, n); rows of different tasks are independent."""
-        mean, cov = np.empty(len(X)), np.zeros((len(X), len(X)))
-        for task, rows in filled_blocks(codes):
-            found = [posterior.predict_cov(kernel, X[rows]) for kernel, posterior in self.tasks[task].nodes]
-            means = np.array([m for m, _ in found])
-            deviation = means - means.mean(axis=0)
-            mean[rows], within = means.mean(axis=0), np.mean([c for _, c in found], axis=0)
-            cov[np.ix_(rows, rows)] = within + deviation.T @ deviation / len(means)
-        return mean, cov
+    def predict(self, X: FloatArray, codes: IntArray, *, joint: bool = False) -> MeanAndVar:
+        """Mean (n,) and variance (n,), or covariance (n, n), of the function at rows of any tasks."""
+        return predict_tasks([task.nodes for task in self.tasks], X, codes, joint=joint)
 
     def add_task(self, task: TaskRows, *, optimize: bool = True) -> HierarchicalModel:
         """The model with one more task: its most probable parameters under the learnt prior.
@@ -146,26 +123,18 @@ class HierarchicalModel:
         Zhang & Yeung 2009, section 2.2, but for the noise, which has its prior too: its maximum likelihood
         from five rows is zero.
         """
-        if task.n_labelled == 0 and task.order is None:
-            return replace(self, tasks=(*self.tasks, _fitted_task(self, task)))
-        start = Point(self.mean, self.log_width, self.mean[None], np.array([HIERARCHY.alpha[0]]))
-        terms = TaskTerms(self.kernel, [task], None if self.own_noise else self.noise)
-        fit = Learner(terms, start, None, self.new_task_cov).learn(int(optimize))
-        width = float(np.exp(self.log_width)) if task.order is not None else None
-        model = replace(self, width=width if self.width is None else self.width)
-        return replace(model, tasks=(*self.tasks, _fitted_task(model, task, fit)))
+        fit, width = None, self.width
+        if task.n_labelled or task.order is not None:
+            start = Point(self.mean, self.log_width, self.mean[None], np.array([HIERARCHY.alpha[0]]))
+            terms = TaskTerms(self.kernel, [task], None if self.own_noise else self.noise)
+            fit = Learner(terms, start, None, self.new_task_cov).learn(int(optimize))
+        if task.order is not None:
+            width = float(np.exp(self.log_width)) if width is None else width
+        return replace(self, width=width, tasks=(*self.tasks, _fitted_task(self, task, fit)))
 
 
 def fit_hierarchical_model(
-    kernel,
-    tasks: list[TaskRows],
-    *,
-    noise: float | None,
-    prior_cov: FloatArray | None,
-    average_theta: bool | None,
-    max_rounds: int,
-    n_jobs: int | None,
-    progress: Progress,
+    kernel, tasks: list[TaskRows], *, noise, prior_cov, average_theta, max_rounds: int, n_jobs, progress
 ) -> HierarchicalModel:
     """Learn from all tasks, in standard units; one without labels and constraints has the prior's kernel.
 
@@ -215,9 +184,8 @@ def _fitted_task(model, task: TaskRows, fit: HierarchyFit | None = None, k: int 
     parts = [_split(moving, t, noise) for t in thetas]
     nodes = tuple((k, task_posterior(k, task, own, alpha, log_width)) for k, own in parts)
     mean_noise = float(np.mean([own for _, own in parts]))
-    return FittedTask(
-        theta, theta_cov, alpha, _split(moving, theta, noise)[0], nodes, log_evidence, mean_noise
-    )
+    kernel, _ = _split(moving, theta, noise)
+    return FittedTask(theta, theta_cov, alpha, kernel, nodes, log_evidence, mean_noise)
 
 
 def _split(moving: MovingKernel, theta: FloatArray, noise: float | None) -> tuple[Any, float]:
@@ -298,10 +266,9 @@ def _held_out(model: HierarchicalModel, task: FittedTask, block: TaskRows) -> Fl
 
 def _with_labels(block: TaskRows, known: IntArray, out: IntArray) -> TaskRows:
     """The task with the labels of `known` rows; the others stay if graph or constraints name them."""
-    if block.laplacian is None and block.order is None:
-        return TaskRows(block.X[known], block.y[known])
-    rows = np.concatenate([known, out, np.arange(block.n_labelled, len(block.X))])
-    laplacian, order = block.laplacian, block.order
+    rows, laplacian, order = known, block.laplacian, block.order
+    if laplacian is not None or order is not None:
+        rows = np.concatenate([known, out, np.arange(block.n_labelled, len(block.X))])
     if laplacian is not None:
         laplacian = laplacian[rows][:, rows]
     if order is not None:

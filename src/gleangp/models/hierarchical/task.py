@@ -188,13 +188,9 @@ class DataDependentPosterior(KernelPosterior):
     weights: FloatArray  # (n,)
     reduction: FloatArray  # (n, n) P, by which the prior covariance is reduced
 
-    def taken(self, K: FloatArray) -> FloatArray:
+    def taken(self, K: FloatArray, *, joint: bool = False) -> FloatArray:
         """k^T P k of every column."""
-        return np.einsum("dn,dn->n", K, self.reduction @ K)
-
-    def taken_cov(self, K: FloatArray) -> FloatArray:
-        """The same with all products."""
-        return K.T @ self.reduction @ K
+        return K.T @ self.reduction @ K if joint else np.einsum("dn,dn->n", K, self.reduction @ K)
 
     def _check_state(self) -> None:
         check_arrays(self, X="n p", weights="n derived", reduction="n n")

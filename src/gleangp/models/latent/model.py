@@ -1,10 +1,17 @@
-"""The fitted latent-space model: how it is learnt, and how new rows find their place.
+"""The fitted latent-space model: how it is learnt, and what labels depend on.
 
-`fit_latent_model` learns; `locate` gives latent positions of rows. `models.latent.blend` adds tasks.
+`fit_latent_model` learns a space and label mappings of the positions alone. A latent space can be a poor
+place for a new task, and a few labels do not show it. So in a blend (`fit_blended_model`) the function of a
+task is a sum of parts, functions of the positions and of the features themselves, and the variance of each is
+learnt where it can be measured: on the source tasks. Each source task is placed in a space that was learnt
+without its rows. There, one kernel
 
-Observations are centred, in one unit, along their leading components. All features share one unit, so
-features in different units are for the user to standardise. The rotation to principal components makes the
-inputs of the back-constraint well conditioned, and the cost of a fit independent of the number of features.
+    a RBF(positions) + b RBF(features) + d features . features + c (+ noise)
+
+is learnt for all source tasks together, by their evidence. A new task starts from it, with narrow priors.
+Where this does not predict source tasks from few labels better than a kernel of the features alone, labels
+depend on the features alone. A single task cannot be left out: positions then have a small fixed share
+of the variance. Classes have a prior mean that is learnt from the source tasks too.
 """
 
 from __future__ import annotations
@@ -13,89 +20,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.spatial.distance import cdist
+from scipy.special import log_ndtr
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, WhiteKernel
 
-from gleangp._state import LARGEST, check_arrays, check_codes, check_kernel
+from gleangp._state import check_arrays, check_codes, check_kernel
 from gleangp._typing import FloatArray, IntArray
-from gleangp.kernels.evaluate import evaluate, evaluate_diag
+from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import LATENT_SPACE
-from gleangp.models.latent.space import (
-    LatentObjective,
-    Perceptron,
-    Settings,
-    Weighted,
-    fit_shared_kernel,
-    start_perceptron,
-    start_positions,
-)
-from gleangp.models.latent.terms import Mapping, SignsTerm, Term, choose_basis, numbers_term
+from gleangp.models.latent import space
+from gleangp.models.latent.space import LatentObjective, Observations, Perceptron, Settings, Weighted
+from gleangp.models.latent.terms import Mapping, Term, choose_basis, make_term, search_positions
 from gleangp.models.parameters import Parameters
-from gleangp.numerics.linalg import row_chunks, solve_cholesky, solve_lower
+from gleangp.models.priors import LogNormal
 from gleangp.progress import Stage
 
-# A component with less than this share of the leading one's deviation is rounding error.
-_NEGLIGIBLE = 1e-7
-# Features that differ by less than this share of their size are equal up to rounding.
-_ROUNDING = 1e-12
-_NEAREST = 3  # training rows whose positions are tried as starts of a search
-_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
-_HALVINGS = 12
-_MOST_STEPS, _TOLERANCE = 50, 1e-8  # of a row; the gain, relative to the value, after which it stops
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Observations:
-    """Where the rows lie: the way from features to scores and back."""
-
-    mean: FloatArray  # (p,)
-    components: FloatArray  # (p, k) orthonormal columns
-    scale: float  # root mean square of the centred features: the unit of the scores
-    leading: float  # deviation of the first score: unit of the back-constraint, where weak scores stay weak
-    left_out: FloatArray  # (p,) variance of each feature outside the components
-
-    def _check_state(self) -> None:
-        check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0 square")
-
-    @property
-    def n_scores(self) -> int:
-        """Number of components kept."""
-        return self.components.shape[1]
-
-    def scores(self, X: FloatArray) -> FloatArray:
-        """(n, k) what the map from the latent space has to explain."""
-        return np.clip((X - self.mean) @ self.components / self.scale, -LARGEST, LARGEST)
-
-    def restore(self, scores: FloatArray) -> FloatArray:
-        """(n, p) features of scores."""
-        return scores @ (self.components.T * self.scale) + self.mean
-
-
-def observe(X: FloatArray, n_scores: int) -> Observations:
-    """The leading `n_scores` principal components of the rows, or as many as there are.
-
-    Rows that are all equal have no component. The largest entry of each component is positive.
-    """
-    n, p = X.shape
-    mean = X.mean(axis=0)
-    centred = X - mean
-    variance = np.einsum("ij,ij->j", centred, centred) / n
-    scale = float(np.sqrt(variance.mean()))
-    if not scale > _ROUNDING * np.max(np.abs(X), initial=0.0):
-        return Observations(mean, np.zeros((p, 0)), 1.0, 1.0, np.zeros(p))
-    centred, count = centred / scale, min(n_scores, n, p)
-    if p <= n:
-        values, axes = eigh(centred.T @ centred / n, subset_by_index=(p - count, p - 1))
-        deviations, axes = np.sqrt(np.maximum(values[::-1], 0.0)), axes[:, ::-1]
-    else:
-        _, singular, right = np.linalg.svd(centred, full_matrices=False)
-        deviations, axes = singular[:count] / np.sqrt(n), right[:count].T
-    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
-    keep = deviations > _NEGLIGIBLE * deviations[0]
-    components = axes[:, keep]
-    explained = (components * (scale * deviations[keep])) ** 2
-    left_out = np.maximum(variance - explained.sum(axis=1), 0.0)
-    return Observations(mean, components, scale, float(deviations[0]), left_out)
+_WIDE, _NARROW = 1.0, 0.3  # spread of the priors: of the kernel of all source tasks, and of one task
+_FEW, _MOST_PARTS = 10, 20  # labels from which the others of a source task are predicted, and how often
+_AMPLITUDE, _LENGTH = (1e-4, 1e3), (0.03, 30.0)
+_BIAS = 0.01, (1e-6, 1e2)  # variance of the constant at the start, and its bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,50 +110,61 @@ class LatentModel:
         """Largest jitter that a factor needed."""
         return max(m.jitter for m in (self.observation_map, *self.label_maps))
 
+    def locate(self, X: FloatArray) -> FloatArray:
+        """Latent positions (m, q) of rows (m, p): by the back-constraint, or without one by search."""
+        scores = self.observations.scores(X)
+        if self.perceptron is not None:
+            return self.perceptron(scores / self.observations.leading)
+        return search_positions(self.observation_map, scores, self.scores, self.positions)
+
+    def reconstruct(self, positions: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance (m, p) of the features at latent positions (m, q), noise included."""
+        (mean, var), seen = self.observation_map.predict(positions), self.observations
+        weights = seen.scale**2 * np.sum(seen.components**2, axis=1)
+        return seen.restore(mean), np.outer(var[:, 0], weights) + seen.left_out
+
+    def label_inputs(self, X: FloatArray) -> FloatArray:
+        """What label mappings are functions of: latent positions, and with them the features in a blend."""
+        positions = self.locate(X)
+        return positions if self.blend is None else self.beside_features(positions, X)
+
+    def beside_features(self, positions: FloatArray, X: FloatArray) -> FloatArray:
+        """Positions and features side by side, each with the spread of two features of unit variance."""
+        seen = self.observations
+        features = (X - seen.mean) / (seen.scale * np.sqrt(0.5 * X.shape[1]))
+        return np.hstack([_in_unit(positions, self.positions), features])
+
 
 def fit_latent_model(
     X: FloatArray, labels: list[Labels], settings: Settings, rng: np.random.Generator
 ) -> LatentModel:
     """Learn the latent space of all rows and every task's label mapping; the best of `n_init` starts."""
-    observations = observe(X, settings.n_scores)
+    observations = space.observe(X, settings.n_scores)
     scores = observations.scores(X)
     inputs = scores / observations.leading
     labelled = labels if settings.label_weight > 0.0 else []
-    start = start_positions(inputs, [label_term(task, settings) for task in labelled], settings.n_components)
+    start = space.start_positions(inputs, labelled, settings.n_components)
     fits: list[Any] = []
     for number, stream in enumerate(rng.spawn(settings.n_init)):
         stage = Stage(f"start {number + 1}", settings.max_iter, len(labels), settings.n_active)
         if settings.progress(stage, 0, None) and fits:
             break
-        fits.append(_learn(inputs, start, scores, labels, settings, stream, stage))
+        fits.append(_fit_space(inputs, start, scores, labels, settings, stream, stage))
     fit, parts, basis = min(fits, key=lambda found: found[0].objective)
     maps: list[Mapping] = []
     stage = Stage("mappings", len(parts), len(labels), settings.n_active)
     settings.progress(stage, 0, None)
     for part, kernel in zip(parts, fit.kernels, strict=True):
         if part.weight == 0.0:  # these labels had no say in the positions: learn their kernel now
-            kernel = fit_shared_kernel([(part.term, fit.positions)], part.parameters)
+            kernel = space.fit_shared_kernel([(part.term, fit.positions)], part.parameters)
         maps.append(part.term.fit_map(kernel, fit.positions))
         settings.progress(stage, len(maps), None)
-    space = (
-        observations,
-        fit.perceptron,
-        fit.positions,
-        scores,
-        maps[0],
-        tuple(maps[1:]),
-        fit.objective,
-        basis,
-    )
-    return LatentModel(*space, fit.optimum.n_iterations, fit.optimum.converged, fit.optimum.last_change)
+    of_space = observations, fit.perceptron, fit.positions, scores
+    how = fit.optimum.n_iterations, fit.optimum.converged, fit.optimum.last_change
+    return LatentModel(*of_space, maps[0], tuple(maps[1:]), fit.objective, basis, *how)
 
 
-def most_stages(settings: Settings) -> int:
-    """Most stages that learning has: two for every start, and the mappings."""
-    return 2 * settings.n_init + 1
-
-
-def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
+def _fit_space(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):
     """A fit from one start, its parts, and the basis.
 
     A basis is chosen twice: at the start, and where half of the iterations led.
@@ -219,7 +173,7 @@ def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage)
     basis = None if dense else choose_basis(settings.observation_kernel, start, settings.n_active, rng)
     parts, perceptron = _parts(scores, labels, settings, basis), None
     if settings.n_hidden is not None:
-        perceptron = start_perceptron(inputs, start, settings.n_hidden, rng)
+        perceptron = space.start_perceptron(inputs, start, settings.n_hidden, rng)
     objective = LatentObjective(start, perceptron, inputs, decay, parts)
     if dense:
         return objective.minimize(settings, settings.max_iter, stage), parts, None
@@ -237,114 +191,168 @@ def _learn(inputs, start, scores, labels, settings: Settings, rng, stage: Stage)
     return replace(fit, optimum=replace(fit.optimum, n_iterations=n_iterations)), parts, basis
 
 
-def _parts(scores, labels: list[Labels], settings: Settings, basis: IntArray | None = None) -> list[Weighted]:
+def _parts(scores, labels: list[Labels], settings: Settings, basis: IntArray | None) -> list[Weighted]:
     """The mappings of the objective, that to the observations first."""
-    first = numbers_term(scores, np.arange(len(scores)), basis)
-    weight, of_labels = settings.label_weight, settings.label_parameters
-    parts = [Weighted(label_term(task, settings, basis), of_labels, weight) for task in labels]
-    return [Weighted(first, Parameters(settings.observation_kernel, None)), *parts]
+    observed = make_term(scores, np.arange(len(scores)), basis)
+    terms = [make_term(task.targets, task.rows, basis, probit=settings.probit) for task in labels]
+    of_labels = [Weighted(term, settings.label_parameters, settings.label_weight) for term in terms]
+    return [Weighted(observed, Parameters(settings.observation_kernel, None)), *of_labels]
 
 
-def label_term(labels: Labels, settings: Settings, basis: IntArray | None = None) -> Term:
-    """The term of the labels of a task: dense, or through a basis."""
-    if settings.probit:
-        return SignsTerm(labels.targets, labels.rows, labels.rows if basis is None else basis)
-    return numbers_term(labels.targets, labels.rows, basis)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """The labelled rows of a task, as its label mapping sees them."""
+
+    inputs: FloatArray  # (n, q + p)
+    targets: FloatArray  # (n, S)
+    settings: Settings
+    offset: float = 0.0  # prior mean of the targets
+
+    def term(self) -> Term:
+        """What it adds to the objective."""
+        n, basis = len(self.inputs), None
+        if not self.settings.is_dense(n):
+            basis = choose_basis(RBF(), self.inputs, self.settings.n_active, np.random.default_rng(0))
+        return make_term(self.targets - self.offset, np.arange(n), basis, probit=self.settings.probit)
+
+    def fit_map(self, kernel: Kernel) -> Mapping:
+        """The mapping of this task; without rows it is the prior, where all classes are as probable."""
+        if len(self.inputs) == 0:
+            return Mapping(clone(kernel), self.inputs, self.targets, (), 0.0)
+        return replace(self.term().fit_map(kernel, self.inputs), offset=self.offset)
 
 
-def locate(model: LatentModel, X: FloatArray) -> FloatArray:
-    """Latent positions (m, q) of rows (m, p): by the back-constraint, or by search where there is none."""
-    scores = model.observations.scores(X)
-    if model.perceptron is not None:
-        return model.perceptron(scores / model.observations.leading)
-    return search_positions(model.observation_map, scores, model.scores, model.positions)
+def fit_blended_model(
+    X: FloatArray, labels: list[Labels], settings: Settings, rng: np.random.Generator
+) -> LatentModel:
+    """The latent space of all rows, and label mappings with a part of the features."""
+    model = fit_latent_model(X, labels, settings, rng)
+    inputs = model.beside_features(model.positions, X)
+    tasks = [_Task(inputs[task.rows], task.targets, settings) for task in labels]
+    start, offset = _kernel(model, settings, 0.0), 0.0
+    features_kernel = _learn_kernel(tasks, start, _WIDE)
+    if settings.signs and not settings.probit:
+        offset = _shared_offset(features_kernel, tasks)
+        tasks = [replace(task, offset=offset) for task in tasks]
+        features_kernel = _learn_kernel(tasks, start, _WIDE, features_kernel)
+    if len(labels) == 1:
+        kernel, theta = _kernel(model, settings, LATENT_SPACE.unmeasured), features_kernel.theta
+        kernel = kernel.clone_with_theta(np.r_[kernel.theta[0] + theta[0], kernel.theta[1], theta])
+        blend = Blend(kernel, features_kernel, True, offset, np.full((1, 2), np.nan))
+    else:
+        inputs[:, : settings.n_components] = _positions_left_out(X, labels, settings, rng)
+        away = [replace(t, inputs=inputs[task.rows]) for t, task in zip(tasks, labels, strict=True)]
+        kernel = _learn_kernel(away, _kernel(model, settings, 0.5), _WIDE)
+        scores = np.array([[_held_out(k, t, few=True) for k in (kernel, features_kernel)] for t in away])
+        gain = np.mean(scores[:, 0] - scores[:, 1])
+        blend = Blend(kernel, features_kernel, bool(gain >= LATENT_SPACE.least_gain), offset, scores)
+    start = kernel if blend.used else features_kernel
+    maps = [task.fit_map(_learn_kernel([task], start, _NARROW)) for task in tasks]
+    return replace(model, label_maps=tuple(maps), blend=blend)
 
 
-def reconstruct(model: LatentModel, positions: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance (m, p) of the features at latent positions (m, q), noise included."""
-    mean, var = model.observation_map.predict(positions)
-    seen = model.observations
-    of_features = np.outer(var[:, 0], seen.scale**2 * np.sum(seen.components**2, axis=1)) + seen.left_out
-    return seen.restore(mean), of_features
+def add_task(model: LatentModel, X: FloatArray, targets: FloatArray, settings: Settings) -> LatentModel:
+    """The model with one more label mapping (UQD07 section 3.2); all else is as it was."""
+    blend, maps = model.blend, model.label_maps
+    task = _Task(model.label_inputs(X), targets, settings, 0.0 if blend is None else blend.offset)
+    if blend is None:
+        if len(X):
+            kernel = space.fit_shared_kernel([(task.term(), task.inputs)], settings.label_parameters)
+        else:
+            kernel = maps[0].kernel.clone_with_theta(np.mean([m.kernel.theta for m in maps], axis=0))
+        return replace(model, label_maps=(*maps, task.fit_map(kernel)))
+    own, scores = [blend.kernel, blend.features_kernel], [np.nan, np.nan]
+    if len(X):
+        own = [_learn_kernel([task], kernel, _NARROW) for kernel in own]
+        scores = [_held_out(kernel, task, few=False) for kernel in own]
+    blend = replace(blend, scores=np.vstack([blend.scores, scores]))
+    return replace(model, label_maps=(*maps, task.fit_map(own[0 if blend.used else 1])), blend=blend)
 
 
-def search_positions(
-    mapping: Mapping, scores: FloatArray, known_scores: FloatArray, known_positions: FloatArray
-) -> FloatArray:
-    """Positions (m, q) of rows with the given scores (m, k), from training rows with known positions.
+def most_stages(settings: Settings, n_tasks: int) -> int:
+    """Most stages that learning has: two for every start, and the mappings; folds start once."""
+    return 2 * settings.n_init + 1 + 3 * _n_folds(n_tasks)
 
-    For every row -log p(y | x) + 0.005 |x|^2 is minimised over its own position x, where p(y | x) is the
-    prediction of the map to the observations: a short search from the best of the nearest training rows. All
-    rows are searched at once and none sees another: each has its own quasi-Newton matrix (q x q) and step.
+
+def _n_folds(n_tasks: int) -> int:
+    """Spaces that are learnt without some of the tasks; none where there is but one task."""
+    return min(n_tasks, LATENT_SPACE.n_folds) if n_tasks > 1 else 0
+
+
+def _in_unit(positions: FloatArray, of: FloatArray) -> FloatArray:
+    spread = np.sqrt(0.5 * of.var(axis=0).sum())
+    return (positions - of.mean(axis=0)) / (spread if spread > 0.0 else 1.0)
+
+
+def _kernel(model: LatentModel, settings: Settings, share: float) -> Kernel:
+    """Of joined inputs, with a share of the variance for the positions."""
+    n_latent, n_features = model.positions.shape[1], len(model.observations.mean)
+    own = np.repeat([1.0, 0.0], [n_latent, n_features])
+    kernel = _part(1.0 - share, RBF(1.0, _LENGTH), 1.0 - own)
+    if share > 0.0:
+        kernel = _part(share, RBF(1.0, _LENGTH), own) + kernel
+    kernel += _part(LATENT_SPACE.linear, DotProduct(0.0, "fixed"), 1.0 - own) + ConstantKernel(*_BIAS)
+    return kernel if settings.probit else kernel + WhiteKernel(*LATENT_SPACE.white)
+
+
+def _part(variance: float, kernel: Kernel, columns: FloatArray) -> Kernel:
+    return ConstantKernel(variance, _AMPLITUDE) * ScaledInputs(kernel, columns, "fixed")
+
+
+def _learn_kernel(tasks: list[_Task], kernel: Kernel, spread: float, first: Any = None) -> Kernel:
+    """One kernel for all tasks, near the given one. The search starts there, or from `first`."""
+    values = kernel.get_params()
+    priors = {h.name: LogNormal(values[h.name], spread) for h in kernel.hyperparameters if not h.fixed}
+    parts = [(task.term(), task.inputs) for task in tasks]
+    return space.fit_shared_kernel(parts, Parameters(first or kernel, None, (), priors))
+
+
+def _shared_offset(kernel: Kernel, tasks: list[_Task]) -> float:
+    """The most probable prior mean of signs that all tasks share, at this kernel.
+
+    Rows far from all labels of a new task are more often of the class that varies more: "another digit".
+    Minus the log evidence is a parabola in the offset, which three of its values give. One task more,
+    whose offset is zero, stands for what is known before: a single task does not show what others have.
     """
-    out = np.empty((len(scores), known_positions.shape[1]))
-    for rows in row_chunks(len(scores), len(known_scores)):
-        some = scores[rows]
-        near = np.argsort(cdist(some, known_scores), axis=1, kind="stable")[:, :_NEAREST]
-        values = [row_objective(mapping, some, known_positions[column])[0] for column in near.T]
-        best = near[np.arange(len(some)), np.argmin(values, axis=0)]
-        out[rows] = _descend(mapping, some, known_positions[best].copy())
-    return out
+    low, middle, high = (
+        sum(replace(task, offset=offset).term()(kernel, task.inputs)[0] for task in tasks)
+        for offset in (-1.0, 0.0, 1.0)
+    )
+    curvature = (low + high - 2.0 * middle) * (1.0 + 1.0 / len(tasks))
+    return float(np.clip(0.5 * (low - high) / curvature, -1.0, 1.0))
 
 
-def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Minus log p(y | x) up to a constant, plus the pull, per row (m,); and its gradient (m, q)."""
-    n_scores = scores.shape[1]
-    chol, inner = mapping.factors[0]
-    K = evaluate(mapping.kernel, X, mapping.points)
-    diag = evaluate_diag(mapping.kernel, X)
-    v = solve_lower(chol, K.value.T)
-    w = v if inner is None else v - solve_cholesky(inner, v)
-    var = diag.value - np.einsum("dm,dm->m", v, w)
-    error = scores - K.value @ mapping.weights
-    square = np.einsum("mk,mk->m", error, error)
-    value = 0.5 * (n_scores * np.log(var) + square / var + LATENT_SPACE.pull * np.einsum("mq,mq->m", X, X))
-    d_var = 0.5 * (n_scores - square / var) / var
-    dL_dK = -(error / var[:, None]) @ mapping.weights.T
-    dL_dK -= 2.0 * d_var[:, None] * solve_lower(chol, w, transposed=True).T
-    return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + LATENT_SPACE.pull * X
+def _positions_left_out(X, labels: list[Labels], settings: Settings, rng) -> FloatArray:
+    """Positions (n, q) of all labelled rows in spaces that were learnt without the rows of their tasks."""
+    positions, count = np.zeros((len(X), settings.n_components)), _n_folds(len(labels))
+    for fold, stream in enumerate(rng.spawn(count)):
+        left_out = np.concatenate([task.rows for task in labels[fold::count]])
+        keep = np.setdiff1d(np.arange(len(X)), left_out)
+        kept = [task for number, task in enumerate(labels) if number % count != fold]
+        others = [replace(task, rows=np.searchsorted(keep, task.rows)) for task in kept]
+
+        def progress(stage, step, value, name=f"tasks left out {fold + 1}: "):
+            return settings.progress(replace(stage, name=name + stage.name), step, value)
+
+        own = replace(settings, n_init=1, tol=LATENT_SPACE.earlier * settings.tol, progress=progress)
+        away = fit_latent_model(X[keep], others, own, stream)
+        positions[left_out] = _in_unit(away.locate(X[left_out]), away.positions)
+    return positions
 
 
-def _descend(mapping, scores, X) -> FloatArray:
-    """BFGS in every row on its own (Nocedal & Wright 2006, eq. 6.17), with backtracking."""
-    value, gradient = row_objective(mapping, scores, X)
-    H = np.tile(np.eye(X.shape[1]), (len(X), 1, 1))
-    H /= np.maximum(1.0, np.linalg.norm(gradient, axis=1))[:, None, None]  # a first step of at most one
-    going = np.arange(len(X))
-    for _ in range(_MOST_STEPS):
-        direction = -np.einsum("mij,mj->mi", H[going], gradient[going])
-        moved, new_value, new_gradient = _backtrack(
-            mapping, scores[going], X[going], value[going], gradient[going], direction
-        )
-        change = new_gradient - gradient[going]
-        curvature = np.einsum("mi,mi->m", moved, change)
-        usable = curvature > 1e-12 * np.linalg.norm(moved, axis=1) * np.linalg.norm(change, axis=1)
-        rho = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=usable)[:, None, None]
-        V = np.eye(X.shape[1]) - rho * np.einsum("mi,mj->mij", moved, change)
-        updated = V @ H[going] @ V.transpose(0, 2, 1) + rho * np.einsum("mi,mj->mij", moved, moved)
-        H[going] = np.where(usable[:, None, None], updated, H[going])
-        gain = value[going] - new_value
-        X[going] += moved
-        value[going], gradient[going] = new_value, new_gradient
-        going = going[gain > _TOLERANCE * (1.0 + np.abs(new_value))]
-        if len(going) == 0:
-            break
-    return X
-
-
-def _backtrack(mapping, scores, X, value, gradient, direction):
-    """The first of the halved steps that decreases enough; a row that finds none does not move."""
-    slope = np.einsum("mi,mi->m", gradient, direction)
-    moved, new_value, new_gradient = np.zeros_like(X), value.copy(), gradient.copy()
-    left, length = np.arange(len(X)), 1.0
-    for _ in range(_HALVINGS):
-        v, g = row_objective(mapping, scores[left], X[left] + length * direction[left])
-        fine = v <= value[left] + _SUFFICIENT * length * slope[left]
-        rows = left[fine]
-        moved[rows] = length * direction[rows]
-        new_value[rows], new_gradient[rows] = v[fine], g[fine]
-        left = left[~fine]
-        if len(left) == 0:
-            break
-        length *= 0.5
-    return moved, new_value, new_gradient
+def _held_out(kernel: Kernel, task: _Task, *, few: bool) -> float:
+    """Mean log probability of signs, or log density of numbers, predicted from few others or most of them."""
+    n, settings = len(task.inputs), task.settings
+    count = max(2, n // _FEW) if few else min(n, LATENT_SPACE.n_parts)
+    part_of = np.random.default_rng(0).permutation(np.arange(n) % count)
+    scores = []
+    for part in range(min(count, _MOST_PARTS)):
+        known = (part_of == part) == few
+        some = replace(task, inputs=task.inputs[known], targets=task.targets[known])
+        (mean, var), targets = some.fit_map(kernel).predict(task.inputs[~known]), task.targets[~known]
+        if settings.signs:
+            score = log_ndtr(targets * mean / np.sqrt(var + (1.0 if settings.probit else 0.0)))
+        else:
+            score = -0.5 * (np.log(2.0 * np.pi * var) + (targets - mean) ** 2 / var)
+        scores.append(np.mean(score))
+    return float(np.mean(scores))

@@ -15,6 +15,10 @@ priors on gamma matter only to tasks of a few rows. The paper's conjugate gradie
 The back-constraint is a perceptron with one hidden layer, x = V' sigmoid(U' y + b) + c (section 2.2), so that
 the position of a new row needs no optimisation. Departures: eq. 7 prints the output weight outside of the sum
 over hidden units, where it belongs inside; both layers have offsets, and both are learnt.
+
+Observations are centred, in one unit, along their leading components. All features share one unit, so
+features in different units are for the user to standardise. The rotation to principal components makes the
+inputs of the back-constraint well conditioned, and the cost of a fit independent of the number of features.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.special import expit
 
-from gleangp._state import check_arrays
+from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.defaults import LATENT_SPACE
@@ -40,6 +45,64 @@ from gleangp.progress import Progress, Stage, silent
 _SLOPE = 2.0
 _OUTPUT_RIDGE = 1e-4  # of the start's output layer, per row
 _RIDGE = 0.1  # per row, of the discriminants that start the positions
+# A component with less than this share of the leading one's deviation is rounding error.
+_NEGLIGIBLE = 1e-7
+# Features that differ by less than this share of their size are equal up to rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observations:
+    """Where the rows lie: the way from features to scores and back."""
+
+    mean: FloatArray  # (p,)
+    components: FloatArray  # (p, k) orthonormal columns
+    scale: float  # root mean square of the centred features: the unit of the scores
+    leading: float  # deviation of the first score: unit of the back-constraint, where weak scores stay weak
+    left_out: FloatArray  # (p,) variance of each feature outside the components
+
+    def _check_state(self) -> None:
+        check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0 square")
+
+    @property
+    def n_scores(self) -> int:
+        """Number of components kept."""
+        return self.components.shape[1]
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) what the map from the latent space has to explain."""
+        return np.clip((X - self.mean) @ self.components / self.scale, -LARGEST, LARGEST)
+
+    def restore(self, scores: FloatArray) -> FloatArray:
+        """(n, p) features of scores."""
+        return scores @ (self.components.T * self.scale) + self.mean
+
+
+def observe(X: FloatArray, n_scores: int) -> Observations:
+    """The leading `n_scores` principal components of the rows, or as many as there are.
+
+    Rows that are all equal have no component. The largest entry of each component is positive.
+    """
+    n, p = X.shape
+    mean = X.mean(axis=0)
+    centred = X - mean
+    variance = np.einsum("ij,ij->j", centred, centred) / n
+    scale = float(np.sqrt(variance.mean()))
+    if not scale > _ROUNDING * np.max(np.abs(X), initial=0.0):
+        return Observations(mean, np.zeros((p, 0)), 1.0, 1.0, np.zeros(p))
+    centred, count = centred / scale, min(n_scores, n, p)
+    if p <= n:
+        values, axes = eigh(centred.T @ centred / n, subset_by_index=(p - count, p - 1))
+        deviations, axes = np.sqrt(np.maximum(values[::-1], 0.0)), axes[:, ::-1]
+    else:
+        _, singular, right = np.linalg.svd(centred, full_matrices=False)
+        deviations, axes = singular[:count] / np.sqrt(n), right[:count].T
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
+    keep = deviations > _NEGLIGIBLE * deviations[0]
+    components = axes[:, keep]
+    explained = (components * (scale * deviations[keep])) ** 2
+    left_out = np.maximum(variance - explained.sum(axis=1), 0.0)
+    return Observations(mean, components, scale, float(deviations[0]), left_out)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,20 +201,10 @@ class LatentObjective:
     its weights are optimised, under a penalty (UQD07 eqs. 6 and 7).
     """
 
-    def __init__(
-        self,
-        start: FloatArray,
-        perceptron: Perceptron | None,
-        inputs: FloatArray,
-        decay: float,
-        parts: Sequence[Weighted],
-    ):
+    def __init__(self, start: FloatArray, perceptron: Perceptron | None, inputs, decay: float, parts):
         self.shape, self.inputs, self.decay, self.parts = start.shape, inputs, decay, parts
-        self.perceptron = perceptron
-        first, maps = (
-            start.ravel() if perceptron is None else perceptron.pack(),
-            [p.parameters for p in parts],
-        )
+        self.perceptron, maps = perceptron, [p.parameters for p in parts]
+        first = start.ravel() if perceptron is None else perceptron.pack()
         slots = [Slot("positions", first, -np.inf, np.inf, transform="identity")]
         slots += [replace(s, name=f"{k}__{s.name}") for k, m in enumerate(maps) for s in m.slots.slots]
         self.slots = Slots(slots)
@@ -236,14 +289,14 @@ def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Para
     return parameters.kernel_at(optimum.theta)
 
 
-def start_positions(inputs: FloatArray, terms: Sequence[Term], n_components: int) -> FloatArray:
+def start_positions(inputs: FloatArray, labels: Sequence[Any], n_components: int) -> FloatArray:
     """Positions to begin with: ridge discriminants of all tasks' labels, then principal components.
 
     More discriminants than dimensions are reduced to their own leading components. Every dimension
     has unit variance.
     """
     A = np.column_stack([inputs, np.ones(len(inputs))])
-    found = [A @ _ridge_solution(A[term.rows], term.targets, _RIDGE) for term in terms]
+    found = [A @ _ridge_solution(A[task.rows], task.targets, _RIDGE) for task in labels]
     X = np.column_stack([np.zeros((len(A), 0)), *found])
     X = X - X.mean(axis=0)
     X = X[:, X.std(axis=0) > 1e-9]

@@ -18,15 +18,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import LOG_TWO_PI, evidence_gradient
-from gleangp.inference.posterior import fitc_prior, on_basis, sweep, variance_taken
+from gleangp.inference.posterior import factors_take, fitc_prior, on_basis, sweep
 from gleangp.inference.prior import Basis
 from gleangp.kernels import kernel_columns
 from gleangp.kernels.evaluate import evaluate, evaluate_diag
+from gleangp.models.defaults import LATENT_SPACE
 from gleangp.noise import Gaussian, Probit
 from gleangp.numerics.linalg import (
     cholesky,
@@ -38,6 +40,11 @@ from gleangp.numerics.linalg import (
     solve_lower,
 )
 from gleangp.selection.selectors import ResidualSelector
+
+_NEAREST = 3  # training rows whose positions are tried as starts of a search
+_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
+_HALVINGS = 12
+_MOST_STEPS, _TOLERANCE = 50, 1e-8  # of a row; the gain, relative to the value, after which it stops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +83,7 @@ class Mapping:
         for part in row_chunks(len(X), len(self.points)):
             K = kernel_columns(self.kernel, self.points, X[part])
             mean[part] = self.offset + K.T @ self.weights
-            reductions = [variance_taken(K, *factor) for factor in self.factors]
+            reductions = [factors_take(K, *factor) for factor in self.factors]
             var[part] = prior[part, None] - np.column_stack(reductions)
         return mean, np.maximum(var, 0.0)
 
@@ -215,6 +222,90 @@ class CollapsedTerm:
 Term = GaussianTerm | SignsTerm | CollapsedTerm
 
 
-def numbers_term(targets: FloatArray, rows: IntArray, basis: IntArray | None) -> Term:
-    """The term of numbers (n, S): dense, or through a basis."""
+def make_term(targets: FloatArray, rows: IntArray, basis: IntArray | None, *, probit: bool = False) -> Term:
+    """The term of numbers (n, S), or of signs with probit noise: dense, or through a basis."""
+    if probit:
+        return SignsTerm(targets, rows, rows if basis is None else basis)
     return GaussianTerm(targets, rows) if basis is None else CollapsedTerm(targets, rows, basis)
+
+
+def search_positions(
+    mapping: Mapping, scores: FloatArray, known_scores: FloatArray, known_positions: FloatArray
+) -> FloatArray:
+    """Positions (m, q) of rows with the given scores (m, k), from training rows with known positions.
+
+    For every row -log p(y | x) + 0.005 |x|^2 is minimised over its own position x, where p(y | x) is the
+    prediction of the map to the observations: a short search from the best of the nearest training rows. All
+    rows are searched at once and none sees another: each has its own quasi-Newton matrix (q x q) and step.
+    """
+    out = np.empty((len(scores), known_positions.shape[1]))
+    for rows in row_chunks(len(scores), len(known_scores)):
+        some = scores[rows]
+        near = np.argsort(cdist(some, known_scores), axis=1, kind="stable")[:, :_NEAREST]
+        values = [row_objective(mapping, some, known_positions[column])[0] for column in near.T]
+        best = near[np.arange(len(some)), np.argmin(values, axis=0)]
+        out[rows] = _descend(mapping, some, known_positions[best].copy())
+    return out
+
+
+def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Minus log p(y | x) up to a constant, plus the pull, per row (m,); and its gradient (m, q)."""
+    n_scores = scores.shape[1]
+    chol, inner = mapping.factors[0]
+    K = evaluate(mapping.kernel, X, mapping.points)
+    diag = evaluate_diag(mapping.kernel, X)
+    v = solve_lower(chol, K.value.T)
+    w = v if inner is None else v - solve_cholesky(inner, v)
+    var = diag.value - np.einsum("dm,dm->m", v, w)
+    error = scores - K.value @ mapping.weights
+    square = np.einsum("mk,mk->m", error, error)
+    value = 0.5 * (n_scores * np.log(var) + square / var + LATENT_SPACE.pull * np.einsum("mq,mq->m", X, X))
+    d_var = 0.5 * (n_scores - square / var) / var
+    dL_dK = -(error / var[:, None]) @ mapping.weights.T
+    dL_dK -= 2.0 * d_var[:, None] * solve_lower(chol, w, transposed=True).T
+    return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + LATENT_SPACE.pull * X
+
+
+def _descend(mapping, scores, X) -> FloatArray:
+    """BFGS in every row on its own (Nocedal & Wright 2006, eq. 6.17), with backtracking."""
+    value, gradient = row_objective(mapping, scores, X)
+    H = np.tile(np.eye(X.shape[1]), (len(X), 1, 1))
+    H /= np.maximum(1.0, np.linalg.norm(gradient, axis=1))[:, None, None]  # a first step of at most one
+    going = np.arange(len(X))
+    for _ in range(_MOST_STEPS):
+        direction = -np.einsum("mij,mj->mi", H[going], gradient[going])
+        moved, new_value, new_gradient = _backtrack(
+            mapping, scores[going], X[going], value[going], gradient[going], direction
+        )
+        change = new_gradient - gradient[going]
+        curvature = np.einsum("mi,mi->m", moved, change)
+        usable = curvature > 1e-12 * np.linalg.norm(moved, axis=1) * np.linalg.norm(change, axis=1)
+        rho = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=usable)[:, None, None]
+        V = np.eye(X.shape[1]) - rho * np.einsum("mi,mj->mij", moved, change)
+        updated = V @ H[going] @ V.transpose(0, 2, 1) + rho * np.einsum("mi,mj->mij", moved, moved)
+        H[going] = np.where(usable[:, None, None], updated, H[going])
+        gain = value[going] - new_value
+        X[going] += moved
+        value[going], gradient[going] = new_value, new_gradient
+        going = going[gain > _TOLERANCE * (1.0 + np.abs(new_value))]
+        if len(going) == 0:
+            break
+    return X
+
+
+def _backtrack(mapping, scores, X, value, gradient, direction):
+    """The first of the halved steps that decreases enough; a row that finds none does not move."""
+    slope = np.einsum("mi,mi->m", gradient, direction)
+    moved, new_value, new_gradient = np.zeros_like(X), value.copy(), gradient.copy()
+    left, length = np.arange(len(X)), 1.0
+    for _ in range(_HALVINGS):
+        v, g = row_objective(mapping, scores[left], X[left] + length * direction[left])
+        fine = v <= value[left] + _SUFFICIENT * length * slope[left]
+        rows = left[fine]
+        moved[rows] = length * direction[rows]
+        new_value[rows], new_gradient[rows] = v[fine], g[fine]
+        left = left[~fine]
+        if len(left) == 0:
+            break
+        length *= 0.5
+    return moved, new_value, new_gradient

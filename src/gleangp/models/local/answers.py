@@ -9,8 +9,6 @@ as in a Student process (Shah, Wilson & Ghahramani 2014), whose scale is drawn a
 is the number of rows that what is usual counts for: `usual_rows`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 from scipy import stats
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.tasks import filled_blocks
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
 from gleangp.inference.local import LocalPosterior
@@ -153,12 +152,10 @@ def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, Int
         means.append(mean[rows])
         variances.append(var[rows] if model.gaussian else without_site(q, rows, var[rows]))
     mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
-    X, codes = model.best.posterior.X[rows], model.best.posterior.codes[rows]
     if not model.gaussian:
-        known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
-        noise = model.noise_of_rows(X, codes, replace(model.noise, **known))
+        noise = _noise_at(model, rows)
         mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
-    return mean, var, codes
+    return mean, var, model.best.posterior.codes[rows]
 
 
 def without_site(posterior: LocalPosterior, rows: IntArray, var: FloatArray) -> FloatArray:
@@ -171,26 +168,24 @@ def site_precision(posterior: LocalPosterior) -> FloatArray:
     return np.maximum(posterior.precision, 1e-12)
 
 
-@dataclass(frozen=True, eq=False)
-class LeftOutScores:
+def _noise_at(model: LocalModel, rows: IntArray) -> Any:
+    """The noise of rows that were learnt from, which is not Gaussian."""
+    q = model.best.posterior
+    known = {name: values[rows] for name, values in (model.targets or {}).items() if name != "y"}
+    return model.noise_of_rows(q.X[rows], q.codes[rows], replace(model.noise, **known))
+
+
+def left_out_scores(model: LocalModel, rows: IntArray, residual: FloatArray, precision: Any) -> FloatArray:
     """Log scores of targets that are left out, from the residual of their sites and its precision.
 
     With Gaussian noise the site is the target. With any other, v being the variance of the left-out site, the
     latent value has the variance v - 1 / precision of the site, and the score is the log partition function.
     """
-
-    posterior: LocalPosterior
-    noise: Any = None  # of all rows of the posterior; not needed if it is Gaussian
-    targets: dict[str, FloatArray] | None = None  # as in `LocalModel`
-
-    def __call__(self, rows: IntArray, residual: FloatArray, precision: FloatArray) -> FloatArray:
-        """Of rows of the posterior."""
-        if self.targets is None:
-            return 0.5 * (np.log(precision) - LOG_TWO_PI - precision * residual**2)
-        var = without_site(self.posterior, rows, 1.0 / precision)
-        known = {name: values[rows] for name, values in self.targets.items()}
-        y, mean = known.pop("y"), self.posterior.site_mean[rows] - residual
-        return replace(self.noise.at(rows), **known).log_partition(y, mean, var)[0]
+    if model.targets is None:
+        return 0.5 * (np.log(precision) - LOG_TWO_PI - precision * residual**2)
+    q = model.best.posterior
+    at = q.site_mean[rows] - residual, without_site(q, rows, 1.0 / precision)
+    return _noise_at(model, rows).log_partition(model.targets["y"][rows], *at)[0]
 
 
 def transfer_report(models: Sequence[LocalModel], names: list, log_units: Any = None) -> list[TaskTransfer]:
@@ -198,20 +193,17 @@ def transfer_report(models: Sequence[LocalModel], names: list, log_units: Any = 
 
     `log_units` (M,) is the logarithm of the unit of the targets of each task; None: there is none.
     """
-    scores = []
+    first = models[0].best.posterior
+    codes = first.codes[: first.n_learnt]
+    some, every = _some_rows(codes), np.arange(len(codes))
+    together, alone = np.zeros((2, len(codes)))
     for model in models:
         q = model.best.posterior
-        scores.append(LeftOutScores(q, model.noise_of_rows(q.X, q.codes, factor=1.0), model.targets))
-    codes = scores[0].posterior.codes[: scores[0].posterior.n_learnt]
-    some, every = _some_rows(codes), np.arange(len(codes))
-    together, alone = np.zeros(len(codes)), np.zeros(len(codes))
-    for score in scores:
-        q = score.posterior
         apart = tuple(replace(t, loadings=t.loadings[:, :0], own=t.within) for t in q.terms)
         for total, terms in ((together, q.terms), (alone, apart)):
             mean, var = leave_one_out(q, terms)
-            total += score(every, q.site_mean[: len(codes)] - mean, 1.0 / var)
-    parts = [without_each_task(score, some) for score in scores]
+            total += left_out_scores(model, every, q.site_mean[: len(codes)] - mean, 1.0 / var)
+    parts = [without_each_task(model, some) for model in models]
     siblings = parts[0][0]
     gained, moved = (np.sum([part[i] for part in parts], axis=0) for i in (1, 2))
     report = []
@@ -229,14 +221,14 @@ def transfer_report(models: Sequence[LocalModel], names: list, log_units: Any = 
     return report
 
 
-def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+def without_each_task(model: LocalModel, some: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
     """What the rows of every task contribute to the left-out prediction of every row of another.
 
     Gives the k tasks that have rows, and two arrays (len(some), k): the log score with the task minus that
     without it, and how far the mean moves. Only the rows `some` are used. With P = C^-1, leaving out the rows
     S of a task turns P into P - P_.S P_SS^-1 P_S. and alpha into alpha - P_.S P_SS^-1 alpha_S.
     """
-    q = score.posterior
+    q = model.best.posterior
     X, codes = q.X[some], q.codes[some]
     C = covariance(q.terms, X, codes, X, codes)
     C.flat[:: len(C) + 1] += 1.0 / site_precision(q)[some] + white_variance(q.terms, X, codes)
@@ -250,17 +242,16 @@ def without_each_task(score: LeftOutScores, some: IntArray) -> tuple[IntArray, F
         after = alpha[rest] - alpha[S] @ back
         left = diagonal[rest] - np.einsum("sr,sr->r", P[np.ix_(S, rest)], back)
         before, rows = alpha[rest] / diagonal[rest], some[rest]
-        gained[rest, k] = score(rows, before, diagonal[rest]) - score(rows, after / left, left)
+        gained[rest, k] = left_out_scores(model, rows, before, diagonal[rest])
+        gained[rest, k] -= left_out_scores(model, rows, after / left, left)
         moved[rest, k] = np.abs(before - after / left)
     return tasks, gained, moved
 
 
 def _some_rows(codes: IntArray, most: int = ANSWERS.most_rows, least: int = ANSWERS.least_rows) -> IntArray:
     """Up to `most` rows, evenly from every task; from fewer tasks where that gives under `least` of each."""
-    sizes = np.bincount(codes)
-    order = np.argsort(codes, kind="stable")
-    rows = [part for part in np.split(order, np.cumsum(sizes)[:-1]) if len(part)]
-    share = min(max(least, most // len(rows)), max(sizes))
+    rows = [part for _, part in filled_blocks(codes)]
+    share = min(max(least, most // len(rows)), max(map(len, rows)))
     return np.sort(np.concatenate([_evenly(part, share) for part in _evenly(rows, most // share)]))
 
 

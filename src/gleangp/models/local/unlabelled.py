@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,16 +79,10 @@ class ClassPrior(PriorOfRows):
         """A model with this prior, given the sites of all rows; `model` has what else is known of it."""
         q, sites = swept.marginals.state, swept.sites
         posterior = local_posterior(self.prior, self.rows, q, sites, evidence, self.conditioning)
-        return replace(
-            model,
-            inputs=self.kernel.inputs,
-            best=Draw(posterior, self.kernel.warp, np.zeros(0)),
-            draws=(),
-            noise=noise,
-            **active_points(posterior, self.basis),
-            n_silent=sites.n_silent,
-            targets=None,
-        )
+        inputs, best = self.kernel.inputs, Draw(posterior, self.kernel.warp, np.zeros(0))
+        points = active_points(posterior, self.basis)
+        model = replace(model, inputs=inputs, best=best, draws=(), noise=noise, targets=None, **points)
+        return replace(model, n_silent=sites.n_silent)
 
 
 def signs_of(y: IntArray, n_models: int) -> list[FloatArray]:
@@ -98,17 +91,22 @@ def signs_of(y: IntArray, n_models: int) -> list[FloatArray]:
     return [np.where(y < 0, 0.0, np.where(y == c, 1.0, -1.0)) for c in positives]
 
 
+def _blocks(noises, y: IntArray) -> list[Block]:
+    """The binary problems; y are codes of classes, -1 without a label. The inputs are in the priors."""
+    none = np.zeros((len(y), 0))
+    return [Block(none, signs, noise) for signs, noise in zip(signs_of(y, len(noises)), noises, strict=True)]
+
+
 def propagate_classes(priors: Sequence[PriorOfRows], noises, y: IntArray) -> list[tuple[Swept, float]]:
-    """Settled sites of every binary problem and its evidence; y are codes of classes, -1 without a label."""
-    none = np.zeros((len(y), 0))  # the priors have the inputs
-    blocks = [Block(none, s, n) for s, n in zip(signs_of(y, len(priors)), noises, strict=True)]
-    starts: list[Any] | None = None
-    if priors[0].first is not None:
+    """Settled sites of every binary problem and its evidence."""
+    blocks = _blocks(noises, y)
+    starts: list[Any]
+    if priors[0].first is None:
+        starts = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
+    else:
         starts = [s.sites for s, _ in propagate_classes([p.first for p in priors], noises, y)]
     if len(blocks) > 1 and np.any(y < 0) and isinstance(noises[0], NullCategory):
         return settle_exclusive(priors, blocks, starts)
-    if starts is None:
-        starts = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
     swept = [p.sweep(b, s) for p, b, s in zip(priors, blocks, starts, strict=True)]
     return [(s, s.evidence) for s in swept]
 
@@ -145,9 +143,8 @@ def held_out_scores(priors: Sequence[PriorOfRows], noises, y: IntArray, labelled
             at = [(s.cavity_mean, s.cavity_var) for s, _ in propagate_classes(priors, noises, known)]
         else:
             at = []
-            for prior, noise, signs in zip(priors, noises, signs_of(known, len(priors)), strict=True):
-                block = Block(np.zeros((len(signs), 0)), signs, noise)
-                sites: Any = prior.labelled_first(block, signs != 0.0)
+            for prior, block in zip(priors, _blocks(noises, known), strict=True):
+                sites: Any = prior.labelled_first(block, block.y != 0.0)
                 now = prior._marginals(sites)
                 at.append((now.mean, now.var))
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
@@ -208,12 +205,13 @@ class UnlabelledRows:
         self.y = self.data.y.astype(np.intp)
         missing, soft = float(np.mean(self.y < 0)), UNLABELLED.soft
         self.noises = [NullCategory(m.noise.bias, missing, missing, variance=soft) for m in self.models]
+        self.of_labelled = [_Kernel(m.terms, m.inputs, m.best.warp) for m in self.models]
 
     def fit(self) -> list[LocalModel]:
         """The models with or without the rows that have no label, whatever predicts held-out labels best."""
-        kernels = {START: self._start_kernels, LABELLED: self._labelled_kernels}
-        if not self.learnt:
-            del kernels[LABELLED]  # the same
+        kernels = {START: self._start_kernels()}
+        if self.learnt:  # else they are the same
+            kernels[LABELLED] = self.of_labelled
         best, means, reason = START, {}, "As asked."
         if not self.always or len(kernels) > 1:
             scores = self._scores(kernels)
@@ -240,7 +238,7 @@ class UnlabelledRows:
         others = others[some_of(len(others), UNLABELLED.n_checked - len(labelled), rng)]
         rows = np.sort(np.concatenate([labelled, others]))
         data, y, has_label = self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
-        of_labelled = self._priors(self._labelled_kernels, data, None)
+        of_labelled = self._priors(self.of_labelled, data, None)
         scores = {ALONE: held_out_scores(of_labelled, [m.noise for m in self.models], y, has_label)}
         for name, of_classes in kernels.items():
             priors = of_labelled if name == LABELLED else self._priors(of_classes, data, None)
@@ -273,19 +271,15 @@ class UnlabelledRows:
                 made[id(k)] = ClassPrior(k, data, self.choose_basis, n_basis, self.seed)
         return [made[id(k)] for k in kernels]
 
-    @cached_property
-    def _labelled_kernels(self) -> list[_Kernel]:
-        return [_Kernel(m.terms, m.inputs, m.best.warp) for m in self.models]
-
-    @cached_property
     def _start_kernels(self) -> list[_Kernel]:
         """Those given, or the default ones, with the distance of neighbours as length scale."""
         if self.kernels is not None:
             return [self._made(kernel) for kernel in self.kernels]
         first = null_category_kernel(self.data.X)
         length = first.k2.kernel.length_scale
+        stretched = UNLABELLED.stretch * length
         then = clone(first).set_params(
-            k1__constant_value=UNLABELLED.variance, k2__kernel__length_scale=UNLABELLED.stretch * length
+            k1__constant_value=UNLABELLED.variance, k2__kernel__length_scale=stretched
         )
         first.set_params(k1__constant_value=UNLABELLED.first_variance)
         return [replace(self._made(then), first=self._made(first))] * len(self.models)

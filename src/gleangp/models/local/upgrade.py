@@ -1,7 +1,5 @@
 """Coupled models of files that version 0.1 wrote: their parts, and how they become a `LocalModel`."""
 
-from __future__ import annotations
-
 from dataclasses import field, make_dataclass
 from typing import Any
 

@@ -1,28 +1,52 @@
-"""`gleangp.dask.fit` and `gleangp.dask.predict`: learn from a Dask DataFrame, and predictions for one."""
+"""Fits and predictions on a Dask cluster.
+
+Needs `pip install gleangp[dask]`. Beside this, `n_jobs` of every estimator runs on a cluster through joblib's
+backend (`joblib.parallel_config(backend="dask")`), with data that the client has.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from dask.dataframe.dispatch import concat
-from dask.delayed import delayed
-from distributed import Client, get_client
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from gleangp._compat import validate_parameters
-from gleangp.dask._cluster import BlocksOnCluster, connected, gather, send, submit
+from gleangp._typing import FloatArray, IntArray
 from gleangp.data.columns import as_column, missing_entries
 from gleangp.data.labels import check_class_target, check_regression_target, split_unlabeled
 from gleangp.data.tasks import encode_tasks
 from gleangp.exceptions import ClusterError, GleanError, LabelError, TaskError
+from gleangp.inference.block import Layout, Stack
+from gleangp.inference.prior import BlockPrior, Term
 from gleangp.numerics.parallel import blocks_elsewhere, in_worker
 
+try:
+    import pandas as pd
+    from dask.dataframe.dispatch import concat
+    from dask.delayed import delayed
+    from distributed import Client, Future, get_client
+    from distributed.scheduler import KilledWorker
+except ImportError as error:
+    raise ImportError(
+        "gleangp.dask needs Dask with its dataframes and its distributed scheduler: "
+        "pip install 'gleangp[dask]'."
+    ) from error
+
+__all__ = ["fit", "predict"]
+
 _SHOWN = 5  # partitions in an error message
+_PART_ROWS = 5000  # of consecutive stacks that one worker computes at a time
+_AT_ONCE = 16  # parts whose results come to the client together
 
 
 def fit(
@@ -79,7 +103,8 @@ def fit(
     except ValueError as error:
         found = "there is no Dask client. Start one, for example distributed.Client(), or give client=."
         raise ClusterError(found) from error
-    own_task = _check_estimator(estimator, columns)
+    _check_estimator(estimator, columns)
+    own_task = estimator.task
     if task is not None and own_task is not None and task != own_task:
         raise TaskError(f"task={task!r} is given, but the estimator has task={own_task!r}. Give one of them.")
     task = own_task if task is None else task
@@ -137,8 +162,8 @@ def _bring(client: Client, ddf: Any, columns: list[Any], *given: Any) -> Any:
     return concat([f for f in frames if len(f)] or frames[:1]).reset_index(drop=True)
 
 
-def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:
-    """The task column of the estimator, if it can be fitted here."""
+def _check_estimator(estimator: Any, columns: dict[str, Any]) -> None:
+    """Raise if the estimator cannot be fitted here, or takes no such columns."""
     can_fit = callable(getattr(estimator, "fit", None)) and not isinstance(estimator, type)
     known = set(signature(estimator.fit).parameters) if can_fit else set()
     if "tasks" not in known:
@@ -153,8 +178,6 @@ def _check_estimator(estimator: Any, columns: dict[str, Any]) -> Any:
             f"{type(estimator).__name__}.fit takes no {unknown[0]!r} of each row. It takes: "
             f"{', '.join(sorted(known)) or 'nothing more'}."
         )
-    validate_parameters(estimator)
-    return estimator.task
 
 
 def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predict", **options: Any) -> Any:
@@ -217,3 +240,128 @@ def _predict_part(
     if not isinstance(values, tuple):
         values = (values,) if np.ndim(values) == 1 else tuple(np.transpose(values))
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=part.index)
+
+
+def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """A task whose arguments the scheduler keeps, so that it can be done again."""
+    with warnings.catch_warnings():
+        # Data that are scattered to workers would die with them, so they travel with the task.
+        warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+        return client.submit(function, *arguments, pure=False)
+
+
+def send(client: Client, value: Any) -> Future[Any]:
+    """A value that workers fetch once, from each other."""
+    return submit(client, _hand_on, value)
+
+
+def _hand_on(value: Any) -> Any:
+    return value
+
+
+def gather(client: Client, futures: list[Future[Any]]) -> list[Any]:
+    """Their results, or an error with what to do."""
+    try:
+        return client.gather(futures)
+    except KilledWorker as error:
+        raise ClusterError(
+            "workers died again and again over the same part of the data, which happens when one is out of "
+            f"memory. Give workers more memory, or ask for fewer active points. Dask reports: {error}"
+        ) from error
+    except MemoryError as error:
+        raise ClusterError(
+            "a worker could not get the memory it needs. Give workers more, or ask for fewer active points."
+        ) from error
+
+
+@contextmanager
+def connected(client: Client) -> Iterator[None]:
+    """Whatever Dask raises because the scheduler is gone is one kind of error."""
+    try:
+        yield
+    except GleanError:
+        raise
+    except Exception as error:
+        if client.status == "running" and not isinstance(error, CancelledError):
+            raise
+        raise ClusterError(
+            "the connection to the Dask scheduler was lost, or the fit was cancelled there. Start the "
+            f"cluster and its client again, then fit. Dask reports: {str(error) or type(error).__name__}"
+        ) from error
+
+
+class Part(NamedTuple):
+    """Some consecutive stacks."""
+
+    stacks: list[tuple[int, Stack]]  # with their groups
+    rows: IntArray  # (k + 1,) their rows, and the number of a padded one
+    content: Future[Any]  # inputs and layout of these rows
+
+
+class BlocksOnCluster:
+    """`BlockPrior.map` of one prior, with every stack computed by some worker.
+
+    A part of the stacks travels once, with the inputs of its rows. Each pass sends the sites of the rows, and
+    gets back sums over blocks or numbers for each row. The client adds them up in the order of the stacks, as
+    in memory, so the result is the same.
+    """
+
+    def __init__(self, client: Client, prior: BlockPrior):
+        self._client = client
+        self._model = send(client, (prior.terms, prior.Z))
+        stacks = [(g, stack) for g, group in enumerate(prior.layout.groups) for stack in group.stacks]
+        ends = np.cumsum([stack.rows.size for _, stack in stacks])
+        numbered = zip(((ends - 1) // _PART_ROWS).tolist(), stacks, strict=True)
+        self._parts = [
+            self._send_part(prior, [stack for _, stack in members])
+            for _, members in groupby(numbered, key=itemgetter(0))
+        ]
+
+    def __call__(
+        self,
+        function: Callable[..., Any],
+        by_row: Sequence[FloatArray],
+        shared: tuple[Any, ...],
+        by_group: Sequence[Any],
+    ) -> Iterator[tuple[int, IntArray, Any]]:
+        """As `BlockPrior.map`."""
+        of_all = self._model, send(self._client, (function, shared))
+        of_group = [None if given is None else send(self._client, given) for given in by_group]
+        futures: list[Any] = []
+        for part in self._parts:
+            arrays = [values[part.rows] for values in by_row]
+            of_groups = [of_group[g] for g in dict.fromkeys(g for g, _ in part.stacks)]
+            futures.append(submit(self._client, _map_part, *of_all, part.content, arrays, of_groups))
+        for start in range(0, len(futures), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            for part, results in zip(self._parts[some], gather(self._client, futures[some]), strict=True):
+                for (g, stack), result in zip(part.stacks, results, strict=True):
+                    yield g, stack.rows, result
+            futures[some] = [None] * len(futures[some])  # workers need not keep them
+
+    def _send_part(self, prior: BlockPrior, stacks: list[tuple[int, Stack]]) -> Part:
+        """Stacks whose rows are numbered among themselves, and the inputs of these rows."""
+        n = len(prior.layout)
+        every = np.concatenate([stack.rows[stack.rows < n] for _, stack in stacks])
+        place = np.full(n + 1, len(every))  # also that of a padded row
+        place[every] = np.arange(len(every))
+        groups = [
+            replace(prior.layout.groups[g], stacks=[replace(s, rows=place[s.rows]) for _, s in members])
+            for g, members in groupby(stacks, key=itemgetter(0))
+        ]
+        layout = Layout(prior.layout.codes[every], groups)
+        return Part(stacks, np.append(every, n), send(self._client, (prior.X[every], layout)))
+
+
+@in_worker
+def _map_part(
+    model: tuple[list[Term], FloatArray],
+    of_all: tuple[Callable[..., Any], tuple[Any, ...]],
+    content: tuple[FloatArray, Layout],
+    by_row: list[FloatArray],
+    by_group: list[Any],
+) -> list[Any]:
+    """The function of every stack of a part."""
+    (terms, Z), (function, shared), (X, layout) = model, of_all, content
+    prior = BlockPrior(terms, X, layout, Z)
+    return [result for _, _, result in prior.map(function, by_row, shared, by_group)]
