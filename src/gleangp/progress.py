@@ -21,7 +21,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from gleangp._compat import callbacks_of
+from gleangp._compat import CALLBACKS
 from gleangp.exceptions import warn_user
 
 
@@ -63,7 +63,7 @@ class FitProgress:
             self._context = estimator._init_callback_context(max_subtasks=most_stages)
         else:
             self._context = parent.subcontext("class", max_subtasks=most_stages)
-        self._heard = bool(callbacks_of(estimator))
+        self._heard = bool(getattr(estimator, CALLBACKS, ()))
         self._stage_context: Any = None
         self._last: tuple[Stage, int, float | None] | None = None  # of the present stage
         self._stopped = False

@@ -95,7 +95,6 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
     columns_: tuple[tables.ColumnEncoding, ...] | None
     n_features_in_: int
     _fitted_parts: tuple[str, ...] = ()  # what a fitted estimator has beside the names all have
-    _n_outputs: int  # columns of the target of `fit`, where it has several
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         describe_methods(cls)
@@ -163,52 +162,43 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
                 "Give one; for tasks= leave the parameter task=None."
             )
         tables.check_headings(X)
-        table = tables.is_table(X) if reset else getattr(self, "columns_", None) is not None
+        if reset:
+            self.columns_ = None
+        table = tables.is_table(X) if reset else self.columns_ is not None
         if self.task is None and not table:
-            if reset:
-                self.columns_ = None
             X = validate_data(self, X, dtype=np.float64, reset=reset)
         else:
             validate_data(self, X, reset=reset, skip_check_array=True)  # names and number only
             if self.task is not None:
                 X, tasks = take_task_column(X, self.task)
-            X = self._as_numbers(X, learn=reset, target=target)
+            if table and reset:
+                check_array(np.zeros(X.shape), estimator=self, input_name="X")  # there are rows and columns
+                y = None if target is None else labels.check_regression_target(target, len(X))[0]
+                self.columns_ = tables.learn_columns(X, y)
+            X = self._as_numbers(X)
         columns.check_magnitude(X, "X", InputError)
         if reset:
             columns.check_columns(X, InputError)
         return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
 
-    def _as_numbers(
-        self, X: Any, *, learn: bool = False, ensure_min_samples: int = 1, target: Any = None
-    ) -> np.ndarray:
-        """Inputs without the task column as numbers; `fit` learns the encoding of the columns of a table."""
-        least: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
-        if learn:
-            self.columns_ = None
-            if tables.is_table(X):
-                check_array(np.zeros(X.shape), **least)  # there are rows and columns
-                y = None if target is None else labels.check_regression_target(target, len(X))[0]
-                self.columns_ = tables.learn_columns(X, y)
-        if (encoding := getattr(self, "columns_", None)) is not None:
+    def _as_numbers(self, X: Any, ensure_min_samples: int = 1) -> np.ndarray:
+        """Inputs (n, p) without the task column as numbers."""
+        how: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
+        if self.columns_ is not None:
             if not tables.is_table(X):
                 given = None if isinstance(X, np.ndarray) else object  # a list keeps numbers beside text
-                X = check_array(X, dtype=given, ensure_all_finite=False, **least)
-            X = tables.encode_columns(encoding, X)
-        return check_array(X, dtype=np.float64, **least)
+                X = check_array(X, dtype=given, ensure_all_finite=False, **how)
+            X = tables.encode_columns(self.columns_, X)
+        return check_array(X, dtype=np.float64, **how)
 
     @property
     def _n_tasks(self) -> int:
         return 1 if self.tasks_ is None else len(self.tasks_)
 
     def _count_inputs(self) -> int:
-        """Number of encoded columns; raises if the encoding does not match the number of columns."""
+        """Number of columns of inputs as numbers."""
         n_columns = self.n_features_in_ - (self.task is not None)
-        encoding = getattr(self, "columns_", None)
-        if encoding is None:
-            return n_columns
-        if not all(isinstance(c, tables.ColumnEncoding) for c in encoding) or len(encoding) != n_columns:
-            raise ValueError(f"an encoding of {len(encoding)} columns, not {n_columns}.")
-        return tables.count_features(encoding)
+        return n_columns if self.columns_ is None else tables.count_features(self.columns_)
 
     def _check_state(self: Any) -> None:
         """Raise if fitted parts are missing or do not fit together (a damaged model file)."""
@@ -220,6 +210,12 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         if not isinstance(self.n_features_in_, int) or self.n_features_in_ < 1:
             raise ValueError(f"n_features_in_={self.n_features_in_!r}.")
         check_task_column(self)
+        encoding = self.columns_ = getattr(self, "columns_", None)  # older files have none
+        n_columns = self.n_features_in_ - (self.task is not None)
+        if encoding is not None and (
+            len(encoding) != n_columns or not all(isinstance(c, tables.ColumnEncoding) for c in encoding)
+        ):
+            raise ValueError(f"an encoding of {len(encoding)} columns, not {n_columns}.")
         if self.task is not None and self.tasks_ is None:
             raise ValueError("no tasks.")
         if self.tasks_ is not None and len(encode_tasks(self.tasks_, len(self.tasks_))[0]) < self._n_tasks:
@@ -247,7 +243,7 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
 
     def _outputs_asked_for(self, tasks: Any) -> int:
         """For how many outputs each row stands; 0: for the one of its task."""
-        return self._n_tasks if tasks is None and getattr(self, "_n_outputs", False) else 0
+        return 0
 
     def _rows_of_new_task(self, X: Any, task: Any) -> tuple[np.ndarray, np.ndarray]:
         """Inputs of `add_task` as numbers without the task column, and the task names with the new one."""

@@ -87,7 +87,7 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
 
     categories: Any = given(["array-like", None], default=None)
 
-    _fitted_parts = ("_model", "_n_inputs", "classes_")
+    _fitted_parts = ("_model", "classes_")
     _kind_of_noise = Ordered
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
 
 from gleangp._typing import FloatArray, IntArray
@@ -78,7 +79,6 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
 
     _most_active = START_KERNEL.most_points  # of a task, by default
     _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
-    _of_classes = False  # whether targets are labels
     _kind_of_noise: type = Noise
 
     sites = "adf"  # a parameter of classifiers
@@ -163,14 +163,14 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             data,
             likelihood,
             self.coupling,
-            outputs=getattr(self, "_n_outputs", 0) > 0,
+            outputs=self._outputs_asked_for(None) > 0,
             kernel=problem.kernel,
             priors=priors,
             optimize=self.optimizer is not None,
             n_restarts=self.n_restarts,
             progress=progress,
             widths=problem.widths,
-            groups=feature_groups(getattr(self, "columns_", None)),
+            groups=feature_groups(self.columns_),
         )
         self._check_priors(candidates[0].names, likelihood.names)
         choose_basis, at = choose_basis_of(selector), problem.numbers
@@ -258,7 +258,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             self._models = models
         else:
             (self._model,) = models
-        self._n_inputs = self._count_inputs()
+        self._n_inputs = models[0].n_inputs  # which version 0.2 expects in a model file
         for attribute, name in _ATTRIBUTES.items():
             values = [getattr(m, name) for m in models]
             setattr(self, attribute, values[0] if one else values)
@@ -267,26 +267,22 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
         self.decisions_ = [*getattr(models[0], "decisions", ())]
-        if self.posterior != "active" and self._is_active:
-            reason = "Transformed copies compete for the active set, from which alone predictions are made."
-            self.decisions_.append(Decision("posterior", "active", {}, reason))
-        self.decisions_ += _decision_on_copies(models)
+        if check_invariances(self.invariances):
+            self.decisions_ += _decisions_on_copies(models, asked=self.posterior == "active")
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         self.coupling_ = choices[0] if one else choices
 
     def _check_parts(self, n_inputs: int) -> None:
         if self.posterior == "projected":  # of version 0.1
             self.posterior = "local"
-        # Coupled models of version 0.1 are of another class, which knows its successor.
-        models = [m.upgraded() if hasattr(m, "upgraded") else m for m in self._fitted_models]
-        for model in models:
+        for model in self._fitted_models:
             if not isinstance(model, SparseModel | LocalModel) or model.n_tasks != self._n_tasks:
                 raise ValueError(f"no fitted model for the {self._n_tasks} tasks.")
-            if model.n_inputs != n_inputs or self._n_inputs != n_inputs:
+            if model.n_inputs != n_inputs:
                 raise ValueError(f"a model of other inputs than the {n_inputs} it says.")
             if not isinstance(model.noise, self._kind_of_noise):
                 raise ValueError(f"{type(model.noise).__name__} noise, which does not suit {type(self)}.")
-        self._store(models)
+        self._store(self._fitted_models)
 
     def suggest(self, X_pool: Any, n: int = 1, tasks: Any = None) -> np.ndarray:
         """Which rows to label next: those whose labels would reduce the uncertainty of all rows most.
@@ -323,13 +319,13 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         with threads_for(np.bincount(codes)):
             for model in self._fitted_models:
                 mean, cov = model.predict_cov(X, codes)
-                noise = model.noise_of_rows(X, codes) if isinstance(model, LocalModel) else model.noise
+                noise = model.noise_of_rows(X, codes)
                 normal = isinstance(noise, Gaussian)
                 if normal and not isinstance(model, LocalModel):
                     raise ValueError("suggest is for posterior='local'. Fit again with it.")
                 covs.append(cov)
                 noises.append(np.asarray(noise.variance) if normal else noise_of_labels(noise, mean, cov))
-        chosen = choose_informative(np.array(covs), np.array(noises), n, of_classes=self._of_classes)
+        chosen = choose_informative(np.array(covs), np.array(noises), n, of_classes=is_classifier(self))
         if q := self._outputs_asked_for(tasks):
             n_rows = len(X) // q
             return np.column_stack([chosen % n_rows, chosen // n_rows])
@@ -374,14 +370,18 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         return transfer_report(models, self.tasks_.tolist(), log_units)
 
 
-def _decision_on_copies(models: list[Any]) -> list[Decision]:
-    """Whether transformed copies help rows that are not active, where it was measured."""
-    found = [s for m in models if (s := getattr(m, "virtual_scores", None)) is not None]
-    if not found:
-        return []
-    with_copies, alone, errors = np.mean(found, axis=0)
-    worse = errors * np.sqrt(len(found)) < -2.0  # of the mean over binary problems
-    reason = "They were asked for. Rows that are not active are predicted "
-    reason += "worse with them: rows alone may be better." if worse else "no worse with them."
-    numbers = {"copies": float(with_copies), "rows alone": float(alone)}
-    return [Decision("invariances", "copies", numbers, reason)]
+def _decisions_on_copies(models: list[Any], *, asked: bool) -> list[Decision]:
+    """Why predictions are from active points, unless that was `asked` for; whether copies help other rows."""
+    decisions = []
+    if not asked:
+        reason = "Transformed copies compete for the active set, from which alone predictions are made."
+        decisions.append(Decision("posterior", "active", {}, reason))
+    found = [model.virtual_scores for model in models if model.virtual_scores is not None]
+    if found:
+        with_copies, alone, errors = np.mean(found, axis=0)
+        worse = errors * np.sqrt(len(found)) < -2.0  # of the mean over binary problems
+        reason = "They were asked for. Rows that are not active are predicted "
+        reason += "worse with them: rows alone may be better." if worse else "no worse with them."
+        numbers = {"copies": float(with_copies), "rows alone": float(alone)}
+        decisions.append(Decision("invariances", "copies", numbers, reason))
+    return decisions

@@ -39,8 +39,6 @@ from gleangp.progress import Given
 class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
     """For an estimator of classes, or of ordered categories."""
 
-    _of_classes = True
-
     @abstractmethod
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         """Fit rows of which `y_codes` are the numbers of the classes; -1 without a label."""
@@ -203,7 +201,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     _most_active = START_KERNEL.most_points_of_classes
     _one_per_class = True
-    _fitted_parts = ("_models", "_n_inputs", "classes_")
+    _fitted_parts = ("_models", "classes_")
     _kind_of_noise = TwoClasses
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:

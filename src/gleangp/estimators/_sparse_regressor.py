@@ -124,7 +124,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     normalize_y: bool = given(["boolean"], default=True)
     noise_variance: Any = given([POSITIVE, "array-like", None], default=None)
 
-    _fitted_parts = ("_model", "_n_inputs", "_units")
+    _fitted_parts = ("_model", "_units")
     _former_parameters = ("move_basis",)  # of version 0.1
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -152,7 +152,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         """
         given = X, y, tasks
         shape = np.shape(y) if hasattr(y, "shape") else np.array(y, dtype=object).shape
-        self._n_outputs = shape[1] if len(shape) == 2 and shape[1] > 1 else 0
+        self._n_outputs = shape[1] if len(shape) == 2 and shape[1] > 1 else 0  # 0: one target per row
         X, codes = self._learn_inputs(X, tasks, target=None if self._n_outputs else y)
         if self._n_outputs:
             if self.tasks_ is not None:
@@ -241,8 +241,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         left_out = np.full((2, n_rows), np.nan)
         left_out[0, model.row_numbers] = self._units.from_standard(mean, codes)
         left_out[1, model.row_numbers] = np.sqrt(var) * self._units.scale[codes]
-        outputs = getattr(self, "_n_outputs", 0)
-        mean, std = left_out.reshape(2, outputs, -1) if outputs else left_out
+        mean, std = left_out.reshape(2, self._n_outputs, -1) if self._n_outputs else left_out
         return mean.T, std.T
 
     @property
@@ -257,6 +256,13 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    def _outputs_asked_for(self, tasks: Any) -> int:
+        return self._n_tasks if tasks is None and self._n_outputs else 0
+
+    def _check_parts(self, n_inputs: int) -> None:
+        super()._check_parts(n_inputs)
+        self._n_outputs = getattr(self, "_n_outputs", 0)  # older files have none
 
     def _active_problem(self, rows: Data, at: IntArray, fields: dict[str, FloatArray]) -> Problem:
         """The rows `at` in standard units, and where learning from active points starts; sets the units."""
@@ -372,9 +378,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         return white_variance(model.terms, X, codes) if own and isinstance(model, LocalModel) else 0.0
 
     def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Any:
-        noise, model = self._noise_of_new_rows(len(f.X), exposure, trials), self._model
-        if isinstance(model, LocalModel):
-            noise = model.noise_of_rows(f.X, f.codes, noise, f.factor)
+        noise: Any = self._noise_of_new_rows(len(f.X), exposure, trials)
+        noise = self._model.noise_of_rows(f.X, f.codes, noise, f.factor)
         return Gaussian(noise.variance + self._white(f.X, f.codes)) if self._has_normal_noise else noise
 
     def _noise_of_new_rows(

@@ -5,7 +5,8 @@ anything else. The layers above register their classes where they are used: the 
 fitted state of an estimator beside the estimator. Kernels are stored as their constructor's parameters,
 frozen dataclasses as their fields, estimators (also the listed transformers of scikit-learn) as their
 parameters and what `fit` has set. A method `_check_state` of a class is called when a file was read; it
-raises where parts do not fit together.
+raises where parts do not fit together. An object of a class that earlier versions had becomes what its method
+`upgraded` returns.
 
 Plain values are stored as they are, others as a tag with what it needs (`docs/model_file.md`). Objects are in
 one list in which each refers to earlier ones only: a shared object is stored once and shared again after
@@ -129,7 +130,7 @@ def put_together(name: str, state: dict[str, Any]) -> Any:
         value = _construct(cls, state) if issubclass(cls, Kernel) else _dataclass(cls, state)
     if hasattr(value, "_check_state"):
         value._check_state()
-    return value
+    return value.upgraded() if hasattr(value, "upgraded") else value
 
 
 def _construct(cls: type, parameters: dict[str, Any]) -> Any:

@@ -105,6 +105,10 @@ class SparseModel:
         """(d, p) the active points of a task."""
         return self.posteriors[task].X
 
+    def noise_of_rows(self, X: FloatArray, codes: IntArray, noise: Any = None, factor: Any = None) -> Any:
+        """The noise model of new rows, all tasks having the same: `noise`, if that is known of the rows."""
+        return self.noise if noise is None else noise
+
     def predict(self, X: FloatArray, codes: IntArray, *, with_var: bool = True) -> MeanAndVar:
         """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
         return predict_tasks([[(self.kernel, p)] for p in self.posteriors], X, codes, with_var=with_var)
