@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp.inference.block import Block, lay_out
 from gleangp.inference.exclusive import exactly_one, settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import PriorOfRows, labelled_first, marginals_of
+from gleangp.inference.propagate import labelled_first, marginals_of, sweep_rows
 from gleangp.noise import NullCategory
 
 NOISES = [NullCategory(b, 0.6, g, variance=0.05) for b, g in ((-0.3, 0.6), (0.2, 0.5), (0.0, 0.7))]
@@ -52,14 +52,14 @@ def prior_of(kernel, X):
     """The exact prior of one class."""
     terms = [Term(kernel, np.ones((1, 1)), np.zeros(1))]
     codes = np.zeros(len(X), dtype=int)
-    return PriorOfRows(marginals_of(BlockPrior(terms, X, lay_out(codes, [np.arange(len(X))]), X[:0])))
+    return marginals_of(BlockPrior(terms, X, lay_out(codes, [np.arange(len(X))]), X[:0]))
 
 
 def test_evidence_of_one_row_is_exact():
     """Of a single unlabelled row the parts sum to the log of the probability of exactly one class."""
     x, variances = np.zeros((1, 1)), (1.0, 2.0, 0.5)
     priors = [prior_of(ConstantKernel(v) * RBF(), x) for v in variances]
-    found = settle_exclusive(priors, [Block(x, np.zeros(1), n) for n in NOISES])
+    found = settle_exclusive(priors, [Block(x, np.zeros(1), n) for n in NOISES], [None] * 3)
     expected = np.log(enumerate_sides(np.zeros(3), variances))
     assert_allclose(sum(evidence for _, evidence in found), expected, rtol=1e-6)
 
@@ -70,9 +70,9 @@ def test_without_unlabelled_rows_classes_are_apart():
     X, classes = rng.normal(size=(20, 2)), np.arange(20) % 3
     priors = [prior_of(ConstantKernel(v) * RBF(1.5), X) for v in (1.0, 2.0, 0.5)]
     blocks = [Block(X, np.where(classes == c, 1.0, -1.0), n) for c, n in enumerate(NOISES)]
-    found = settle_exclusive(priors, blocks)
+    found = settle_exclusive(priors, blocks, [None] * 3)
     for prior, block, together in zip(priors, blocks, found, strict=True):
-        alone = prior.sweep(block, None)
+        alone = sweep_rows(block, prior)
         assert_allclose(together[0].marginals.mean, alone.marginals.mean, rtol=1e-4, atol=1e-4)
         assert_allclose(together[0].marginals.var, alone.marginals.var, rtol=1e-4, atol=1e-4)
         once = alone.evidence - np.sum(block.y < 0) * np.log1p(-block.noise.gamma_minus)
@@ -91,8 +91,9 @@ def test_rows_that_no_class_wants_find_one():
     prior = prior_of(ConstantKernel(4.0) * RBF(0.4), X)
     noise = NullCategory(-1.0, 0.95, 0.95, variance=0.01)
     blocks = [Block(X, np.where(labelled, np.where(classes == c, 1.0, -1.0), 0.0), noise) for c in range(3)]
-    together = np.array([swept.marginals.mean - 1.0 for swept, _ in settle_exclusive([prior] * 3, blocks)])
-    alone = np.array([prior.sweep(b, prior.labelled_first(b)).marginals.mean - 1.0 for b in blocks])
+    found = settle_exclusive([prior] * 3, blocks, [None] * 3)
+    together = np.array([swept.marginals.mean - 1.0 for swept, _ in found])
+    alone = np.array([sweep_rows(b, prior).marginals.mean - 1.0 for b in blocks])
     assert np.mean((alone > 0).sum(axis=0) == 1) < 0.5
     assert np.mean((together > 0).sum(axis=0) == 1) > 0.97
     assert np.mean(together.argmax(axis=0) != classes) < 0.02
@@ -111,6 +112,6 @@ def test_labelled_rows_settle_without_the_others():
 
     block = Block(X, y, NullCategory(0.0, 0.7, 0.7, variance=0.01))
     whole = marginals(np.arange(40))
-    slow, fast = labelled_first(block, whole), labelled_first(block, whole, among=marginals)
+    slow, fast = labelled_first(block, whole, y != 0.0), labelled_first(block, whole, y != 0.0, marginals)
     assert_allclose(fast.precision, slow.precision, rtol=1e-6)
     assert_allclose(fast.shift, slow.shift, rtol=1e-6)

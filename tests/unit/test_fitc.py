@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from gleangp.inference.posterior import filter_in_order, fit_on_basis, fitc_prior, posterior_from_sites, sweep
+from gleangp.inference.posterior import filter_in_order, fit_on_basis, fitc_prior, posterior_from_sites
+from gleangp.inference.propagate import marginals_of, sweep_rows
 from gleangp.models.hierarchical.evidence import TaskOnBasis
 from gleangp.models.hierarchical.task import TaskRows
 from gleangp.noise import Gaussian, NullCategory, Ordered, Probit
@@ -39,7 +40,7 @@ def test_whole_basis_is_exact(kernel, noise):
     sites = filter_in_order(kernel, block)
     if noise.precision_depends_on_mean:
         full = propagate(kernel, block, sites, tol=1e-12)
-        sites, found = full.sites, sweep(fitc_prior(kernel, block.X, block.X), block)
+        sites, found = full.sites, sweep_rows(block, marginals_of(fitc_prior(kernel, block.X, block.X)))
         assert_allclose(found.evidence, full.log_evidence, rtol=1e-5)
     else:
         exact = gaussian_log_evidence(kernel, block.X, block.y, 0.2)[0]

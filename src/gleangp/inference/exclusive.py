@@ -25,14 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.propagate import PriorOfRows, RowSites, Swept
+from gleangp.inference.propagate import MarginalsOfSites, RowSites, Swept, sweep_rows
 
 _MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn
@@ -42,13 +41,13 @@ _LAST_SWEEPS = 4  # of a class when the messages stand still: more change less t
 
 
 def settle_exclusive(
-    priors: Sequence[PriorOfRows], blocks: Sequence[Block], starts: Sequence[RowSites] | None = None
+    marginals: Sequence[MarginalsOfSites], blocks: Sequence[Block], starts: Sequence[RowSites | None]
 ) -> list[tuple[Swept, float]]:
     """Sites of all C classes over the same rows, of which the unlabelled ones have exactly one class.
 
     `blocks` have the targets +1 (the class), -1 (another) and 0 (no label) and `NullCategory` noise, whose
-    `gamma_plus` is the probability that a row of the class has no label. `starts` are sites to start from;
-    None: those of the labelled rows alone, which the others join.
+    `gamma_plus` is the probability that a row of the class has no label. `starts` are sites to start from, as
+    for `sweep_rows`.
 
     Gives the sites of every class, and its part of the joint log evidence.
     """
@@ -57,13 +56,11 @@ def settle_exclusive(
     log_gammas = np.log([[b.noise.gamma_plus] for b in blocks])
 
     def sweep(c: int, heard: Block, start: RowSites | None, max_sweeps: int) -> Swept:
-        swept = priors[c].sweep(heard, start, max_sweeps=max_sweeps)
+        swept = sweep_rows(heard, marginals[c], start, max_sweeps=max_sweeps)
         sides[:, c] = blocks[c].noise.log_sides(swept.cavity_mean, swept.cavity_var)
         return swept
 
-    sites: list[Any] = list(starts or ())
-    if starts is None:
-        sites = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
+    sites = list(starts)
     for c, block in enumerate(blocks):
         sweep(c, block, sites[c], 1)
     odds, owner, _ = exactly_one(log_gammas, *sides)

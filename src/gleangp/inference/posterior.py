@@ -43,7 +43,7 @@ from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block, Group, Layout, Stack
 from gleangp.inference.evidence import Knowledge, condition
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import RowSites, Swept, labelled_first, marginals_of, sweep_rows
+from gleangp.inference.propagate import marginals_of, sweep_rows
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.noise import NoiseModel
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky, row_chunks, solve_cholesky, solve_lower
@@ -376,16 +376,10 @@ def on_basis(prior: BlockPrior, known: Knowledge) -> TaskPosterior:
     return TaskPosterior(basis.Z, weights, basis.chol, known.inner, basis.jitter)
 
 
-def sweep(prior: BlockPrior, block: Block, start: RowSites | None = None) -> Swept:
-    """Expectation propagation over all rows, from `start` or from the sites of the labelled rows."""
-    marginals = marginals_of(prior)
-    return sweep_rows(block, marginals, start=labelled_first(block, marginals) if start is None else start)
-
-
 def fit_on_basis(kernel: Any, block: Block, Z: FloatArray) -> TaskPosterior:
     """Posterior of a block on the basis Z (d, p)."""
     prior, noise = fitc_prior(kernel, block.X, Z), block.noise
     if noise.precision_depends_on_mean:
-        return on_basis(prior, sweep(prior, block).marginals.state.common)
+        return on_basis(prior, sweep_rows(block, marginals_of(prior)).marginals.state.common)
     precision = np.broadcast_to(1.0 / noise.variance, len(block))
     return on_basis(prior, condition(prior, precision, precision * (block.y - noise.bias), rows=False).common)

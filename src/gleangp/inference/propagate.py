@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import BoolArray, FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import LOG_TWO_PI, condition, row_variance
@@ -81,12 +81,17 @@ class Swept:
 def sweep_rows(
     block: Block, marginals: MarginalsOfSites, start: RowSites | None = None, *, tol=1e-10, max_sweeps=60
 ) -> Swept:
-    """Move all sites until the evidence settles: the next move would change it by less than `tol` per row."""
-    noise, none = block.noise, np.zeros(len(block))
-    sites = RowSites(none, none) if start is None else start
-    may_be_silent = not noise.log_concave and hasattr(noise, "is_labeled")
+    """Move all sites until the evidence settles: the next move would change it by less than `tol` per row.
+
+    Without `start`, rows without a label join the settled others (`labelled_first`).
+    """
+    noise = block.noise
+    may_be_silent = hasattr(noise, "is_labeled")
+    if start is None and may_be_silent:
+        start = labelled_first(block, marginals, noise.is_labeled(block.y))
+    sites = RowSites(*np.zeros((2, len(block)))) if start is None else start
     least = 0.0 if may_be_silent else _LEAST_EXPLAINED[noise.log_concave]
-    length, last = 1.0, none
+    length, last = 1.0, np.zeros(len(block))
     for sweep in range(1, max_sweeps + 1):
         now = marginals(sites)
         left = np.maximum(1.0 - sites.precision * now.var, _LEAST_LEFT)
@@ -155,54 +160,28 @@ def marginals_of(prior: BlockPrior) -> MarginalsOfSites:
 def labelled_first(
     block: Block,
     marginals: MarginalsOfSites,
-    labelled: Any = None,
+    labelled: BoolArray,
     among: Callable[[IntArray], MarginalsOfSites] | None = None,
-) -> RowSites | None:
-    """Sites to start from: those of rows with a label without the others, which are silent.
+) -> RowSites:
+    """Sites to start from: those of the rows `labelled` (n,) without the others, which are silent.
 
     Were all to move at once, rows without a label would take the side of the prior mean (with one class in
-    ten that of the many) before a label has an effect, and stay there. None: the noise has no such rows,
-    unless `labelled` (a mask) names those with a label. `among` gives the marginals of some rows without the
-    others, where that is cheaper.
+    ten that of the many) before a label has an effect, and stay there. `among` gives the marginals of some
+    rows without the others, where that is cheaper.
     """
-    if labelled is None:
-        if not hasattr(block.noise, "is_labeled"):
-            return None
-        labelled = block.noise.is_labeled(block.y)
-    labelled = np.flatnonzero(labelled)
+    rows = np.flatnonzero(labelled)
 
     def all_rows(sites: RowSites) -> RowSites:
         precision, shift = np.zeros((2, len(block)))
-        precision[labelled], shift[labelled] = sites.precision, sites.shift
+        precision[rows], shift[rows] = sites.precision, sites.shift
         return RowSites(precision, shift)
 
     def of_labelled(sites: RowSites) -> Marginals:
         now = marginals(all_rows(sites))
-        return replace(now, mean=now.mean[labelled], var=now.var[labelled])
+        return replace(now, mean=now.mean[rows], var=now.var[rows])
 
-    own = of_labelled if among is None else among(labelled)
-    return all_rows(sweep_rows(block.at(labelled), own).sites)
-
-
-class PriorOfRows:
-    """What expectation propagation needs of a prior: marginals from sites.
-
-    `first` is a prior under which sites settle before they do under this one.
-    """
-
-    first: Any = None
-    _among: Any = None
-
-    def __init__(self, marginals: MarginalsOfSites):
-        self._marginals = marginals
-
-    def sweep(self, block: Block, start: RowSites | None, **how: Any) -> Swept:
-        """As `sweep_rows`."""
-        return sweep_rows(block, self._marginals, start, **how)
-
-    def labelled_first(self, block: Block, labelled: Any = None) -> RowSites | None:
-        """As `labelled_first`."""
-        return labelled_first(block, self._marginals, labelled, self._among)
+    own = of_labelled if among is None else among(rows)
+    return all_rows(sweep_rows(block.at(rows), own, RowSites(*np.zeros((2, len(rows))))).sites)
 
 
 def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
@@ -224,7 +203,7 @@ def propagate_dense(
     if variances is not None:
         noise = noise.with_variance(np.repeat(variances, len(y)))
     block, marginals = Block(np.zeros((len(rows), 0)), y[rows], noise), dense_marginals(means, covs)
-    swept = sweep_rows(block, marginals, start=labelled_first(block, marginals))
+    swept = sweep_rows(block, marginals)
     evidences = swept.of_rows.reshape(means.shape).sum(axis=1) - 0.5 * swept.marginals.state
     precision, shift = (v.reshape(means.shape) for v in (swept.sites.precision, swept.sites.shift))
     return RowSites(precision, shift, swept.sites.n_silent), evidences

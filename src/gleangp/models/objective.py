@@ -20,7 +20,7 @@ from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block, Layout
 from gleangp.inference.evidence import condition, evidence_gradient, gaussian_evidence, row_inverse
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import RowSites, labelled_first, marginals_of, sweep_rows
+from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
 from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.parameters import Slot, Slots, noise_values, unconstrain
 from gleangp.models.priors import Exponential, LogNormal, Normal
@@ -168,14 +168,11 @@ class Likelihood:
         noise = replace(rows.noise, **{name: getattr(shared, name) for name in self.learn})
         if self.varies:
             noise = noise.with_variance(self.variance(slots, z)[codes])
-        problem, marginals = Block(rows.X, rows.y, noise), marginals_of(prior)
-        if sites is None and not noise.log_concave:
-            sites = labelled_first(problem, marginals)
         # Draws of the parameters, which real numbers have, need the gradient of the gradient. Where noise is
         # not log-concave, searches stopped up to eight nats early by gradients of sites that had not settled.
         fine = self.model.support == "real" or not noise.log_concave
         tol = min(self.tol, _FINE_TOLERANCE) if fine else self.tol
-        swept = sweep_rows(problem, marginals, start=sites, tol=tol)
+        swept = sweep_rows(Block(rows.X, rows.y, noise), marginals_of(prior), sites, tol=tol)
         by_name = noise.log_partition_grad(rows.y, swept.cavity_mean, swept.cavity_var) if self.learn else {}
         by_log: Any = 0.0
         if self.varies:

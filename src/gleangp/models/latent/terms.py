@@ -24,8 +24,9 @@ from gleangp._state import check_arrays, check_factor, check_kernel
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import LOG_TWO_PI, evidence_gradient
-from gleangp.inference.posterior import factors_take, fitc_prior, on_basis, sweep
+from gleangp.inference.posterior import factors_take, fitc_prior, on_basis
 from gleangp.inference.prior import Basis
+from gleangp.inference.propagate import marginals_of, sweep_rows
 from gleangp.kernels import kernel_columns
 from gleangp.kernels.evaluate import evaluate, evaluate_diag
 from gleangp.models.defaults import LATENT_SPACE
@@ -154,10 +155,10 @@ class SignsTerm:
 
     def _swept(self, kernel, positions):
         """The prior of the rows, and the sites of every column."""
-        X = positions[self.rows]
-        prior, swept = fitc_prior(kernel, X, positions[self.basis]), []
+        X, swept = positions[self.rows], []
+        prior = fitc_prior(kernel, X, positions[self.basis])
         for c, signs in enumerate(np.ascontiguousarray(self.targets.T)):
-            swept.append(sweep(prior, Block(X, signs, Probit()), self.warm.get(c)))
+            swept.append(sweep_rows(Block(X, signs, Probit()), marginals_of(prior), self.warm.get(c)))
             self.warm[c] = swept[-1].sites
         return prior, swept
 

@@ -19,11 +19,19 @@ from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Kernel
 
-from gleangp._typing import FloatArray, IntArray
+from gleangp._typing import BoolArray, FloatArray, IntArray
 from gleangp.inference.block import Block, lay_out
 from gleangp.inference.exclusive import settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import PriorOfRows, Swept, dense_marginals, marginals_of
+from gleangp.inference.propagate import (
+    MarginalsOfSites,
+    RowSites,
+    Swept,
+    dense_marginals,
+    labelled_first,
+    marginals_of,
+    sweep_rows,
+)
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
@@ -50,13 +58,15 @@ class _Kernel:
     first: _Kernel | None = None  # under which sites settle before
 
 
-class ClassPrior(PriorOfRows):
-    """The prior of a class over the rows of `data`, under a given kernel."""
+class ClassPrior:
+    """The prior of a class over the rows of `data`, under a given kernel.
+
+    `first` is a prior under which sites settle before they do under this one; None: there is none.
+    """
 
     def __init__(self, kernel: _Kernel, data: Data, choose_basis: Any, n_basis: int | None, seed: int):
-        self.kernel = kernel
-        if kernel.first is not None:
-            self.first = ClassPrior(kernel.first, data, choose_basis, n_basis, seed)
+        self.kernel, first = kernel, kernel.first
+        self.first: Any = None if first is None else ClassPrior(first, data, choose_basis, n_basis, seed)
         n_together = UNLABELLED.n_together
         if n_basis is None:
             n_basis = UNLABELLED.n_basis
@@ -66,14 +76,17 @@ class ClassPrior(PriorOfRows):
         W = kernel.inputs(data.X, kernel.warp)
         self.rows, self.basis = arrange(kernel.terms, W, data, n_basis, choose_basis, self.conditioning, rng)
         self.prior = BlockPrior(kernel.terms, W, self.rows.layout, self.rows.Z)
-        super().__init__(marginals_of(self.prior))
+        self.marginals = marginals_of(self.prior)
 
-        def among(rows: IntArray) -> Any:  # as if these were all rows
+        def among(rows: IntArray) -> MarginalsOfSites:  # as if these were all rows
             layout = lay_out(data.codes[rows], [np.arange(len(rows))])
             return marginals_of(BlockPrior(kernel.terms, W[rows], layout, W[:0]))
 
-        if len(data) <= n_together:  # one block without a basis
-            self._among = among
+        self._among = among if len(data) <= n_together else None  # of one block without a basis
+
+    def labelled_first(self, block: Block, labelled: BoolArray) -> RowSites:
+        """As `propagate.labelled_first`."""
+        return labelled_first(block, self.marginals, labelled, self._among)
 
     def posterior(self, model: LocalModel, swept: Swept, evidence: float, noise: Any) -> LocalModel:
         """A model with this prior, given the sites of all rows; `model` has what else is known of it."""
@@ -97,17 +110,22 @@ def _blocks(noises, y: IntArray) -> list[Block]:
     return [Block(none, signs, noise) for signs, noise in zip(signs_of(y, len(noises)), noises, strict=True)]
 
 
-def propagate_classes(priors: Sequence[PriorOfRows], noises, y: IntArray) -> list[tuple[Swept, float]]:
-    """Settled sites of every binary problem and its evidence."""
+def propagate_classes(priors: Sequence[ClassPrior], noises, y: IntArray) -> list[tuple[Swept, float]]:
+    """Settled sites of every binary problem under the null category, and its evidence."""
     blocks = _blocks(noises, y)
     starts: list[Any]
     if priors[0].first is None:
-        starts = [p.labelled_first(b) for p, b in zip(priors, blocks, strict=True)]
+        starts = [p.labelled_first(b, y >= 0) for p, b in zip(priors, blocks, strict=True)]
     else:
         starts = [s.sites for s, _ in propagate_classes([p.first for p in priors], noises, y)]
-    if len(blocks) > 1 and np.any(y < 0) and isinstance(noises[0], NullCategory):
-        return settle_exclusive(priors, blocks, starts)
-    swept = [p.sweep(b, s) for p, b, s in zip(priors, blocks, starts, strict=True)]
+    return _settle([p.marginals for p in priors], blocks, starts)
+
+
+def _settle(marginals: Sequence[MarginalsOfSites], blocks, starts) -> list[tuple[Swept, float]]:
+    """Settled sites of every binary problem and its evidence; rows without a label have exactly one class."""
+    if len(blocks) > 1 and isinstance(blocks[0].noise, NullCategory) and np.any(blocks[0].y == 0.0):
+        return settle_exclusive(marginals, blocks, starts)
+    swept = [sweep_rows(*problem) for problem in zip(blocks, marginals, starts, strict=True)]
     return [(s, s.evidence) for s in swept]
 
 
@@ -126,7 +144,7 @@ def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swep
     return likelihood.noise_model(slots, best.theta)
 
 
-def held_out_scores(priors: Sequence[PriorOfRows], noises, y: IntArray, labelled: IntArray) -> FloatArray:
+def held_out_scores(priors: Sequence[ClassPrior], noises, y: IntArray, labelled: IntArray) -> FloatArray:
     """Log probabilities (l,) of the classes of labelled rows, held out in turn.
 
     Rows without a label are silent unless the noise is the null category.
@@ -144,8 +162,7 @@ def held_out_scores(priors: Sequence[PriorOfRows], noises, y: IntArray, labelled
         else:
             at = []
             for prior, block in zip(priors, _blocks(noises, known), strict=True):
-                sites: Any = prior.labelled_first(block, block.y != 0.0)
-                now = prior._marginals(sites)
+                now = prior.marginals(prior.labelled_first(block, known >= 0))
                 at.append((now.mean, now.var))
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
         scores[fold == k] = class_log_probabilities(found)[np.arange(len(out)), y[out]]
@@ -164,12 +181,12 @@ def add_unlabelled_task(before: list[LocalModel], after: list[LocalModel], y: In
 
     `after` are the models with the task as each class sees it alone; its sites are settled again.
     """
-    n, models, priors = len(y), [], []
+    n, models, marginals = len(y), [], []
     for model in after:
         q = model.best.posterior
         silent = replace(q, precision=np.append(q.precision[:-n], np.zeros(n)))
-        priors.append(PriorOfRows(dense_marginals(*silent.predict_cov(q.X[-n:], q.codes[-n:]))))
-    found = propagate_classes(priors, [m.noise for m in after], y)
+        marginals.append(dense_marginals(*silent.predict_cov(q.X[-n:], q.codes[-n:])))
+    found = _settle(marginals, _blocks([m.noise for m in after], y), [None] * len(after))
     for old, model, (swept, evidence) in zip(before, after, found, strict=True):
         q, sites = model.best.posterior, swept.sites
         q = replace(
