@@ -136,7 +136,7 @@ def gaussian():
 def test_gaussian_log_posterior():
     """Evidence of the dense covariance, less the Laplace correction of the noise, and the log prior."""
     likelihood, y, factors = gaussian()
-    _, objective, z = problem(likelihood, y, factors)
+    _, objective, z = problem(likelihood, y, Gaussian(factors))
     slots = objective.slots
     K, _ = covariance_of_targets(slots, z, factors)
     expected = multivariate_normal(np.zeros(N), K).logpdf(y) + correction_of_tasks(slots, z)
@@ -223,7 +223,7 @@ def test_gradient(name):
     """Of every parameter, by central differences."""
     if name == "gaussian":
         likelihood, y, noise = gaussian()
-        _, objective, z = problem(likelihood, y, noise)
+        _, objective, z = problem(likelihood, y, Gaussian(noise))
     else:
         noise, y, _ = OTHERS[name]
         _, objective, z = problem(propagated(name, 1e-12), y, noise, LINKED_PRIORS)
@@ -265,12 +265,12 @@ def test_wrong_rows_against_draws_of_the_prior(noise, y):
 def test_predictions():
     """Mean and variance of known tasks at new rows, given the parameters."""
     likelihood, y, factors = gaussian()
-    search, objective, z = problem(likelihood, y, factors)
+    search, objective, z = problem(likelihood, y, Gaussian(factors))
     slots = objective.slots
     K, scale = covariance_of_targets(slots, z, factors)
     across = covariance(NEW_X, NEW_CODES, X, CODES, slots, z, scale)
     within = covariance(NEW_X, NEW_CODES, NEW_X, NEW_CODES, slots, z, scale)
-    mean, var = predicted(search, objective, z, y, factors)
+    mean, var = predicted(search, objective, z, y, Gaussian(factors))
     assert_allclose(mean, across @ np.linalg.solve(K, y), rtol=1e-6, atol=1e-9)
     assert_allclose(var, np.diagonal(within - across @ np.linalg.solve(K, across.T)), rtol=1e-6)
 
@@ -290,7 +290,7 @@ def test_expected_noise_of_a_task():
         parts = [quad(lambda u, k=k, p=density: p(u) * np.exp(k * tau * u), -12, 12)[0] for k in (0, 1)]
         expected.append(parts[1] / parts[0])
     likelihood = Likelihood(Gaussian(), ("variance",), sizes=sizes)
-    slots = problem(Likelihood(Gaussian(), ("variance",), sizes=sizes), np.zeros(N), np.ones(N))[1].slots
+    slots = problem(Likelihood(Gaussian(), ("variance",), sizes=sizes), np.zeros(N), Gaussian())[1].slots
     z = np.zeros(slots.size)
     z[slots.where["tau"]], z[slots.where["rho"]], z[slots.where["z"]] = np.log(tau), rho, modes
     found = likelihood.predictive_variance(slots, z)
@@ -320,7 +320,7 @@ def test_features_with_one_length_scale():
     """The log posterior of equal length scales, with one prior for each group; gradients add up."""
     likelihood, y, noise = gaussian()
     groups = np.array([0, 1, 1])
-    _, free, _ = problem(likelihood, y, noise)
+    _, free, _ = problem(likelihood, y, Gaussian(noise))
     search = plan_search(X, TASKS, likelihood, groups=groups)
     tied = search.objective(LEARNING.starts[0], Form(2.5), None)
     tied.rows = free.rows

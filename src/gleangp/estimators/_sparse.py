@@ -147,7 +147,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         start, data = problem.start, problem.data
         self._check_priors([h.name for h in start.kernel.hyperparameters], start.noise.parameters)
         parts = blocks_of_rows(data.codes, data.n_tasks)
-        blocks = [Block(data.X[r], data.y[r], data.noise_at(r)) for r in parts]
+        blocks = [Block(data.X[r], data.y[r], data.noise.at(r)) for r in parts]
         tasks = TaskBlocks(blocks, [problem.numbers[r] for r in parts])
         settings = replace(settings, progress=progress)
         return fit_sparse_model(start, tasks, data.n_tasks, problem.n_rows, settings, problem.rng)

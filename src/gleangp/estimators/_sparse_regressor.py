@@ -290,10 +290,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         data, model, known = rows.at(at), self._noise_model(fields), self._known_variance(len(rows))
         real = model is None or model.support == "real"
         noise: Any
-        if model is None:  # Gaussian noise: `noise` are known factors of its variance
-            factor = known if isinstance(known, np.ndarray) else np.ones(len(rows))
+        if model is None:  # Gaussian noise, whose variances in `noise` are factors of the learnt one
+            factor: Any = known if isinstance(known, np.ndarray) else 1.0
             start = known if isinstance(known, float) else 1.0
-            noise = (factor / fields.get("sample_weight", 1.0))[at]
+            noise = Gaussian(factor / fields.get("sample_weight", 1.0)).at(at)
             learn: tuple[str, ...] = ("variance",) if known is None else ()
             likelihood = Likelihood(Gaussian(start), learn, sizes=data.sizes)
         else:

@@ -41,7 +41,7 @@ class Rows:
 
     X: FloatArray  # (n, p)
     y: FloatArray  # (n,)
-    noise: Any  # Gaussian: (n,) known factors of the variance; else the noise model of these rows
+    noise: Any  # the noise model of these rows, as in `Data`
     layout: Layout  # groups with a basis of their own have it in `Z`, in the units of X
     Z: FloatArray  # (d, p) common basis
     numbers: IntArray | None = None  # (n,) of these rows in the data; None: all of them in order
@@ -63,7 +63,7 @@ class Likelihood:
 
     `model` has the values to start from, `learn` names the parameters that are learnt, and `priors` are
     theirs. Tasks share them but for the one that the model names in `of_tasks`, if it is learnt and `sizes`
-    are given. Gaussian noise of a row may have a known factor (`rows.noise`, for example 1 / weight).
+    are given. Gaussian noise of a row may have a known factor, the variance in `rows.noise` (1 / weight).
 
     v is the variance, or what stands for it in the noise model (`NoiseModel.of_tasks`), such as the squared
     coefficient of variation. Tasks with more noise can also differ more from the others: large shops sell and
@@ -138,7 +138,7 @@ class Likelihood:
         tau, _, levels = _of_tasks(slots, z)
         return np.maximum(shared * np.exp(tau * levels), _LEAST)
 
-    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, factors: FloatArray) -> FloatArray:
+    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, factors: Any) -> FloatArray:
         """(n,) of the sites of rows, with Gaussian noise of known factors of the variance."""
         return 1.0 / (self.variance(slots, z)[codes] * factors)
 
@@ -149,7 +149,7 @@ class Likelihood:
         """
         if not self.gaussian:
             return self._propagated(prior, rows, slots, z, sites)
-        precision = self.precision(slots, z, rows.layout.codes, rows.noise)
+        precision = self.precision(slots, z, rows.layout.codes, rows.noise.variance)
         found = RowSites(precision, precision * rows.y)
         q = condition(prior, precision, found.shift, rows=gradient)
 
@@ -193,7 +193,7 @@ class Likelihood:
     def slope_of_tasks(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites) -> tuple[FloatArray, Any]:
         """(M,) derivatives of the evidence in the log variances of the tasks, and the sites there."""
         if self.gaussian:  # from the residuals of all rows, without their covariances
-            precision = self.precision(slots, z, rows.layout.codes, rows.noise)
+            precision = self.precision(slots, z, rows.layout.codes, rows.noise.variance)
             q = condition(prior, precision, precision * rows.y, also=row_inverse)
             return self._by_log(rows, slots, z, 0.5 * (q.alpha**2 - q.also)), None
         settled = self.settle(prior, rows, slots, z, sites)
@@ -204,7 +204,7 @@ class Likelihood:
 
         They are zero where a task has the least variance: it does not depend on the parameters then.
         """
-        of_task = np.bincount(rows.layout.codes, by_row * rows.noise, len(self.sizes))
+        of_task = np.bincount(rows.layout.codes, by_row * rows.noise.variance, len(self.sizes))
         variance = self.variance(slots, z)
         return variance * of_task * (variance > _LEAST if self.varies else True)
 

@@ -24,7 +24,7 @@ class Data:
     y: FloatArray  # (n,)
     codes: IntArray  # (n,)
     n_tasks: int
-    noise: Any  # Gaussian: (n,) known factors of the variance; else the noise model of all rows
+    noise: Any  # the noise model of all rows; a variance of `Gaussian` is a factor of the learnt one
 
     def __len__(self) -> int:
         return len(self.y)
@@ -36,11 +36,7 @@ class Data:
 
     def at(self, rows: IntArray) -> Data:
         """Some of the rows."""
-        return Data(self.X[rows], self.y[rows], self.codes[rows], self.n_tasks, self.noise_at(rows))
-
-    def noise_at(self, rows: IntArray) -> Any:
-        """The noise of some rows."""
-        return self.noise[rows] if isinstance(self.noise, np.ndarray) else self.noise.at(rows)
+        return Data(self.X[rows], self.y[rows], self.codes[rows], self.n_tasks, self.noise.at(rows))
 
 
 def targets_of(y: FloatArray, noise: Any) -> dict[str, FloatArray]:

@@ -258,7 +258,7 @@ class _Finish:
         if not (likelihood.gaussian and best.together and self.learnt.n_rows == len(data)):
             return self(z, rng)[0]
         W, terms = self.search.inputs(data.X, objective.warp(z)), tuple(self._terms(z))
-        precision = likelihood.precision(objective.slots, z, data.codes, data.noise)
+        precision = likelihood.precision(objective.slots, z, data.codes, data.noise.variance)
         return self._draw(z, replace(best, terms=terms, X=W, precision=precision, log_evidence=np.nan))
 
     def _draw(self, z: FloatArray, posterior: LocalPosterior) -> Draw:

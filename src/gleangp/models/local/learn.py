@@ -309,7 +309,7 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     if shared and len(blocks) > 1:
         pool = rng.choice(len(data), min(len(data), 20 * stage.n_basis), replace=False)
         Z = data.X[pool[pivots_of(shared[0].kernel, W[pool], None, stage.n_basis, rng)]]
-    return Rows(data.X[rows], data.y[rows], data.noise_at(rows), lay_out(codes, places, own), Z, rows)
+    return Rows(data.X[rows], data.y[rows], data.noise.at(rows), lay_out(codes, places, own), Z, rows)
 
 
 def _climb(

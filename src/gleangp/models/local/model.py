@@ -218,7 +218,7 @@ class LocalModel:
         """The model with one more task (`new_task`)."""
         from gleangp.models.local.new_task import add_task
 
-        return add_task(self, block.X, block.y, self._noise_of(block))
+        return add_task(self, block)
 
     def absorb(self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int = 0) -> LocalModel:
         """The model after new rows of known tasks (`absorb`)."""
@@ -226,16 +226,12 @@ class LocalModel:
 
         model = self
         for task, block in blocks.items():
-            model = absorb(model, block.X, block.y, np.full(len(block), task), self._noise_of(block))
+            model = absorb(model, task, block)
         return replace(model, n_rows=self.n_rows + n_rows)
 
-    def _noise_of(self, block: Block) -> Any:
-        noise: Any = block.noise
-        if not self.gaussian:
-            return noise
-        if not len(block) or noise.variance is self.noise.variance:
-            return np.ones(len(block))
-        return np.full(len(block), noise.variance) / self.noise.variance  # rows may have weights
+    def noise_in(self, block: Block) -> Any:
+        """The noise of new rows, as in `Data`: Gaussian noise of rows with weights has factors."""
+        return Gaussian(block.noise.variance / self.noise.variance) if self.gaussian else block.noise
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows."""

@@ -22,24 +22,26 @@ import numpy as np
 from scipy.special import logsumexp
 
 from gleangp._typing import FloatArray, IntArray
-from gleangp.inference.block import lay_out
+from gleangp.inference.block import Block, lay_out
 from gleangp.inference.evidence import condition, gaussian_evidence
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import log_normal, propagate_dense
 from gleangp.models.defaults import NEW_TASK
-from gleangp.models.local.data import Data, blocks_of_tasks, targets_of
+from gleangp.models.local.data import blocks_of_tasks, targets_of
 from gleangp.models.local.model import Draw, LocalModel, with_average_task
+from gleangp.noise import Gaussian
 
 
-def add_task(model: LocalModel, X: FloatArray, y: FloatArray, noise: Any) -> LocalModel:
-    """The model with one more task; `noise` is that of its rows, as in `Data.noise`."""
+def add_task(model: LocalModel, block: Block) -> LocalModel:
+    """The model with one more task."""
+    noise = model.noise_in(block)
 
     def added(draw: Draw, quantile: float | None) -> Draw:
-        return _with_task(draw, model.inputs(X, draw.warp), y, noise, quantile)
+        return _with_task(draw, model.inputs(block.X, draw.warp), block.y, noise, quantile)
 
     draws = tuple(added(draw, (k + 0.5) / len(model.draws)) for k, draw in enumerate(model.draws))
-    return replace(model, best=added(model.best, None), draws=draws, n_rows=model.n_rows + len(y))
+    return replace(model, best=added(model.best, None), draws=draws, n_rows=model.n_rows + len(block))
 
 
 def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
@@ -49,10 +51,11 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
     if len(W) == 0:  # nothing to weigh: the task is like the others
         posterior, variance = before.extended(terms=alike), variances[-1] if variances.size else 0.0
     else:
-        codes = np.full(len(W), len(before.terms[0].own))
+        task = len(before.terms[0].own)
+        codes = np.full(len(W), task)
         mixture = any(np.ptp(t.loadings[:n_learnt], axis=0).any() for t in before.terms)
-        noisier = getattr(noise, "tasks_alike", False)  # Gaussian noise is an array here
-        several = _like_one(draw, alike, W, codes) if mixture else _like_all(draw, alike, W, codes, noisier)
+        alone = draw, alike, W, codes
+        several = _like_one(*alone) if mixture else _like_all(*alone, noise.tasks_alike)
         evidences, precisions, site_means = _settle(several, alike, W, y, noise)
         weights = several.log_prior + evidences
         weights = np.exp(weights - logsumexp(weights))
@@ -63,7 +66,7 @@ def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: f
         variance = several.noise[chosen]
         posterior = before.extended(terms=_last_as(alike, several.loadings[chosen], several.own[chosen]))
         found = precisions[chosen], site_means[chosen], float(evidences[chosen])
-        posterior = with_rows(posterior, W, codes, *found)
+        posterior = posterior.extended(**_grown(posterior, len(posterior.X), W, task, *found))
     if variances.size:  # that of a further new task stays last
         variances = np.append(variances[:-1], [float(variance), variances[-1]])
     return Draw(posterior, draw.warp, variances)
@@ -193,8 +196,8 @@ def _last_as(terms: tuple[Term, ...], loadings: FloatArray, own: FloatArray) -> 
 def _settle(several: Variants, terms: tuple[Term, ...], W: FloatArray, y: FloatArray, noise: Any) -> Any:
     """Log evidence (V,) of the new rows under every variant, and precision and mean (V, n) of their sites."""
     covs = several.cov + np.einsum("vk,kij->vij", several.own, np.array([t.kernel(W) for t in terms]))
-    if isinstance(noise, np.ndarray):  # Gaussian: factors of the variance
-        variances = np.outer(several.noise, noise)
+    if isinstance(noise, Gaussian):
+        variances = np.outer(several.noise, np.broadcast_to(noise.variance, len(y)))
         np.einsum("bii->bi", covs)[...] += variances
         return log_normal(y, several.mean, covs), 1.0 / variances, np.broadcast_to(y, variances.shape)
     own = several.noise if several.noise.any() else None
@@ -202,77 +205,56 @@ def _settle(several: Variants, terms: tuple[Term, ...], W: FloatArray, y: FloatA
     return evidences, sites.precision, sites.mean
 
 
-def with_rows(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
-    """The posterior with rows that belong to added tasks."""
-    return posterior.extended(
-        X=np.vstack([posterior.X, W]),
-        codes=np.append(posterior.codes, codes),
-        precision=np.append(posterior.precision, precision),
-        site_mean=np.append(posterior.site_mean, site_mean),
-        log_evidence=posterior.log_evidence + evidence,
-    )
+def _grown(posterior: LocalPosterior, at: int, W, task, precision, site_mean, evidence) -> dict[str, Any]:
+    """Fields of the posterior with rows of a task in the place `at`, and more evidence."""
+    new = {"X": W, "codes": np.full(len(W), task), "precision": precision, "site_mean": site_mean}
+    fields = {name: np.insert(getattr(posterior, name), at, rows, axis=0) for name, rows in new.items()}
+    return {**fields, "log_evidence": posterior.log_evidence + evidence}
 
 
-def absorb(model: LocalModel, X: FloatArray, y: FloatArray, codes: IntArray, noise: Any) -> LocalModel:
-    """The model after new rows of known tasks; sites of the rows before stay.
+def absorb(model: LocalModel, task: int, block: Block) -> LocalModel:
+    """The model after new rows of a known task; sites of the rows before stay.
 
     The new rows are blocks of their own: nothing else is computed again.
     """
-
-    def after(draw: Draw) -> Draw:
-        of_rows = noise if model.gaussian or not draw.noise.size else noise.with_variance(draw.noise[codes])
-        W = model.inputs(X, draw.warp)
-        return _absorbed(draw, W, y, codes, of_rows, model.gaussian, with_evidence=draw is model.best)
-
-    draws, best = tuple(map(after, model.draws)), after(model.best)
-    targets = model.targets
-    if targets is not None:
-        new, learnt = targets_of(y, noise), _informed(model.best.posterior)[codes]
-        targets = {name: np.append(values, new[name][learnt]) for name, values in targets.items()}
-    return replace(model, best=best, draws=draws, n_rows=model.n_rows + len(y), targets=targets)
+    noise, targets = model.noise_in(block), model.targets
+    best = _absorbed(model, model.best, task, block, noise)
+    draws = tuple(_absorbed(model, draw, task, block, noise) for draw in model.draws)
+    if targets is not None and model.best.posterior._informed(task):
+        new = targets_of(block.y, noise)
+        targets = {name: np.append(values, new[name]) for name, values in targets.items()}
+    return replace(model, best=best, draws=draws, targets=targets)
 
 
-def _informed(posterior: LocalPosterior) -> np.ndarray:
-    """(M,) whether rows of a task inform the basis variables: those of tasks added later do not."""
-    return np.array([posterior._informed(task) for task in range(len(posterior.terms[0].own))])
+def _absorbed(model: LocalModel, draw: Draw, task: int, block: Block, noise: Any) -> Draw:
+    """The draw after new rows.
 
-
-def _absorbed(draw: Draw, W, y, codes, noise, gaussian: bool, *, with_evidence: bool) -> Draw:
-    """The draw after new rows; the evidence is that of the best one alone."""
-    posterior = draw.posterior
-    learnt = _informed(posterior)[codes]
-    if gaussian:
-        precision, site_mean, evidence = 1.0 / (draw.noise[codes] * noise), y, 0.0
-        dense = np.full(len(y), posterior.together) | ~learnt
-        if with_evidence and dense.any():
-            mean, cov = posterior.predict_cov(W[dense], codes[dense])
-            cov = cov + np.diag(1.0 / precision[dense])
-            evidence = float(log_normal(y[dense], mean[None], cov[None])[0])
+    Rows of a task that was added later do not inform the basis variables. They come after all rows that do.
+    """
+    before, y, codes = draw.posterior, block.y, np.full(len(block), task)
+    W, informs = model.inputs(block.X, draw.warp), before._informed(task)
+    if model.gaussian:
+        precision = np.broadcast_to(1.0 / (draw.noise[task] * noise.variance), len(y))
+        site_mean, evidence = y, 0.0
+        if draw is model.best and (before.together or not informs):  # only that of the best one is shown
+            mean, cov = before.predict_cov(W, codes)
+            cov = cov + np.diag(1.0 / precision)
+            evidence = float(log_normal(y, mean[None], cov[None])[0])
     else:
-        mean, cov = posterior.predict_cov(W, codes)
-        sites, [evidence] = propagate_dense(mean[None], cov[None], y, noise)
+        of_rows = noise.with_variance(draw.noise[codes]) if draw.noise.size else noise
+        mean, cov = before.predict_cov(W, codes)
+        sites, [evidence] = propagate_dense(mean[None], cov[None], y, of_rows)
         precision, site_mean = sites.precision[0], sites.mean[0]
-    if posterior.together:
-        return replace(draw, posterior=_reordered(posterior, W, codes, precision, site_mean, evidence))
-    common = posterior.common
-    if learnt.any():
-        rows = np.flatnonzero(learnt)
-        data = Data(W[rows], y[rows], codes[rows], len(posterior.terms[0].own), np.ones(len(rows)))
-        blocks = blocks_of_tasks(data.codes, data.X, posterior.block_size)
-        prior = BlockPrior(posterior.terms, data.X, lay_out(data.codes, blocks), posterior.Z)
-        q = condition(prior, precision[rows], (precision * site_mean)[rows], common, rows=False)
+    common, own = before.common, before.own
+    if informs and not before.together:
+        layout = lay_out(codes, blocks_of_tasks(codes, W, before.block_size))
+        prior = BlockPrior(before.terms, W, layout, before.Z)
+        q = condition(prior, precision, precision * site_mean, common, rows=False)
         common = q.common
-        evidence += gaussian_evidence(q, precision[rows]) if gaussian else 0.0
-    after = _reordered(posterior, W, codes, precision, site_mean, evidence)
-    # New rows inform the common variables alone.
-    own = {t: (Z, posterior.group(t) if t in codes else known) for t, (Z, known) in posterior.own.items()}
-    return replace(draw, posterior=replace(after, common=common, own=own))
-
-
-def _reordered(posterior: LocalPosterior, W, codes, precision, site_mean, evidence) -> LocalPosterior:
-    """The posterior with the new rows of tasks that were learnt before those of tasks added later."""
-    after = with_rows(posterior, W, codes, precision, site_mean, evidence)
-    first = _informed(posterior)[after.codes]
-    order = np.argsort(~first, kind="stable")
-    sorted_rows = {name: getattr(after, name)[order] for name in ("X", "codes", "precision", "site_mean")}
-    return replace(after, **sorted_rows, n_learnt=int(first.sum()))
+        evidence += gaussian_evidence(q, precision) if model.gaussian else 0.0
+    if task in own:  # new rows inform the common variables alone
+        own = {**own, task: (own[task][0], before.group(task))}
+    at = before.n_learnt if informs else len(before.X)
+    n_learnt = before.n_learnt + (len(y) if informs else 0)
+    grown = _grown(before, at, W, task, precision, site_mean, evidence)
+    return replace(draw, posterior=replace(before, **grown, n_learnt=n_learnt, common=common, own=own))
