@@ -16,7 +16,7 @@ from gleangp.inference.block import lay_out
 from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import LEARNING, LINKED_PRIORS, PRIORS
 from gleangp.models.local.data import Data
-from gleangp.models.local.fit import CONDITIONING, _Finish
+from gleangp.models.local.fit import _posterior
 from gleangp.models.local.learn import Form, Learnt, plan_search
 from gleangp.models.objective import Likelihood, Rows
 from gleangp.noise import (
@@ -185,8 +185,8 @@ NEW_X, NEW_CODES = X[[2, 7, 12]] * [0.9, 1.0, 1.0] + [0.05, 0.0, 0.0], np.array(
 def predicted(search, objective, z, y, noise):
     """Latent mean and variance of the new rows, by the model at given parameters."""
     learnt = Learnt(objective, z, 0.0, N, None, Form(2.5))
-    finish = _Finish(search, learnt, Data(X, y, CODES, TASKS, noise), 0, None, CONDITIONING)
-    draw = finish(z, np.random.default_rng(0))[0]
+    data = Data(X, y, CODES, TASKS, noise)
+    draw = _posterior(search, learnt, data, z, np.random.default_rng(0))[0]
     return draw.posterior.predict(search.inputs(NEW_X, draw.warp), NEW_CODES)[:2]
 
 

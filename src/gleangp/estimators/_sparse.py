@@ -171,10 +171,11 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             progress=progress,
             widths=problem.widths,
             groups=feature_groups(self.columns_),
+            n_basis=n_basis,
+            choose_basis=choose_basis_of(selector),
         )
         self._check_priors(candidates[0].names, likelihood.names)
-        choose_basis, at = choose_basis_of(selector), problem.numbers
-        model = fit_local(candidates, data, problem.rng, n_basis=n_basis, choose_basis=choose_basis)
+        model, at = fit_local(candidates, data, problem.rng), problem.numbers
         return replace(model, row_numbers=at, active=at[model.active])
 
     def _add_blocks(self, blocks: list[Block]) -> list[FittedModel]:

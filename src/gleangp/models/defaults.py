@@ -6,7 +6,7 @@ length scales in units of the standardised inputs. Groups in capitals are the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -129,6 +129,12 @@ class Conditioning:
     usual_rows: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)  # from own scales to nearly one scale
     least_spread: float = 1e-4  # where left-out rows have no residual at all, as with equal targets
 
+    def with_points(self, n_basis: int | None, n_rows: int) -> Conditioning:
+        """With as many basis points as were asked for; None: these. With few, rows depend through them."""
+        if n_basis is None:
+            return self
+        return replace(self, n_basis=n_basis, n_together=0 if n_basis < n_rows else self.n_together)
+
 
 @fixed
 class MIXTURES:
@@ -192,8 +198,8 @@ class UNLABELLED:
     # Variance that softens the steps of the null category: a tenth of its width. Sharper steps make the
     # propagation swing, softer ones let rows stay inside.
     soft: float = 0.01
-    n_together: int = 600  # rows up to which all are one block: sites are swept over many times
-    n_basis: int = 200  # common basis points with more rows
+    # Few rows as one block, and few basis points: sites are swept over many times.
+    conditioning: Conditioning = Conditioning(n_together=600, n_basis=200)
     n_checked: int = 500  # rows, half of them labelled, on which it is checked whether the others help
     n_folds: int = 4  # of the labelled rows, held out in turn for that
     # Nats by which two kernels are level, and the one made for clusters is taken: few labels cannot decide.

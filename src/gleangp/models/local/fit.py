@@ -28,44 +28,32 @@ from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites
 from gleangp.kernels.evaluate import length_scales
 from gleangp.models.decisions import Choice, Decision
-from gleangp.models.defaults import CONDITIONING, Conditioning, Learning
+from gleangp.models.defaults import Conditioning, Learning
 from gleangp.models.local.answers import choose_spread
-from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of, some_of, targets_of
+from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
 from gleangp.models.local.learn import Learnt, Search, learn, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
-from gleangp.models.objective import Rows
+from gleangp.models.objective import LogPosterior, Rows
+from gleangp.models.parameters import Slots
 from gleangp.numerics.parallel import freed_memory_kept, where_blocks_are
 from gleangp.progress import Stage
 
 
 @freed_memory_kept()
-def fit_local(
-    candidates: Sequence[Search], data: Data, rng: Any, *, n_basis: int | None = None, choose_basis=pivots_of
-) -> LocalModel:
-    """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence.
-
-    `choose_basis(kernel, W, pool, count, rng)` gives numbers of rows of `pool`, of which W are the inputs as
-    the kernel sees them.
-    """
-    conditioning = CONDITIONING
-    if n_basis is None:
-        n_basis = conditioning.n_basis
-    elif n_basis < len(data):
-        conditioning = replace(conditioning, n_together=0)  # few points were asked for
-        candidates = [search.for_points(n_basis) for search in candidates]
+def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator) -> LocalModel:
+    """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence."""
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
     modes = _modes(search, learnt, len(data))
     best = modes[0].learnt if modes else learnt[0]
-    finish = _Finish(search, best, data, n_basis, choose_basis, conditioning)
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
-    at_best, basis, n_silent = finish(best.z, rng)
+    at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
     search.progress(stage, 1, at_best.posterior.log_evidence)
-    draws = _draws(finish, modes, at_best.posterior, rng) if modes else ()
+    draws = _draws(search, modes, data, rng) if modes else ()
     decisions += [*best.decisions, *_decided_forms(modes)]
     # Other noise has no variance to scale, and parameters that were given stay as they are.
     if search.optimize and search.likelihood.gaussian and search.likelihood.learn:
-        spread, decided = choose_spread(at_best.posterior, conditioning, rng)
+        spread, decided = choose_spread(at_best.posterior, search.conditioning, rng)
         decisions += decided
         if spread:
             at_best = replace(at_best, posterior=at_best.posterior.extended(**spread))
@@ -181,14 +169,14 @@ def _decided_forms(modes: list[Mode]) -> list[Decision]:
     return made
 
 
-def _draws(finish: _Finish, modes: list[Mode], best: LocalPosterior, rng) -> tuple[Draw, ...]:
+def _draws(search: Search, modes: list[Mode], data: Data, rng) -> tuple[Draw, ...]:
     """The posterior at draws of the hyperparameters; none if the progress function leaves them out.
 
     Antithetic pairs, of every mode in proportion to its probability. A draw is left out where a covariance
     has no factor, as with hardly any noise.
     """
-    search, learning = finish.search, finish.search.learning
-    stage = Stage("draws", learning.n_draws, finish.data.n_tasks, len(finish.data))
+    learning = search.learning
+    stage = Stage("draws", learning.n_draws, data.n_tasks, len(data))
     if search.progress(stage, 0, None):
         return ()
     several: list[Draw] = []
@@ -200,7 +188,7 @@ def _draws(finish: _Finish, modes: list[Mode], best: LocalPosterior, rng) -> tup
         mode = modes[min(place, len(modes) - 1)]
         z = _drawn(mode, normal[: len(mode.free)], learning)
         try:
-            several.append(replace(finish, learnt=mode.learnt).draw(z, best, rng))
+            several.append(_posterior(search, mode.learnt, data, z, rng)[0])
         except NotPositiveDefiniteError:
             continue
         search.progress(stage, len(several), None)
@@ -226,94 +214,74 @@ def _drawn(mode: Mode, normal: FloatArray, learning: Learning) -> FloatArray:
     return z.copy()
 
 
-@dataclass(frozen=True, eq=False)
-class _Finish:
-    """The posterior of all rows at given parameters."""
-
-    search: Search
-    learnt: Learnt
-    data: Data
-    n_basis: int
-    choose_basis: Any
-    conditioning: Conditioning
-
-    def __call__(self, z: FloatArray, rng: np.random.Generator) -> tuple[Draw, IntArray, int]:
-        """The posterior, the rows that are its basis, and the number of rows without information."""
-        data, objective, likelihood = self.data, self.learnt.objective, self.search.likelihood
-        terms, sites = self._terms(z), objective.sites(len(data))
-        W = self.search.inputs(data.X, objective.warp(z))
-        rows, basis = arrange(terms, W, data, self.n_basis, self.choose_basis, self.conditioning, rng)
-        if likelihood.varies and self.learnt.n_rows < len(data):
-            z = self._noise_of_tasks(terms, W, rows, z, sites)
-            terms = self._terms(z)
-        prior = BlockPrior(terms, W, rows.layout, rows.Z, where_blocks_are(), gradients=False)
-        settled = likelihood.settle(prior, rows, objective.slots, z, sites, gradient=False)
-        found = settled.q, settled.sites, settled.evidence
-        draw = self._draw(z, local_posterior(prior, rows, *found, self.conditioning))
-        return draw, basis, settled.sites.n_silent
-
-    def draw(self, z: FloatArray, best: LocalPosterior, rng: np.random.Generator) -> Draw:
-        """The posterior at a draw; of one block as at the best, its factor when predictions need it."""
-        data, objective, likelihood = self.data, self.learnt.objective, self.search.likelihood
-        if not (likelihood.gaussian and best.together and self.learnt.n_rows == len(data)):
-            return self(z, rng)[0]
-        W, terms = self.search.inputs(data.X, objective.warp(z)), tuple(self._terms(z))
-        precision = likelihood.precision(objective.slots, z, data.codes, data.noise.variance)
-        return self._draw(z, replace(best, terms=terms, X=W, precision=precision, log_evidence=np.nan))
-
-    def _draw(self, z: FloatArray, posterior: LocalPosterior) -> Draw:
-        noise = self.search.likelihood.predictive_variance(self.learnt.objective.slots, z)
-        return Draw(posterior, self.learnt.objective.warp(z), noise)
-
-    def _terms(self, z: FloatArray) -> list[Term]:
-        """At z, to keep; with average weights of tasks that have no rows, because theirs were not learnt."""
-        terms, empty = [], self.data.sizes == 0
-        for term in self.learnt.objective.terms(z):
-            loadings, own = term.loadings.copy(), term.own.copy()
-            if empty.any() and not empty.all():
-                loadings[empty], own[empty] = loadings[~empty].mean(axis=0), own[~empty].mean()
-            terms.append(Term(clone(term.kernel), loadings, own))
-        return terms
-
-    def _noise_of_tasks(self, terms, W: FloatArray, rows: Rows, z: FloatArray, sites) -> FloatArray:
-        """z with the noise of every task, by scoring steps at the other parameters.
-
-        The curvature of the evidence in the log variance of a task is about its information I_t. As many
-        basis points as while learning will do: the noise is what is left within blocks.
-        """
-        learning, likelihood = self.search.learning, self.search.likelihood
-        Z, slots = rows.Z[: learning.stages[-1].n_basis], self.learnt.objective.slots
+def _posterior(
+    search: Search, learnt: Learnt, data: Data, z: FloatArray, rng: np.random.Generator
+) -> tuple[Draw, IntArray, int]:
+    """The posterior of all rows at z, the rows that are its basis, and the number without information."""
+    objective, likelihood, how = learnt.objective, search.likelihood, search.conditioning
+    slots, sites = objective.slots, objective.sites(len(data))
+    terms, W = _terms(objective, data, z), search.inputs(data.X, objective.warp(z))
+    rows, basis = arrange(terms, W, data, search.choose_basis, how, rng)
+    if likelihood.varies and learnt.n_rows < len(data):
+        # As many basis points as while learning will do: the noise is what is left within blocks.
+        Z = rows.Z[: search.learning.stages[-1].n_basis]
         prior = BlockPrior(terms, W, rows.layout, Z, where_blocks_are(), gradients=False)
-        z, part = z.copy(), slots.where["z"]
-        tau, rho = float(np.exp(slots.get(z, "tau")[0])), slots.get(z, "rho")[0]
-        curvature = np.maximum(likelihood.information(rho), 0.5)
-        for _ in range(learning.noise_passes):
-            slope, sites = likelihood.slope_of_tasks(prior, rows, slots, z, sites)
-            step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
-            z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
-            if np.abs(step).max() < learning.noise_step:
-                break
-        return z
+        z = _noise_of_tasks(search, slots, prior, rows, z, sites)
+        terms = _terms(objective, data, z)
+    prior = BlockPrior(terms, W, rows.layout, rows.Z, where_blocks_are(), gradients=False)
+    settled = likelihood.settle(prior, rows, slots, z, sites, gradient=False)
+    posterior = local_posterior(prior, rows, settled.q, settled.sites, settled.evidence, how)
+    draw = Draw(posterior, objective.warp(z), likelihood.predictive_variance(slots, z))
+    return draw, basis, settled.sites.n_silent
+
+
+def _terms(objective: LogPosterior, data: Data, z: FloatArray) -> list[Term]:
+    """At z, to keep; with average weights of tasks that have no rows, because theirs were not learnt."""
+    terms, empty = [], data.sizes == 0
+    for term in objective.terms(z):
+        loadings, own = term.loadings.copy(), term.own.copy()
+        if empty.any() and not empty.all():
+            loadings[empty], own[empty] = loadings[~empty].mean(axis=0), own[~empty].mean()
+        terms.append(Term(clone(term.kernel), loadings, own))
+    return terms
+
+
+def _noise_of_tasks(search: Search, slots: Slots, prior: BlockPrior, rows: Rows, z: FloatArray, sites):
+    """z with the noise of every task, by scoring steps at the other parameters.
+
+    The curvature of the evidence in the log variance of a task is about its information I_t.
+    """
+    learning, likelihood = search.learning, search.likelihood
+    z, part = z.copy(), slots.where["z"]
+    tau, rho = float(np.exp(slots.get(z, "tau")[0])), slots.get(z, "rho")[0]
+    curvature = np.maximum(likelihood.information(rho), 0.5)
+    for _ in range(learning.noise_passes):
+        slope, sites = likelihood.slope_of_tasks(prior, rows, slots, z, sites)
+        step = (tau * slope - z[part]) / (1.0 + tau**2 * curvature)
+        z[part] = np.clip(z[part] + np.clip(step, -1.0, 1.0), -6.0, 6.0)
+        if np.abs(step).max() < learning.noise_step:
+            break
+    return z
 
 
 def arrange(
-    terms: Sequence[Term], W: FloatArray, data: Data, n_basis: int, choose_basis: Any, how: Conditioning, rng
+    terms: Sequence[Term], W: FloatArray, data: Data, choose_basis: Any, how: Conditioning, rng
 ) -> tuple[Rows, IntArray]:
     """All rows in blocks, with a basis, and the rows it is made of; inputs W as the kernels see them."""
-    c, own, basis = how, {}, np.zeros(0, dtype=np.intp)
-    if len(data) <= c.n_together:
+    own, basis = {}, np.zeros(0, dtype=np.intp)
+    if len(data) <= how.n_together:
         layout = lay_out(data.codes, [np.arange(len(data))])
         return Rows(W, data.y, data.noise, layout, W[:0]), basis
-    blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), c.block)
+    blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), how.block)
     if data.n_tasks > 1:
-        for task in np.flatnonzero(data.sizes > 2 * c.block):
+        for task in np.flatnonzero(data.sizes > 2 * how.block):
             if any(t.own[task] > 0.0 for t in terms):
                 of_task = np.flatnonzero(data.codes == task)
-                own[int(task)] = W[of_task[some_of(len(of_task), c.n_own_basis, rng)]]
+                own[int(task)] = W[of_task[some_of(len(of_task), how.n_own_basis, rng)]]
     shared = [t for t in terms if t.loadings.shape[1]]
     if shared and len(blocks) > 1:
-        pool = some_of(len(data), c.pool * n_basis, rng)
-        chosen = choose_basis(shared[0].kernel, W[pool], data.at(pool), n_basis, rng)
+        pool = some_of(len(data), how.pool * how.n_basis, rng)
+        chosen = choose_basis(shared[0].kernel, W[pool], data.at(pool), how.n_basis, rng)
         basis = pool[np.asarray(chosen, dtype=np.intp)]
     return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
 

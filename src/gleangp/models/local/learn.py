@@ -23,7 +23,17 @@ from gleangp.inference.block import lay_out
 from gleangp.kernels.evaluate import length_scales
 from gleangp.models import defaults
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import LABELS_LEARNING, LEARNING, MIXTURES, PRIORS, Learning, PriorWidths, Start
+from gleangp.models.defaults import (
+    CONDITIONING,
+    LABELS_LEARNING,
+    LEARNING,
+    MIXTURES,
+    PRIORS,
+    Conditioning,
+    Learning,
+    PriorWidths,
+    Start,
+)
 from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of
 from gleangp.models.objective import Likelihood, LogPosterior, Rows
 from gleangp.models.terms import (
@@ -76,6 +86,8 @@ class Search:
     starts: Sequence[Start]
     learning: Learning
     widths: PriorWidths
+    conditioning: Conditioning
+    choose_basis: Any  # (kernel, W, pool, count, rng) -> rows of `pool`, of which W are the inputs it sees
     optimize: bool
     n_restarts: int
     progress: Progress
@@ -97,12 +109,6 @@ class Search:
         """
         most = self.learning.draws_rows_propagated if self.likelihood.model.support == "real" else 0
         return self.optimize and n_rows <= (self.learning.draws_rows if self.likelihood.gaussian else most)
-
-    def for_points(self, n_points: int) -> Search:
-        """The same on as many rows as that many basis points are worth; of the first two stages at least."""
-        learning = self.learning
-        most = max(learning.stages[1].n_rows, learning.rows_per_point * n_points)
-        return replace(self, learning=replace(learning, most_rows=most))
 
     def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
         """The log posterior of terms of that start and form."""
@@ -149,19 +155,26 @@ def plan_search(
     progress: Progress = silent,
     widths: PriorWidths = PRIORS,
     groups: IntArray | None = None,
+    n_basis: int | None = None,
+    choose_basis: Any = pivots_of,
 ) -> Search:
     """What to learn, for inputs X (n, p) of all rows.
 
     `kernel` is the user's, on inputs as they are; None: the hierarchical model, on warped inputs. `coupling`
     is "auto", "function", "kernel", "coregion" or an object with `terms(kernel, priors, n_tasks)`. `priors`,
     by the names in the sum of all terms, replace those of the default model. Features with one number in
-    `groups` (p,) have one length scale in the default model; None: each has its own.
+    `groups` (p,) have one length scale in the default model; None: each has its own. `n_basis` are basis
+    points that were asked for; None: the default.
     """
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
     inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
     # Labels and categories carry less information than counts and numbers.
     learning = LABELS_LEARNING if likelihood.model.support == "label" else LEARNING
+    conditioning = CONDITIONING.with_points(n_basis, len(X))
+    if n_basis is not None and n_basis < len(X):  # as many rows as they are worth; of two stages at least
+        most = max(learning.stages[1].n_rows, learning.rows_per_point * n_basis)
+        learning = replace(learning, most_rows=most)
     forms, starts = [Form(np.nan)], learning.starts[:1]
     if kernel is None:
         kinds = (True, False) if inputs.n_parameters else (True,)
@@ -179,7 +192,7 @@ def plan_search(
             terms = coupled_terms(coupling, clone(kernel), {}, n_tasks)
         return with_priors(terms, priors or {})
 
-    how = learning, widths, optimize, n_restarts, progress
+    how = learning, widths, conditioning, choose_basis, optimize, n_restarts, progress
     return Search(make_terms, likelihood, inputs, forms, starts, *how)
 
 

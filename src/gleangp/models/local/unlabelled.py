@@ -34,7 +34,7 @@ from gleangp.inference.propagate import (
 )
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import null_category_kernel
-from gleangp.models.defaults import CONDITIONING, PRIORS, UNLABELLED, Start
+from gleangp.models.defaults import PRIORS, UNLABELLED, Start
 from gleangp.models.local.data import Data, canonical_order, some_of
 from gleangp.models.local.fit import arrange, local_posterior
 from gleangp.models.local.learn import plan_search
@@ -67,14 +67,9 @@ class ClassPrior:
     def __init__(self, kernel: _Kernel, data: Data, choose_basis: Any, n_basis: int | None, seed: int):
         self.kernel, first = kernel, kernel.first
         self.first: Any = None if first is None else ClassPrior(first, data, choose_basis, n_basis, seed)
-        n_together = UNLABELLED.n_together
-        if n_basis is None:
-            n_basis = UNLABELLED.n_basis
-        elif n_basis < len(data):
-            n_together = 0  # few points were asked for
-        self.conditioning, rng = replace(CONDITIONING, n_together=n_together), np.random.default_rng(seed)
-        W = kernel.inputs(data.X, kernel.warp)
-        self.rows, self.basis = arrange(kernel.terms, W, data, n_basis, choose_basis, self.conditioning, rng)
+        self.how = UNLABELLED.conditioning.with_points(n_basis, len(data))
+        W, rng = kernel.inputs(data.X, kernel.warp), np.random.default_rng(seed)
+        self.rows, self.basis = arrange(kernel.terms, W, data, choose_basis, self.how, rng)
         self.prior = BlockPrior(kernel.terms, W, self.rows.layout, self.rows.Z)
         self.marginals = marginals_of(self.prior)
 
@@ -82,7 +77,7 @@ class ClassPrior:
             layout = lay_out(data.codes[rows], [np.arange(len(rows))])
             return marginals_of(BlockPrior(kernel.terms, W[rows], layout, W[:0]))
 
-        self._among = among if len(data) <= n_together else None  # of one block without a basis
+        self._among = among if len(data) <= self.how.n_together else None  # of one block without a basis
 
     def labelled_first(self, block: Block, labelled: BoolArray) -> RowSites:
         """As `propagate.labelled_first`."""
@@ -91,7 +86,7 @@ class ClassPrior:
     def posterior(self, model: LocalModel, swept: Swept, evidence: float, noise: Any) -> LocalModel:
         """A model with this prior, given the sites of all rows; `model` has what else is known of it."""
         q, sites = swept.marginals.state, swept.sites
-        posterior = local_posterior(self.prior, self.rows, q, sites, evidence, self.conditioning)
+        posterior = local_posterior(self.prior, self.rows, q, sites, evidence, self.how)
         inputs, best = self.kernel.inputs, Draw(posterior, self.kernel.warp, np.zeros(0))
         points = active_points(posterior, self.basis)
         model = replace(model, inputs=inputs, best=best, draws=(), noise=noise, targets=None, **points)
@@ -213,7 +208,7 @@ class UnlabelledRows:
     learnt: bool  # the kernels of the labelled rows differ from those given
     noise_names: tuple[str, ...]  # parameters of the null category to learn
     n_basis: int | None  # None: the default
-    choose_basis: Any  # as in `fit_local`
+    choose_basis: Any  # as in `Search`
 
     def __post_init__(self) -> None:
         self.seed = int(self.rng.integers(2**63))
