@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gleangp._typing import BoolArray, FloatArray, IntArray
+from gleangp._typing import FloatArray, IntArray
 
 _STACK_ENTRIES = 2_000_000  # of one array of matrices or features
 _STACK_COST = 20_000  # entries of padded rows that cost as much as one more stack does
@@ -44,18 +44,6 @@ class Stack:
     def mixed(self) -> bool:
         """Whether a block has rows of several tasks."""
         return bool((self.codes != self.codes[:, :1]).any())
-
-    @cached_property
-    def by_task(self) -> list[Stack]:
-        """The rows of every task of a single block, as numbers of its rows: blocks within the block."""
-        codes = self.codes[0]
-        order = np.argsort(codes, kind="stable")
-        return _stack(codes, np.split(order, np.flatnonzero(np.diff(codes[order])) + 1))
-
-    @cached_property
-    def same(self) -> BoolArray:
-        """(B, m, m) whether two rows of a block belong to one task."""
-        return self.codes[:, :, None] == self.codes[:, None, :]
 
     @property
     def tasks(self) -> IntArray:

@@ -229,7 +229,7 @@ class EvidenceGradient:
     noise_variance: FloatArray  # (n,) in 1 / precision
     X: FloatArray  # (n, p) in the inputs of the rows
     Z: FloatArray  # (d, p) in the common basis points
-    own_Z: list[FloatArray | None]  # per group, in its basis points
+    own_Z: dict[int | None, FloatArray]  # in the basis points of every task that has its own
 
 
 def evidence_gradient(
@@ -265,29 +265,30 @@ def evidence_gradient(
                 of_theta, d_input = covariance.gradients(G, weights[k])
                 theta[k] = theta[k] + of_theta
                 d_rows += d_input
-            d_rows += _feature_gradients(built, dF, theta, weights, inside)
+            d_rows += _feature_gradients(built, terms, dF, theta, weights, inside)
             dX[stack.rows] += d_rows
     dX[n] = 0.0
     dZ = np.zeros_like(prior.Z)
-    own_Z = [None if group.Z is None else np.zeros_like(group.Z) for group in prior.layout.groups]
+    own_Z = {group.task: np.zeros_like(group.Z) for group in prior.layout.groups if group.Z is not None}
     for part, (gram, moved) in inside.items():
         of_theta, d_basis = part.basis.gradients(gram)
         theta[part.term] = theta[part.term] + of_theta
-        target: Any = dZ if part.group is None else own_Z[part.group]
+        target = dZ if part.task is None else own_Z[part.task]
         target += d_basis + moved
     return EvidenceGradient(theta, loadings, own, variance[:n], dX[:n], dZ, own_Z)
 
 
-def _feature_gradients(built, dF, theta, weights, inside) -> FloatArray:
+def _feature_gradients(built, terms, dF, theta, weights, inside) -> FloatArray:
     """Adds the gradients through the features of a stack; returns dE/dX of its rows (B, m, p)."""
     codes, at = built.stack.codes, 0
     (B, m), d_rows = codes.shape, np.zeros((*codes.shape, 1))
     for part, K, Phi in built.crosses:
-        weight, of_weights = part.weights[codes], weights[part.term]  # (B, m, R)
-        of_part, at = dF[:, :, at : at + len(part)].reshape(*weight.shape, -1), at + len(part)
+        weight, of_weights = part.weights(terms)[codes], weights[part.term]  # (B, m, R)
+        end = at + weight.shape[2] * Phi.shape[1]
+        of_part, at = dF[:, :, at:end].reshape(*weight.shape, -1), end
         if of_weights is not None:
             by_row = np.einsum("bmrd,bmd->bmr", of_part, Phi.reshape(B, m, -1))
-            if part.group is None:
+            if part.task is None:
                 np.add.at(of_weights[0], codes, by_row)
             else:  # sqrt(kappa) Phi: d/dkappa = 1 / (2 sqrt(kappa))
                 np.add.at(of_weights[1], codes, (by_row * 0.5 / np.maximum(weight, 1e-150))[:, :, 0])

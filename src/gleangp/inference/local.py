@@ -28,7 +28,15 @@ from gleangp.data.neighbourhoods import finder, neighbourhoods
 from gleangp.data.tasks import blocks_of_rows, filled_blocks
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, condition
-from gleangp.inference.prior import Basis, BlockPrior, Term, covariance, white_variance
+from gleangp.inference.prior import (
+    BlockPrior,
+    Part,
+    Term,
+    covariance,
+    parts_on,
+    stacked_features,
+    white_variance,
+)
 from gleangp.kernels.evaluate import length_scales
 from gleangp.numerics.linalg import CHUNK_ENTRIES, inverse_factors, inverse_from_cholesky
 
@@ -144,7 +152,7 @@ class LocalPosterior:
     def extended(self, **changes: Any) -> LocalPosterior:
         """With more tasks, and perhaps rows of theirs, or a spread; what was computed for others is kept."""
         after = replace(self, **changes)
-        kept = ("_bases", "_common_knowledge")
+        kept = ("_parts", "_common_knowledge")
         after.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
         same = ("group",) if "X" in changes else ("group", "tree")
         after.computed.update({key: value for key, value in self.computed.items() if key[0] in same})
@@ -163,13 +171,10 @@ class LocalPosterior:
         return blocks_of_rows(self.codes, len(self.terms[0].own))
 
     @cached_property
-    def _bases(self) -> dict[int | None, list[tuple[int, Basis]]]:
-        """Terms that have features on the common basis (None), and on that of a task which has its own."""
-        shared = [k for k, term in enumerate(self.terms) if term.loadings.shape[1] and len(self.Z)]
-        bases: dict[int | None, Any] = {None: [(k, Basis(self.terms[k].kernel, self.Z)) for k in shared]}
-        for task, (Z, _) in self.own.items():
-            bases[task] = [(k, Basis(t.kernel, Z)) for k, t in enumerate(self.terms) if t.own[task] > 0.0]
-        return bases
+    def _parts(self) -> dict[int | None, list[Part]]:
+        """Features on the common basis (None), and on that of a task which has its own."""
+        parts: dict[int | None, list[Part]] = {None: parts_on(self.terms, self.Z)}
+        return parts | {task: parts_on(self.terms, Z, task) for task, (Z, _) in self.own.items()}
 
     @cached_property
     def _common_knowledge(self) -> tuple[FloatArray, FloatArray]:
@@ -206,15 +211,11 @@ class LocalPosterior:
 
     def features(self, X: FloatArray, task: Any) -> FloatArray:
         """F (n, D) of rows of one task; none in a model of one block."""
-        parts = [np.zeros((len(X), 0))]
-        if self.together:
-            return parts[0]
-        for k, basis in self._bases[None]:
-            Phi = basis.features(X)[1]
-            parts += [weight * Phi for weight in self.terms[k].loadings[task]]
-        for k, basis in self._bases.get(task, []):
-            parts.append(np.sqrt(self.terms[k].own[task]) * basis.features(X)[1])
-        return np.concatenate(parts, axis=1)
+        features = [np.zeros((len(X), 0))]
+        for part in [] if self.together else [*self._parts[None], *self._parts.get(task, [])]:
+            weights = part.weights(self.terms)[task][None]
+            features.append(stacked_features(weights, part.basis.features(X)[1]))
+        return np.concatenate(features, axis=1)
 
     def has_neighbourhoods(self, task: int) -> bool:
         """Whether new rows of a task have neighbours of their own: it has several blocks."""

@@ -113,74 +113,62 @@ class Part:
 
     term: int
     basis: Basis
-    weights: FloatArray  # (M, R) loadings, or (M, 1) roots of the own weights
-    group: int | None = None  # that has the basis; None: the common one
+    task: int | None = None  # whose own functions it carries; None: the functions that tasks share
 
-    def __len__(self) -> int:
-        return len(self.basis.Z) * self.weights.shape[1]
+    def weights(self, terms: Sequence[Term]) -> FloatArray:
+        """(M, R) loadings, or (M, 1) roots of the own weights."""
+        term = terms[self.term]
+        return term.loadings if self.task is None else np.sqrt(term.own)[:, None]
+
+
+def parts_on(terms: Sequence[Term], Z: FloatArray, task: int | None = None) -> list[Part]:
+    """The terms with features on a basis: that of the functions that tasks share, or that of one task."""
+    if task is None:
+        used = [k for k, term in enumerate(terms) if term.loadings.shape[1] and len(Z)]
+    else:
+        used = [k for k, term in enumerate(terms) if term.own[task] > 0.0]
+    return [Part(k, Basis(terms[k].kernel, Z), task) for k in used]
+
+
+def stacked_features(weights: FloatArray, Phi: FloatArray) -> FloatArray:
+    """(..., R d) of rows with weights (..., R) and Phi^T (..., d)."""
+    every = weights[..., None] * Phi[..., None, :]
+    return every.reshape(*every.shape[:-2], every.shape[-2] * every.shape[-1])
 
 
 Weights = tuple[FloatArray, FloatArray]  # dE/dloadings (M, R) and dE/down (M,), to add to
 
 
-class WholeBlocks:
-    """Covariance of one term between all rows of every block of a stack."""
+class BlockCovariance:
+    """Covariance of one term within every block of a stack."""
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
-        self._term, self.stack, self._K = term, stack, evaluate(term.kernel, X)
-        self._weight: FloatArray | None = term.within[stack.tasks][:, None, None]
+        self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
         if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
             self._weight = term.between(stack.codes, stack.codes)
-        elif (self._weight == 1.0).all():
-            self._weight = None
+        else:
+            self._weight = term.within[stack.tasks][:, None, None]
 
-    def add_to(self, H: FloatArray, at: Any = ...) -> None:
-        """Add the covariance to H (B, m, m), or at places of it."""
-        H[at] += self._K.value if self._weight is None else self._weight * self._K.value
+    @property
+    def value(self) -> FloatArray:
+        """(B, m, m)."""
+        return self._weight * self._K.value
 
     def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
-        theta, d_rows, _ = self._K.vjp(G if self._weight is None else self._weight * G)
+        theta, d_rows, _ = self._K.vjp(self._weight * G)
         if weights is not None:
             (loadings, own), L = weights, self._term.loadings
-            codes, tasks = self.stack.codes, self.stack.tasks
-            if self.stack.mixed:
+            codes, tasks = self._stack.codes, self._stack.tasks
+            if self._stack.mixed:
                 GK = G * self._K.value
-                np.add.at(own, codes, np.sum(GK * self.stack.same, axis=2))
+                np.add.at(own, codes, np.sum(GK * (codes[:, :, None] == codes[:, None, :]), axis=2))
                 np.add.at(loadings, codes, 2.0 * (GK @ L[codes]))
             else:
                 total = np.einsum("bij,bij->b", G, self._K.value)
                 np.add.at(own, tasks, total)
                 np.add.at(loadings, tasks, 2.0 * L[tasks] * total[:, None])
         return theta, d_rows
-
-
-class WithinTasks:
-    """Covariance of a term that no tasks share, in one block of several tasks: zero between tasks."""
-
-    def __init__(self, term: Term, stack: Stack, X: FloatArray):
-        self._shape = (X.shape[1] + 1, X.shape[2])  # with a padded row
-        inputs = np.vstack([X[0], X[0, :1]])
-        self._parts = [WholeBlocks(term, part, inputs[part.rows]) for part in stack.by_task]
-
-    def add_to(self, H: FloatArray) -> None:
-        """Add the covariance to H (1, m + 1, m + 1); padded rows end in what is one too many."""
-        for part in self._parts:
-            rows = part.stack.rows
-            part.add_to(H, (0, rows[:, :, None], rows[:, None, :]))
-
-    def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
-        """As `WholeBlocks.gradients`."""
-        m, theta, d_rows = G.shape[1], np.zeros(1), np.zeros(self._shape)
-        for part in self._parts:
-            rows, real = np.minimum(part.stack.rows, m - 1), part.stack.rows < m
-            of_part = G[0, rows[:, :, None], rows[:, None, :]]
-            if not real.all():
-                of_part *= real[:, :, None] & real[:, None, :]
-            of_theta, d_input = part.gradients(of_part, weights)
-            theta = theta + of_theta
-            d_rows[part.stack.rows] += d_input
-        return theta, d_rows[None, :m]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +178,7 @@ class BuiltStack:
     stack: Stack
     H: FloatArray  # (B, m, m)
     F: FloatArray  # (B, m, D)
-    covariances: list[WholeBlocks | WithinTasks]  # per term
+    covariances: list[BlockCovariance]  # per term
     crosses: list[tuple[Part, Evaluation, FloatArray]]  # per part: K(X, Z) and Phi (B * m, d)
     last: list[Any] = field(default_factory=list)  # what `evidence` found under the last sites
 
@@ -214,15 +202,10 @@ class BlockPrior:
         gradients: bool = True,
     ):
         self.terms, self.X, self.layout, self.Z, self._gradients = list(terms), X, layout, Z, gradients
-        shared = [k for k, term in enumerate(self.terms) if term.loadings.shape[1] and len(Z)]
-        self.common = [Part(k, Basis(terms[k].kernel, Z), terms[k].loadings) for k in shared]
+        self.common = parts_on(self.terms, Z)
         self.parts: list[list[Part]] = []  # the features of every group, in their order
-        for g, group in enumerate(layout.groups):
-            own = []
-            if group.task is not None and group.Z is not None:
-                for k, term in enumerate(self.terms):
-                    if term.own[group.task] > 0.0:
-                        own.append(Part(k, Basis(term.kernel, group.Z), np.sqrt(term.own)[:, None], g))
+        for group in layout.groups:
+            own = [] if group.Z is None else parts_on(self.terms, group.Z, group.task)
             self.parts.append(self.common + own)
         D = max((self.n_features(g) for g in range(len(self.parts))), default=0)
         widest = max((s.rows.shape[1] for g in layout.groups for s in g.stacks), default=0)
@@ -232,7 +215,8 @@ class BlockPrior:
 
     def n_features(self, group: int | None = None) -> int:
         """Features of the blocks of a group; None: those that all blocks share."""
-        return sum(map(len, self.common if group is None else self.parts[group]))
+        parts = self.common if group is None else self.parts[group]
+        return sum(len(part.basis.Z) * part.weights(self.terms).shape[1] for part in parts)
 
     @property
     def jitter(self) -> float:
@@ -273,19 +257,15 @@ class BlockPrior:
     def _build(self, stack: Stack, parts: list[Part]) -> BuiltStack:
         B, m = stack.rows.shape
         X = self.X[np.minimum(stack.rows, len(self.X) - 1)]
-        several = stack.mixed and B == 1
-        padded = np.zeros((B, m + several, m + several))
-        H, covariances, F, crosses = padded[:, :m, :m], [], [np.zeros((B, m, 0))], []
+        H, F, covariances, crosses = np.zeros((B, m, m)), [np.zeros((B, m, 0))], [], []
         for term in self.terms:
-            within = several and term.loadings.shape[1] == 0
-            covariance = (WithinTasks if within else WholeBlocks)(term, stack, X)
-            covariance.add_to(padded if within else H)
+            covariance = BlockCovariance(term, stack, X)
+            H += covariance.value
             covariances += [covariance] if self._gradients else []
         for part in parts:
             K, Phi = part.basis.features(X.reshape(B * m, -1))
             crosses += [(part, K, Phi)] if self._gradients else []
-            weights = part.weights[stack.codes][..., None]  # (B, m, R, 1)
-            F.append((weights * Phi.reshape(B, m, 1, -1)).reshape(B, m, -1))
+            F.append(stacked_features(part.weights(self.terms)[stack.codes], Phi.reshape(B, m, -1)))
         F_all = np.ascontiguousarray(np.concatenate(F, axis=2) if len(F) != 2 else F[1])
         if F_all.shape[2]:
             H -= F_all @ F_all.transpose(0, 2, 1)

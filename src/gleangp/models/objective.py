@@ -348,8 +348,7 @@ class LogPosterior:
             by_log = self.likelihood.own_scale(slots, z) * own
             parts.append(self.likelihood.own_scale_gradients(slots, z, by_log))
         if "warp" in slots.where:
-            bases = [of_basis for of_basis in found.own_Z if of_basis is not None]
-            parts.append({"warp": vjp(np.vstack([found.X, found.Z, *bases]))})
+            parts.append({"warp": vjp(np.vstack([found.X, found.Z, *found.own_Z.values()]))})
         for named in parts:
             for name, part in named.items():
                 gradient[slots.where[name]] += part
