@@ -158,7 +158,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         if hasattr(selector, "check_tasks"):
             selector.check_tasks(int(np.sum(data.sizes > 0)))
         of_noise = {n.removeprefix("noise__"): p for n, p in priors.items() if n.startswith("noise__")}
-        likelihood: Likelihood = replace(problem.start, priors={**problem.start.priors, **of_noise})
+        likelihood: Likelihood = replace(problem.start, priors=of_noise)
         candidates = plan_couplings(
             data,
             likelihood,

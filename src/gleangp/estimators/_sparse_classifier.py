@@ -29,7 +29,6 @@ from gleangp.models.local.unlabelled import (
 )
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
-from gleangp.models.priors import LogNormal
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.noise.base import TwoClasses
 from gleangp.numerics.parallel import threads_for
@@ -272,8 +271,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         if kernel is not None:
             usual = ("bias", *usual)  # the default kernel has a constant
         learn = self._names_to_learn(noise, usual, NullCategory() if n_unlabeled else noise)
-        of_noise = {n: LogNormal(*noise.priors[n]) for n in learn if n in noise.priors}
-        return noise, Likelihood(noise, learn, of_noise)
+        return noise, Likelihood(noise, learn)
 
     def _with_unlabelled(self, every: Data, rng: np.random.Generator, models: list[Any]) -> list[Any]:
         """Models of all rows, if those without a label help."""

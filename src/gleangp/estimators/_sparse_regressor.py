@@ -24,7 +24,6 @@ from gleangp.models.local.data import Data
 from gleangp.models.local.model import LocalModel
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
-from gleangp.models.priors import LogNormal
 from gleangp.models.units import natural_units, own_units, standard_units, total_units
 from gleangp.noise import Gaussian, noise_from_name
 from gleangp.numerics.parallel import threads_for
@@ -287,39 +286,30 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
 
     def _local_problem(self, rows: Data, at: IntArray, fields: dict[str, FloatArray]) -> Problem:
         """The same of blocks and a basis."""
-        data, model, known = rows.at(at), self._noise_model(fields), self._known_variance(len(rows))
-        real = model is None or model.support == "real"
-        noise: Any
-        if model is None:  # Gaussian noise, whose variances in `noise` are factors of the learnt one
-            factor: Any = known if isinstance(known, np.ndarray) else 1.0
-            start = known if isinstance(known, float) else 1.0
-            noise = Gaussian(factor / fields.get("sample_weight", 1.0)).at(at)
-            learn: tuple[str, ...] = ("variance",) if known is None else ()
-            likelihood = Likelihood(Gaussian(start), learn, sizes=data.sizes)
-        else:
-            check_rows(model, rows.y, at)
-            noise = model.at(at)
-            noise = replace(noise, bias=noise.typical_bias(data.y))
-            learn = tuple(name for name in noise.transforms if name != "bias")
-            of_noise = {name: LogNormal(*noise.priors[name]) for name in learn if name in noise.priors}
-            # What belongs to the training rows is not kept.
-            shared = replace(noise, **dict.fromkeys(fields, 1.0))
-            likelihood = Likelihood(shared, learn, of_noise, data.sizes)
+        noise, shared, learn = self._noise_of_fit(len(rows), fields)
+        check_rows(noise, rows.y, at)
+        data, noise, real = rows.at(at), noise.at(at), noise.support == "real"
+        bias = {"bias": noise.typical_bias(data.y)}
+        likelihood = Likelihood(replace(shared, **bias), learn, sizes=data.sizes)
         if not (self.normalize_y and real):
             self._units = natural_units(rows.n_tasks)
         else:  # outputs are in units of their own
             self._units = (own_units if self._n_outputs else total_units)(_parts(data))
-        data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=noise)
+        data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=replace(noise, **bias))
         rng, widths = generator_from(self.random_state), PRIORS if real else LINKED_PRIORS
         return Problem(data, at, len(rows), rng, likelihood, self._given_kernel(), widths)
 
-    def _noise_model(self, fields: dict[str, FloatArray]) -> Any:
-        """The noise model of all rows; None for Gaussian noise, which has a closed form."""
+    def _noise_of_fit(self, n_rows: int, fields: dict[str, FloatArray]) -> tuple[Any, Any, tuple[str, ...]]:
+        """The noise of all rows; that of tasks, without what belongs to rows; and what of it is learnt."""
         if isinstance(self.noise, Gaussian):
             raise ValueError("noise is a Gaussian object. Use noise='gaussian' and noise_variance=.")
         if self.noise == "gaussian":
             check_fields(Gaussian(), **{**fields, "sample_weight": None})
-            return None
+            known = self._known_variance(n_rows)
+            factor: Any = known if isinstance(known, np.ndarray) else 1.0  # of the shared variance
+            shared = Gaussian(known if isinstance(known, float) else 1.0)
+            learn = ("variance",) if known is None else ()
+            return Gaussian(factor / fields.get("sample_weight", 1.0)), shared, learn
         model: Any = noise_from_name(self.noise) if isinstance(self.noise, str) else self.noise
         if getattr(model, "support", "label") == "label":
             raise ValueError(
@@ -329,7 +319,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         if self.noise_variance is not None:
             raise ValueError(f"noise_variance= is given with noise={self.noise!r}. It is for 'gaussian'.")
         check_fields(model, **fields)
-        return replace(model, **fields)
+        return replace(model, **fields), model, tuple(name for name in model.transforms if name != "bias")
 
     def _known_variance(self, n_rows: int) -> FloatArray | float | None:
         """Variance of Gaussian noise, one number or (n,) as it was given; None: it is learnt."""

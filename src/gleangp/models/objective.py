@@ -61,9 +61,10 @@ class Settled:
 class Likelihood:
     """The noise of all tasks: of variance v exp(tau z_t), z_t ~ N(0, 1), under a learnt tau.
 
-    `model` has the values to start from, `learn` names the parameters that are learnt, and `priors` are
-    theirs. Tasks share them but for the one that the model names in `of_tasks`, if it is learnt and `sizes`
-    are given. Gaussian noise of a row may have a known factor, the variance in `rows.noise` (1 / weight).
+    `model` has the values to start from, `learn` names the parameters that are learnt, and `priors` replace
+    those that the model has for them. Tasks share them but for the one that the model names in `of_tasks`, if
+    it is learnt and `sizes` are given. Gaussian noise of a row may have a known factor, the variance in
+    `rows.noise` (1 / weight).
 
     v is the variance, or what stands for it in the noise model (`NoiseModel.of_tasks`), such as the squared
     coefficient of variation. Tasks with more noise can also differ more from the others: large shops sell and
@@ -114,7 +115,9 @@ class Likelihood:
                 # The prior is on the deviation: the log of the variance has twice the spread.
                 value, bounds = np.array([start.noise**2]), _NOISE_BOUNDS
                 prior = prior or LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
-            elif transform == "logit":
+            elif prior is None and name in self.model.priors:
+                prior = LogNormal(*self.model.priors[name])
+            if transform == "logit":
                 value = start.wrong * value
             slots.append(Slot(f"noise__{name}", unconstrain(transform, value), *bounds, prior, transform))
         if self.varies:
