@@ -741,3 +741,14 @@ def test_tasks_with_equal_targets_keep_some_noise():
     assert (std >= 0.0).all()
     assert_allclose(mean[60:72], 1.0, atol=0.05)
     assert min(model.noise_variances_.values()) > 0.0
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_order_of_rows_does_not_matter_at_all():
+    """Means of the inputs are over sorted rows: another rounding of them would lead a search elsewhere."""
+    rng = np.random.default_rng(0)
+    X, tasks, rows = rng.normal(size=(30, 2)) + 1e6, np.repeat([0, 1, 2], 10), rng.permutation(30)
+    y = np.where(tasks == 2, 1.0, np.sin(2.0 * X[:, 0]))
+    one = HierarchicalGPRegressor(n_rounds=2).fit(X, y, tasks)
+    two = HierarchicalGPRegressor(n_rounds=2).fit(X[rows], y[rows], tasks[rows])
+    assert_array_equal(two.predict(X, tasks), one.predict(X, tasks))

@@ -147,6 +147,27 @@ def test_same_seed_same_model(fitted, tasks):
     assert_allclose(again.embedding_, fitted.embedding_, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "Model", [SharedLatentGPRegressor, pytest.param(SharedLatentGPClassifier, marks=pytest.mark.slow)]
+)
+def test_the_order_of_rows_does_not_matter(Model):
+    """Nor does it with features that have few values, where searches from two sums end in two optima."""
+    rng = np.random.default_rng(0)
+    X, names = np.round(rng.normal(size=(40, 3))), np.arange(40) % 2
+    y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=40), [-0.5, 0.5])
+    rows, new = rng.permutation(40), rng.permutation(8)
+    one, two = (Model(n_active=10, random_state=0, tol=1e-3) for _ in range(2))
+    one.fit(X, y, names).add_task(X[:8] + 0.1, y[:8], 2)
+    two.fit(X[rows], y[rows], names[rows]).add_task(X[new] + 0.1, y[new], 2)
+    assert_allclose(two.embedding_, one.embedding_[rows], atol=1e-9)
+    assert_array_equal(X[rows][two.basis_], X[one.basis_])
+    for codes in (names, np.full(40, 2)):
+        answer = "predict_proba" if Model is SharedLatentGPClassifier else "predict"
+        assert_allclose(getattr(two, answer)(X, codes), getattr(one, answer)(X, codes), atol=1e-9)
+    if Model is SharedLatentGPClassifier:
+        assert two.transfer_report() == one.transfer_report()
+
+
 def test_verbose_reports(capsys, tasks):
     """Progress is printed."""
     X, y, names = tasks

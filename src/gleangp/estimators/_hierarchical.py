@@ -180,7 +180,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             rows = [order[r] for r in blocks_of_rows(codes[order], self._n_tasks)]
             self._center, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
             if self.normalize_X:
-                self._center, spread = np.mean(X, axis=0), np.std(X, axis=0)
+                self._center, spread = np.mean(X[order], axis=0), np.std(X[order], axis=0)
                 self._spread = np.where(spread > 1e-12 * np.max(np.abs(X), axis=0), spread, 1.0)
             parts = [y[r[labeled[r]]] for r in rows]
             self._units = units_of_hierarchy(parts) if self.normalize_y else natural_units(self._n_tasks)

@@ -115,12 +115,15 @@ class SharedLatentGPClassifier(SharedLatentMixin, TaskClassifierMixin, BaseEstim
             for t, rows, mean, var in self._label_predictions(X, codes)
         ]
 
-    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
-        self.classes_, y_codes = encode_classes(y, len(codes), self.unlabeled)
-        rows = [r[y_codes[r] >= 0] for r in blocks_of_rows(codes, self._n_tasks)]
-        present = [self._check_classes(y_codes[r], self._task_name(t)) for t, r in enumerate(rows)]
+    def _read_targets(self, y: Any, n_rows: int) -> IntArray:
+        self.classes_, y_codes = encode_classes(y, n_rows, self.unlabeled)
+        return y_codes
+
+    def _labels(self, y: IntArray, codes: IntArray) -> list[Labels]:
+        rows = [r[y[r] >= 0] for r in blocks_of_rows(codes, self._n_tasks)]
+        present = [self._check_classes(y[r], self._task_name(t)) for t, r in enumerate(rows)]
         self._task_classes = tuple(present)
-        return [Labels(r, _signs(y_codes[r], p)) for r, p in zip(rows, present, strict=True)]
+        return [Labels(r, _signs(y[r], p)) for r, p in zip(rows, present, strict=True)]
 
     def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
         y_codes = lookup_classes(self.classes_, y, n_rows, self.unlabeled)
@@ -217,9 +220,11 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         mean = self._units.from_standard(mean, codes)
         return (mean, std * self._units.scale[codes]) if return_std else mean
 
-    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
-        y, labeled = check_regression_target(y, len(codes))
-        rows = [r[labeled[r]] for r in blocks_of_rows(codes, self._n_tasks)]
+    def _read_targets(self, y: Any, n_rows: int) -> FloatArray:
+        return check_regression_target(y, n_rows)[0]
+
+    def _labels(self, y: FloatArray, codes: IntArray) -> list[Labels]:
+        rows = [r[~np.isnan(y[r])] for r in blocks_of_rows(codes, self._n_tasks)]
         for t, r in enumerate(rows):
             self._check_rows(len(r), self._task_name(t))
         self._units = own_units([y[r] for r in rows])

@@ -14,6 +14,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
 from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._parameters import LatentParameters, generator_from
+from gleangp.estimators._sparse import rows_to_learn
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
 from gleangp.kernels import has_white
@@ -24,6 +25,7 @@ from gleangp.models.latent import model as latent
 from gleangp.models.latent.model import Labels, LatentModel
 from gleangp.models.latent.space import Observations, Perceptron, Settings, observe
 from gleangp.models.latent.terms import Mapping
+from gleangp.models.local.data import canonical_order
 from gleangp.models.parameters import Parameters
 from gleangp.numerics.parallel import threads_for
 from gleangp.progress import FitProgress, warn_about_fit
@@ -46,8 +48,12 @@ class SharedLatentMixin(
     label_noise = "gaussian"  # a parameter of the classifier
 
     @abstractmethod
-    def _labels(self, y: Any, codes: IntArray) -> list[Labels]:
-        """Labels of every task in the coding of its mapping."""
+    def _read_targets(self, y: Any, n_rows: int) -> np.ndarray:
+        """Targets (n_rows,): numbers of the classes (-1 without a label), or numbers (NaN without one)."""
+
+    @abstractmethod
+    def _labels(self, y: np.ndarray, codes: IntArray) -> list[Labels]:
+        """Labels of every task in the coding of its mapping, from `_read_targets`."""
 
     @abstractmethod
     def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
@@ -65,7 +71,9 @@ class SharedLatentMixin(
         """
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
-        labels = self._labels(y, codes)
+        y = self._read_targets(y, len(X))
+        order = rows_to_learn(X, y, codes)
+        labels = self._labels(y[order], codes[order])
         self._check_dimensions(X)
         settings = self._settings(len(X))
         blend = self.transfer == "blend"
@@ -74,9 +82,11 @@ class SharedLatentMixin(
         progress = FitProgress(self, given, stages)
         with threads_for([len(X)]):  # positions of all rows are learnt together
             settings = replace(settings, progress=progress)
-            model = learn(X, labels, settings, generator_from(self.random_state))
-        self.embedding_, self.objective_, self.n_iter_ = model.positions, model.objective, model.n_iterations
-        self.basis_ = np.arange(len(X)) if model.basis is None else model.basis
+            model = learn(X[order], labels, settings, generator_from(self.random_state))
+        self.embedding_, self.basis_ = model.positions[np.argsort(order)], np.arange(len(X))
+        self.objective_, self.n_iter_ = model.objective, model.n_iterations
+        if model.basis is not None:
+            self.basis_ = order[model.basis]
         self._store(model)
         warn_about_fit(
             self,
@@ -97,9 +107,10 @@ class SharedLatentMixin(
         """
         X, names = self._rows_of_new_task(X, task)
         labels = self._labels_of_new_task(y, len(X), task)
-        with threads_for([len(labels.rows)]):
-            settings = self._settings(len(labels.rows))
-            self._store(latent.add_task(self._model, X[labels.rows], labels.targets, settings))
+        X, n_rows = X[labels.rows], len(labels.rows)
+        order = canonical_order(X, labels.targets[:, 0], np.zeros(n_rows, dtype=np.intp))
+        with threads_for([n_rows]):
+            self._store(latent.add_task(self._model, X[order], labels.targets[order], self._settings(n_rows)))
         self.tasks_ = names
         return self
 
