@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import coo_array, csr_array
 from sklearn.neighbors import NearestNeighbors
 
 from gleangp._typing import FloatArray, IntArray
@@ -119,18 +119,6 @@ def connectivity(W: csr_array, kept: IntArray) -> float:
     if len(out) == 0 or len(kept) == 0:
         return float(len(out) == 0)
     return float(W[out][:, np.asarray(kept)].max(axis=1).toarray().mean())
-
-
-def normalized_laplacian(weights: csr_array) -> csr_array:
-    """L = 1 - D^-1/2 W D^-1/2 with D the degrees; a row without neighbours is not penalised.
-
-    The weights W (n, n) are symmetric, not negative, and zero on the diagonal. L is positive semi-definite
-    with eigenvalues in [0, 2].
-    """
-    degree: FloatArray = np.asarray(weights.sum(axis=1)).ravel()
-    joined = degree > 0.0
-    root = diags_array(np.where(joined, degree, np.inf) ** -0.5)
-    return csr_array(diags_array(joined.astype(np.float64)) - root @ weights @ root)
 
 
 def condense_laplacian(laplacian: csr_array, keep: IntArray) -> FloatArray:

@@ -11,7 +11,7 @@ COUNT_FAULTS = """
 import resource
 import threading
 import numpy as np
-from gleangp.numerics.parallel import reuse_freed_memory
+from gleangp.numerics.parallel import freed_memory_kept
 
 
 def faults():
@@ -23,8 +23,8 @@ def faults():
 
 def main():
     outside = faults()
-    reuse_freed_memory()
-    print(outside, faults())
+    with freed_memory_kept():
+        print(outside, faults())
 
 
 {call}

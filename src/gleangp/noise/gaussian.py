@@ -63,10 +63,6 @@ class Gaussian(AddedNoise):
         g = residual * nu  # Lawrence, Platt & Jordan 2005, eq. 9
         return -0.5 * (residual * g + np.log(total) + _LOG_TWO_PI), g, nu
 
-    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        """nu = 1 / (var + variance); y and mean do not matter."""
-        return np.reciprocal(var + self.variance)
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         _, g, nu = self.log_partition(y, mean, var)
         return {"variance": 0.5 * (g**2 - nu), "bias": g}

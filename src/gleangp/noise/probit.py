@@ -6,7 +6,7 @@ import numpy as np
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Three, TwoClasses
-from gleangp.numerics.special import hazard, log_ndtr_curvature, log_ndtr_derivatives
+from gleangp.numerics.special import log_ndtr_derivatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +42,11 @@ class Probit(TwoClasses):
         log_z, h, curvature = log_ndtr_derivatives((mean + self.bias) * c)
         return log_z, h * c, curvature / total  # Lawrence, Platt & Jordan 2005, eqs. 14-15
 
-    def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        total = self._total(var)
-        return log_ndtr_curvature((mean + self.bias) * y / np.sqrt(total)) / total
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         total = self._total(var)
         c = y / np.sqrt(total)
         u = (mean + self.bias) * c
-        h = hazard(u)
+        _, h, _ = log_ndtr_derivatives(u)
         return {"bias": h * c, "slope": h * u / total * self.slope**-3.0}
 
     def margin(self, mean: Floats, var: Floats) -> FloatArray:

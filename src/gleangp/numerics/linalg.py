@@ -16,7 +16,6 @@ from gleangp.exceptions import NotPositiveDefiniteError
 
 _ADVICE = "Check the scale of the inputs and the bounds of the kernel's parameters."
 CHUNK_ENTRIES = 4_000_000  # of a cross-covariance at a time: 32 MB
-_MIRROR_BLOCK = 32
 _NEARLY_SINGULAR = 1e10  # prior variance over noise from which rounding can leave no factor
 _HALVED_ROWS = 100  # from which a triangular matrix is inverted by halves
 _FEW_ROWS = 12  # of a block, below which one product of a whole stack beats triangular ones in turn
@@ -64,8 +63,6 @@ def solve_lower(chol: FloatArray, rhs: FloatArray, *, transposed: bool = False) 
         # Solved from the right on the transpose, which is what BLAS sees of rows stored one by one: no
         # copy into columns, and the answer is stored by rows again.
         return blas.dtrsm(1.0, chol, rhs.T, side=1, lower=1, trans_a=0 if transposed else 1).T
-    if rhs.ndim == 2 and rhs.flags.f_contiguous:
-        return blas.dtrsm(1.0, chol, rhs, lower=1, trans_a=1 if transposed else 0)
     return solve_triangular(chol, rhs, lower=True, trans=1 if transposed else 0, check_finite=False)
 
 
@@ -89,32 +86,10 @@ def solve_general(matrix: FloatArray, rhs: FloatArray) -> FloatArray:
 
 def inverse_from_cholesky(chol: FloatArray) -> FloatArray:
     """`(chol chol^T)^-1` in full: needed where a gradient contracts every entry of it."""
-    return _mirrored(lapack.dpotri(chol, lower=1, overwrite_c=0)[0]) if len(chol) else chol
-
-
-def evidence_sensitivity(chol: FloatArray, weights: FloatArray) -> FloatArray:
-    """`(S (chol chol^T)^-1 - weights weights^T) / 2`, weights (n, S), in place of chol.
-
-    The derivative of S / 2 log |K| + 1/2 tr(K^-1 T T^T) in K, where K weights = T.
-    """
-    inverse, _ = lapack.dpotri(chol, lower=1, overwrite_c=1)
-    half = 0.5 * weights.shape[1]
-    return _mirrored(blas.dsyrk(-0.5, weights, beta=half, c=inverse, lower=1, overwrite_c=1))
-
-
-def _mirrored(lower: FloatArray) -> FloatArray:
-    """The symmetric matrix of which LAPACK filled the lower triangle, by rows; overwrites its argument.
-
-    Block by block, because a transpose of the whole runs against the grain of the memory; and handed back
-    transposed, because kernel matrices are stored by rows.
-    """
-    above = ~np.tri(_MIRROR_BLOCK, dtype=bool)
-    for start in range(0, len(lower), _MIRROR_BLOCK):
-        stop = start + _MIRROR_BLOCK
-        corner = lower[start:stop, start:stop]
-        np.copyto(corner, corner.T.copy(), where=above[: len(corner), : len(corner)])
-        lower[start:stop, stop:] = lower[stop:, start:stop].T
-    return lower.T
+    if len(chol) == 0:
+        return chol
+    lower, _ = lapack.dpotri(chol, lower=1)  # the part above the diagonal stays zero
+    return lower.T + np.tril(lower, -1)
 
 
 def log_determinant(chol: FloatArray) -> float:

@@ -10,7 +10,7 @@ every step, so what it frees stays with the process until it ends (`freed_memory
 
 Dask starts its workers with `MALLOC_TRIM_THRESHOLD_=65536`, so that idle workers are small. A threshold that
 is set stops glibc from adapting the others: every array of more than 128 kB is then mapped afresh, which was
-two fifths of a worker's CPU time on blocks of 1000 rows.
+two fifths of a worker's CPU time on blocks of 1000 rows. What runs in a worker therefore sets both as well.
 """
 
 import ctypes
@@ -58,8 +58,7 @@ def in_worker(function: Callable) -> Callable:
 
     @wraps(function)
     def working(*arguments, **options):
-        reuse_freed_memory()
-        with on_one_thread():
+        with freed_memory_kept(), on_one_thread():
             return function(*arguments, **options)
 
     return working
@@ -98,7 +97,6 @@ def blocks_elsewhere(where: Any) -> Iterator[None]:
 # Numbers of parameters of mallopt (malloc.h), and what glibc lets the second grow to on 64 bits.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD = -1, -3, 32 * 1024**2
 _KEPT, _KEPT_IN_SEARCH = 2 * _LARGEST_MMAP_THRESHOLD, 1024**3  # bytes that are free, at most
-_OF_THE_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")  # in the environment
 _n_searches = 0  # that run now
 
 
@@ -112,9 +110,12 @@ def _keep(n_bytes: int) -> None:
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Within, up to 1 GB that was freed stays with the process; nothing happens where the user set limits."""
+    """Within, up to 1 GB that was freed stays with the process; afterwards up to 64 MB.
+
+    Nothing happens where the user set the threshold of maps.
+    """
     global _n_searches
-    if any(name in os.environ for name in _OF_THE_USER):
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ:
         yield
         return
     _n_searches += 1
@@ -125,14 +126,3 @@ def freed_memory_kept() -> Iterator[None]:
         _n_searches -= 1
         if not _n_searches:
             _keep(_KEPT)
-
-
-@cache
-def reuse_freed_memory() -> None:
-    """From now on, thresholds as glibc would adapt them itself: an idle worker keeps at most 64 MB.
-
-    Nothing happens where they do adapt (no threshold in the environment), or where the user set the one of
-    maps as well.
-    """
-    if [name in os.environ for name in _OF_THE_USER] == [True, False]:
-        _keep(_KEPT)

@@ -35,30 +35,19 @@ _SMALL = 0.03
 _LOG1P = tuple(1.0 / k for k in range(2, 12))
 
 
-def hazard(z: ArrayLike) -> FloatArray:
-    """N(z) / Phi(z), the first derivative of log Phi(z): about -z for z << 0, 0 by underflow for z > 38."""
-    return _SQRT_TWO_OVER_PI / erfcx(np.multiply(z, -_SQRT_HALF))
+def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """log Phi(z), its first derivative h = N(z) / Phi(z), and minus its second, h (h + z).
 
-
-def log_ndtr_curvature(z: ArrayLike, h: FloatArray | None = None) -> FloatArray:
-    """h (h + z) with h = N(z) / Phi(z): minus the second derivative of log Phi(z), in (0, 1).
-
-    It falls from 1 on the far left, which it reaches by rounding, to 0 on the right.
+    h is about -z for z << 0, and 0 by underflow for z > 38. The last, in (0, 1), falls from 1 on the far
+    left, which it reaches by rounding, to 0 on the right.
     """
     z = np.asarray(z, dtype=np.float64)
-    h = hazard(z) if h is None else h
-    far, out = z < _FAR_LEFT, np.asarray(h + z)
-    out *= h
+    h = _SQRT_TWO_OVER_PI / erfcx(-_SQRT_HALF * z)
+    far, curvature = z < _FAR_LEFT, np.asarray(h + z)
+    curvature *= h
     if far.any():
-        out[far] = polyval(z[far] ** -2.0, _FAR_LEFT_SERIES)
-    return out[()]
-
-
-def log_ndtr_derivatives(z: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """log Phi(z), its first derivative `hazard(z)`, and minus its second, `log_ndtr_curvature(z)`."""
-    z = np.asarray(z, dtype=np.float64)
-    h = hazard(z)
-    return log_ndtr(z), h, log_ndtr_curvature(z, h)
+        curvature[far] = polyval(z[far] ** -2.0, _FAR_LEFT_SERIES)
+    return log_ndtr(z), h, curvature[()]
 
 
 def log_diff_ndtr_derivatives(u: ArrayLike, v: ArrayLike) -> tuple[FloatArray, ...]:

@@ -30,13 +30,13 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, eye_array, vstack
+from scipy.sparse import csgraph, csr_array, eye_array, vstack
 from sklearn.cluster import kmeans_plusplus
 
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
-from gleangp.graph import condense_laplacian, local_scaling_graph, normalized_laplacian
+from gleangp.graph import condense_laplacian, local_scaling_graph
 from gleangp.inference.block import Block
 from gleangp.inference.posterior import KernelPosterior, Sites, fit_on_basis, posterior_from_sites
 from gleangp.kernels import has_white, kernel_columns, white_diag
@@ -171,7 +171,8 @@ def task_rows(
             _, chosen = kmeans_plusplus(X[free], n_landmarks, random_state=int(rng.integers(2**31)))
             free = free[np.unique(chosen)]
         kept = np.concatenate([kept, free])
-        whole = normalized_laplacian(local_scaling_graph(X, n_neighbors, n_jobs=n_jobs))
+        W = local_scaling_graph(X, n_neighbors, n_jobs=n_jobs)
+        whole = csr_array(csgraph.laplacian(W, normed=True))
         laplacian = whole[kept][:, kept] if len(kept) == len(X) else condense_laplacian(whole, kept)
     if constraints is not None:
         coefficients = csr_array(constraints[0][:, kept])

@@ -33,7 +33,6 @@ from gleangp.models.defaults import LATENT_SPACE
 from gleangp.noise import Gaussian, Probit
 from gleangp.numerics.linalg import (
     cholesky,
-    evidence_sensitivity,
     inverse_from_cholesky,
     log_determinant,
     row_chunks,
@@ -104,7 +103,7 @@ class GaussianTerm:
         weights = solve_cholesky(chol, self.targets)
         log_det = log_determinant(chol) + n * LOG_TWO_PI
         value = 0.5 * (n_columns * log_det + np.vdot(self.targets, weights))
-        dL_dK = evidence_sensitivity(chol, weights)
+        dL_dK = 0.5 * (n_columns * inverse_from_cholesky(chol) - weights @ weights.T)
         theta_gradient, input_gradient, _ = K.vjp(dL_dK)
         gradient = np.zeros_like(positions)
         gradient[self.rows] = input_gradient
