@@ -278,9 +278,11 @@ class LogPosterior:
     Inputs are `warped` or not. Sites of noise that is not Gaussian start from those of the call before.
     """
 
-    def __init__(self, specs, likelihood: Likelihood, inputs: InputMap, start: Start, widths, warped, rows):
-        self.likelihood, self.inputs = likelihood, inputs
-        self.start, self.rows = start, rows  # None until there are some rows
+    rows: Rows  # set by `on`, as all that depends on them
+    _seen: Callable[[FloatArray], tuple[FloatArray, Any]]  # `InputMap.linearize` of the rows and all bases
+
+    def __init__(self, specs, likelihood: Likelihood, inputs: InputMap, start: Start, widths, warped):
+        self.likelihood, self.inputs, self.start = likelihood, inputs, start
         slots = [slot for k, spec in enumerate(specs) for slot in spec.slots(f"term{k}__")]
         no_warp, of_warp = np.zeros(inputs.n_parameters if warped else 0), Normal(0.0, widths.warp_spread)
         warp = Slot("warp", no_warp, -2.5, 2.5, of_warp, "identity")
@@ -290,7 +292,6 @@ class LogPosterior:
         self._scaled = [likelihood.varies and not spec.loadings.shape[1] for spec in specs]
         self._of_weights = [spec.mixture or s for spec, s in zip(specs, self._scaled, strict=True)]
         self._sites: RowSites | None = None
-        self._warping: Any = None  # of the rows: from parameters to inputs as the kernels see them
 
     def sites(self, n_rows: int) -> RowSites | None:
         """Sites of all rows of the data at the last call, in order; zero for rows that were not used."""
@@ -303,7 +304,8 @@ class LogPosterior:
     def on(self, rows: Rows, n_rows: int) -> LogPosterior:
         """The same on other rows of the data, starting from the sites of rows that both have."""
         other, sites = copy(self), self.sites(n_rows)
-        other.rows = rows
+        bases = [g.Z for g in rows.layout.groups if g.Z is not None]
+        other.rows, other._seen = rows, self.inputs.linearize(np.vstack([rows.X, rows.Z, *bases]))
         other._sites = sites if sites is None or rows.numbers is None else sites.at(rows.numbers)
         return other
 
@@ -326,12 +328,10 @@ class LogPosterior:
         These are X, Z and the bases of the groups, one below the other.
         """
         rows = self.rows
-        bases = [g.Z for g in rows.layout.groups if g.Z is not None]
-        if self._warping is None or self._warping[0] is not rows:
-            self._warping = rows, self.inputs.linearize(np.vstack([rows.X, rows.Z, *bases]))
-        W, vjp = self._warping[1](self.warp(z))
-        X, Z, *seen = np.split(W, np.cumsum([len(rows.X), len(rows.Z), *map(len, bases[:-1])]))
-        groups = [g if g.Z is None else replace(g, Z=seen.pop(0)) for g in rows.layout.groups]
+        W, vjp = self._seen(self.warp(z))
+        sizes = [len(g.Z) for g in rows.layout.groups if g.Z is not None]
+        X, Z, *bases = np.split(W, np.cumsum([len(rows.X), len(rows.Z), *sizes[:-1]]))
+        groups = [g if g.Z is None else replace(g, Z=bases.pop(0)) for g in rows.layout.groups]
         prior = BlockPrior(self.terms(z), X, replace(rows.layout, groups=groups), Z)
         settled = self.likelihood.settle(prior, rows, self.slots, z, self._sites)
         self._sites = settled.sites

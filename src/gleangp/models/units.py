@@ -66,33 +66,29 @@ class InputMap:
 
     def __call__(self, X: FloatArray, parameters: FloatArray) -> FloatArray:
         """The rows X (n, p) as the kernels see them; outside the training range too."""
-        X = np.clip(X, self.floor, self.ceiling)
-        W = (X - self.center) / self.scale
-        if len(self.warped):
-            x, ends = X[:, self.warped], np.vstack([self.low, self.low + self.width])
-            beyond = (x - self.low) / self.width
-            beyond = beyond - np.clip(beyond, 0.0, 1.0)  # where v goes on as a straight line
-            v, ends, reference = (self._v(part, parameters) for part in (x, ends, self.reference))
-            mean, spread = _units(reference)
-            W[:, self.warped] = (v + (ends[1] - ends[0]) * beyond - mean) / spread
-        return np.clip(W, -LARGEST, LARGEST)
+        return np.clip(self.linearize(X)(parameters)[0], -LARGEST, LARGEST)
 
     def linearize(self, X: FloatArray) -> Callable[[FloatArray], tuple[FloatArray, Any]]:
         """From the parameters to the rows X (n, p), and from dL/drows (n, p) to dL/dparameters (2 c,).
 
-        What does not depend on the parameters is computed once: a search asks for many of them.
+        The derivatives are those of training rows. What does not depend on the parameters is computed once: a
+        search asks for many of them.
         """
         X = np.clip(X, self.floor, self.ceiling)
         unwarped = (X - self.center) / self.scale
         if not len(self.warped):
             return lambda parameters: (unwarped, lambda dW: np.zeros(0))
-        log_rows, log_reference = (np.log(self._u(x)) for x in (X[:, self.warped], self.reference))
+        x, ends = X[:, self.warped], np.vstack([self.low, self.low + self.width])
+        beyond = (x - self.low) / self.width
+        beyond = beyond - np.clip(beyond, 0.0, 1.0)  # where v goes on as a straight line; else zero
+        log_rows, log_ends, log_reference = map(self._log_u, (x, ends, self.reference))
 
         def at(parameters: FloatArray) -> tuple[FloatArray, Any]:
             v, dv_da, dv_db = _kumaraswamy(log_rows, parameters)
+            first, last = _kumaraswamy(log_ends, parameters)[0]
             r, dr_da, dr_db = _kumaraswamy(log_reference, parameters)
             mean, spread = _units(r)
-            w, W = (v - mean) / spread, unwarped.copy()
+            w, W = (v + (last - first) * beyond - mean) / spread, unwarped.copy()
             W[:, self.warped] = w
 
             def vjp(dW):
@@ -111,18 +107,15 @@ class InputMap:
         """Training rows (n, p) in their own units, from what the kernels see of them."""
         X = W * self.scale + self.center
         if len(self.warped):
-            mean, spread = _units(self._v(self.reference, parameters))
+            mean, spread = _units(_kumaraswamy(self._log_u(self.reference), parameters)[0])
             a, b = np.exp(parameters.reshape(2, -1))
             v = W[:, self.warped] * spread + mean
             u = (1.0 - np.clip(1.0 - v, 0.0, 1.0) ** (1.0 / b)) ** (1.0 / a)
             X[:, self.warped] = self.low + self.width * (u * (1.0 + 2.0 * _MARGIN) - _MARGIN)
         return X
 
-    def _u(self, X):
-        return (np.clip((X - self.low) / self.width, 0.0, 1.0) + _MARGIN) / (1.0 + 2.0 * _MARGIN)
-
-    def _v(self, X, parameters):
-        return _kumaraswamy(np.log(self._u(X)), parameters)[0]
+    def _log_u(self, x: FloatArray) -> FloatArray:
+        return np.log((np.clip((x - self.low) / self.width, 0.0, 1.0) + _MARGIN) / (1.0 + 2.0 * _MARGIN))
 
 
 def map_inputs(X: FloatArray) -> InputMap:

@@ -87,8 +87,7 @@ class TaskBlocks:
         """The same rows under other noise values."""
         if not values:
             return self
-        models = {id(b.noise): replace(b.noise, **values) for b in self.blocks}  # shared ones stay so
-        blocks = [replace(b, noise=models[id(b.noise)]) for b in self.blocks]
+        blocks = [replace(b, noise=replace(b.noise, **values)) for b in self.blocks]
         return TaskBlocks(blocks, self.rows, list(self.codes))
 
     def is_exact(self, settings: Settings) -> bool:
@@ -134,19 +133,18 @@ class TaskBlocks:
         lets every active point have its way would look best.
         """
         given = zip(posteriors, self.blocks, selection.active, strict=True)
-        parts: Any = [(b.noise, b.y, *without_own_site(kernel, p, b.X, active)) for p, b, active in given]
-        if all(b.noise is self.noise for b in self.blocks) and self.noise.at(slice(0, 1)) is self.noise:
-            # One model without anything that differs from row to row: one call instead of many.
-            _, *rows = zip(*parts, strict=True)
-            parts = [(self.noise, *(np.concatenate(r) for r in rows))]
+        latent = [without_own_site(kernel, p, b.X, active) for p, b, active in given]
+        mean, var = (np.concatenate(part) for part in zip(*latent, strict=True))
+        y, of_rows = np.concatenate([b.y for b in self.blocks]), {}
+        for name, value in self.noise.row_fields.items():
+            if np.ndim(value):
+                of_rows[name] = np.concatenate([getattr(b.noise, name) for b in self.blocks])
+        of_all = replace(self.noise, **of_rows)
 
         def objective(values: dict[str, Any]) -> tuple[float, dict[str, FloatArray]]:
-            total, gradients = 0.0, []
-            for of_block, *rows in parts:
-                noise = replace(of_block, **values)
-                total += float(np.sum(noise.log_partition(*rows)[0]))
-                gradients.append(noise.log_partition_grad(*rows))
-            return total, {name: np.stack([np.sum(g[name], axis=0) for g in gradients]) for name in values}
+            noise = replace(of_all, **values)
+            total = float(np.sum(noise.log_partition(y, mean, var)[0]))
+            return total, noise.log_partition_grad(y, mean, var) if values else {}
 
         return objective
 

@@ -50,7 +50,7 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
     search.progress(stage, 1, at_best.posterior.log_evidence)
     draws = _draws(search, modes, data, rng) if modes else ()
-    decisions += [*best.decisions, *_decided_forms(modes)]
+    decisions += _decided_forms(modes)
     # Other noise has no variance to scale, and parameters that were given stay as they are.
     if search.optimize and search.likelihood.gaussian and search.likelihood.learn:
         spread, decided = choose_spread(at_best.posterior, search.conditioning, rng)
@@ -78,20 +78,22 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     )
 
 
-def _compete(candidates: Sequence[Search], data: Data, seed: int) -> tuple[Search, list, list]:
-    """The search with the most evidence, what it learnt, and the decision."""
+def _compete(
+    candidates: Sequence[Search], data: Data, seed: int
+) -> tuple[Search, list[Learnt], list[Decision]]:
+    """The search with the most evidence, what it learnt, and the decisions."""
     alone, found = candidates[0], [race(candidates[0], data, seed)]
     if len(candidates) == 1:
-        made = Decision("coupling", alone.name, {}, alone.reason)
-        return alone, learn(alone, data, found[0], seed), [made]
+        learnt_alone, decided = learn(alone, data, found[0], seed)
+        return alone, learnt_alone, [Decision("coupling", alone.name, {}, alone.reason), *decided]
     # What one start is better for, short length scales and little noise, others have in common with it.
     start = [found[0].objective.start]
     found += [race(replace(c, starts=start), data, seed, ahead=found[0]) for c in candidates[1:]]
-    learnt = [[f] for f in found]
+    learnt: list[tuple[list[Learnt], list[Decision]]] = [([f], []) for f in found]
 
     def evidence() -> list[float]:
         pairs = zip(candidates, learnt, strict=True)
-        return [max(f.evidence_per_row for f in several) * len(data) - c.penalty for c, several in pairs]
+        return [max(f.evidence_per_row for f in forms) * len(data) - c.penalty for c, (forms, _) in pairs]
 
     # With many rows, a few steps on some of them decide. Else all that may still win are learnt to the end.
     scores = evidence()
@@ -105,8 +107,8 @@ def _compete(candidates: Sequence[Search], data: Data, seed: int) -> tuple[Searc
     search = candidates[which]
     text = f"the log evidence, less what its weights cost, is the highest for {search.name!r}"
     numbers = {c.name: float(score) for c, score in zip(candidates, scores, strict=True)}
-    winner = learnt[which] if finished else learn(search, data, found[which], seed)
-    return search, winner, [Decision("coupling", search.name, numbers, text)]
+    winner, decided = learnt[which] if finished else learn(search, data, found[which], seed)
+    return search, winner, [Decision("coupling", search.name, numbers, text), *decided]
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,17 +23,7 @@ from gleangp.inference.block import lay_out
 from gleangp.kernels.evaluate import length_scales
 from gleangp.models import defaults
 from gleangp.models.decisions import Decision
-from gleangp.models.defaults import (
-    CONDITIONING,
-    LABELS_LEARNING,
-    LEARNING,
-    MIXTURES,
-    PRIORS,
-    Conditioning,
-    Learning,
-    PriorWidths,
-    Start,
-)
+from gleangp.models.defaults import MIXTURES, PRIORS, Conditioning, Learning, PriorWidths, Start
 from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of
 from gleangp.models.objective import Likelihood, LogPosterior, Rows
 from gleangp.models.terms import (
@@ -110,10 +100,10 @@ class Search:
         most = self.learning.draws_rows_propagated if self.likelihood.model.support == "real" else 0
         return self.optimize and n_rows <= (self.learning.draws_rows if self.likelihood.gaussian else most)
 
-    def objective(self, start: Start, form: Form, rows: Rows | None) -> LogPosterior:
+    def objective(self, start: Start, form: Form) -> LogPosterior:
         """The log posterior of terms of that start and form."""
         specs = self.make_terms(start, form.smoothness)
-        return LogPosterior(specs, self.likelihood, self.inputs, start, self.widths, form.warped, rows)
+        return LogPosterior(specs, self.likelihood, self.inputs, start, self.widths, form.warped)
 
 
 def plan_couplings(
@@ -170,8 +160,8 @@ def plan_search(
         coupling = "function"
     inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
     # Labels and categories carry less information than counts and numbers.
-    learning = LABELS_LEARNING if likelihood.model.support == "label" else LEARNING
-    conditioning = CONDITIONING.with_points(n_basis, len(X))
+    learning = defaults.LABELS_LEARNING if likelihood.model.support == "label" else defaults.LEARNING
+    conditioning = defaults.CONDITIONING.with_points(n_basis, len(X))
     if n_basis is not None and n_basis < len(X):  # as many rows as they are worth; of two stages at least
         most = max(learning.stages[1].n_rows, learning.rows_per_point * n_basis)
         learning = replace(learning, most_rows=most)
@@ -201,12 +191,19 @@ class Learnt:
     """What was learnt."""
 
     objective: LogPosterior
-    z: FloatArray
-    value: float  # minus the log posterior, of the rows learnt on
-    n_rows: int  # of those
-    optimum: Optimum
+    optimum: Optimum  # of minus the log posterior
     form: Form
-    decisions: tuple[Decision, ...] = ()
+    n_rows: int  # learnt on
+
+    @property
+    def z(self) -> FloatArray:
+        """The parameters."""
+        return self.optimum.theta
+
+    @property
+    def value(self) -> float:
+        """Minus the log posterior, of the rows learnt on."""
+        return self.optimum.value
 
     @property
     def evidence_per_row(self) -> float:
@@ -222,15 +219,15 @@ def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> 
     """
     learning, form = search.learning, search.forms[0]
     if not search.optimize:
-        objective = search.objective(search.starts[0], form, None)
-        here = Optimum(objective.slots.start, np.nan, True)
-        return Learnt(objective, objective.slots.start, np.nan, 0, here, form)
+        objective = search.objective(search.starts[0], form)
+        return Learnt(objective, Optimum(objective.slots.start, np.nan, True), form, 0)
     first, rng = _stages(learning, len(data))[0], np.random.default_rng(seed)
     found: list[Learnt] = []
     for k, start in enumerate(search.starts):
         draw = np.random.default_rng(seed)  # the same rows for all
-        objective = search.objective(start, form, None)
-        objective.rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
+        objective = search.objective(start, form)
+        rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
+        objective = objective.on(rows, len(data))
         climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, ahead, needed=not found)
         found += [] if climbed is None else [climbed]
         if len(data) > learning.n_together:
@@ -240,7 +237,7 @@ def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> 
 
 def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -> list[Learnt]:
     """Another form on the same rows, from where the first has ended: most parameters stay about there."""
-    objective = search.objective(found.objective.start, form, found.objective.rows)
+    objective = search.objective(found.objective.start, form).on(found.objective.rows, found.n_rows)
     z = objective.slots.start
     for name, part in objective.slots.where.items():
         if name in found.objective.slots.where:
@@ -249,10 +246,10 @@ def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -
     return [] if climbed is None else [climbed]
 
 
-def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
-    """Go on from the winner of the race: all forms if predictions average, else the best of them."""
+def learn(search: Search, data: Data, best: Learnt, seed: int) -> tuple[list[Learnt], list[Decision]]:
+    """Go on from the winner of the race: all forms if predictions average, else the best, and why."""
     if not search.optimize:
-        return [best]
+        return [best], []
     (first, *later), rng = _stages(search.learning, len(data)), np.random.default_rng(seed + 1)
     others = search.forms[1:]
     if search.draws(len(data)) and len(data) <= search.learning.n_together:
@@ -262,7 +259,7 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
         found = [best]
         for form in others:
             found += _from_there(search, best, form, later[0].max_iter, rng)
-        return found
+        return found, []
     found = [best]
     for form in (form for form in others if form.warped):
         alone = replace(search, forms=[form])  # from the starts again, if it has no value there
@@ -285,11 +282,11 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> list[Learnt]:
             break
         rivals = [best]
     kernel = best.form.kernel
-    if len(values) > 1:
-        numbers = {name: -float(value) for name, value in values.items()}
-        reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
-        best = replace(best, decisions=(*best.decisions, Decision("smoothness", kernel, numbers, reason)))
-    return [best]
+    if len(values) == 1:
+        return [best], []
+    numbers = {name: -float(value) for name, value in values.items()}
+    reason = f"The kernel is {kernel}: its log evidence per row is the highest ({numbers[kernel]:.3f})."
+    return [best], [Decision("smoothness", kernel, numbers, reason)]
 
 
 def _stages(learning: Learning, n_rows: int) -> Sequence[defaults.Stage]:
@@ -355,7 +352,7 @@ def _climb(
         if needed:
             raise
         return None
-    return Learnt(objective, found.theta, found.value, n_rows, found, form)
+    return Learnt(objective, found, form, n_rows)
 
 
 def _go_on(search, learnt, rows: Rows, n_rows: int, max_iter: int, rng, ahead=None) -> Learnt:
@@ -366,7 +363,7 @@ def _go_on(search, learnt, rows: Rows, n_rows: int, max_iter: int, rng, ahead=No
     objective = learnt.objective.on(rows, n_rows)
     z = _with_enough_noise(objective, learnt.z, search.learning)
     found = _climb(search, objective, z, max_iter, learnt.form, 0, rng, ahead)
-    return learnt if found is None else replace(found, decisions=learnt.decisions)
+    return learnt if found is None else found
 
 
 def _with_enough_noise(objective: LogPosterior, z: FloatArray, learning: Learning) -> FloatArray:

@@ -142,41 +142,42 @@ def _like_all(draw: Draw, alike: tuple[Term, ...], W: FloatArray, codes: IntArra
     """
     before, K = draw.posterior, len(alike)
     n_learnt = before.n_tasks_learnt or len(before.terms[0].own)
+    shared = _shared_variances(alike, n_learnt)
     sharing = [t.loadings.shape[1] > 0 for t in alike]
     hierarchy = sharing[0] and not any(sharing[1:]) and not alike[0].own[:n_learnt].any()
-    functions = NEW_TASK.function_factors if hierarchy and K > 1 else (0.0,)
+    functions = np.array(NEW_TASK.function_factors if hierarchy and K > 1 else (0.0,))
     offsets = NEW_TASK.offset_factors if hierarchy and K == 3 else (0.0,)
-    log_odds, of_function = -np.log(n_learnt), -np.array(functions)
+    log_odds, of_function = -np.log(n_learnt), -functions
     if len(functions) > 1:  # all that are larger together: with odds of 1 to M
         of_function[1:] += log_odds - logsumexp(of_function[1:])
-    variants: list[Any] = []  # log prior, logarithms of the factors, and whether it shares no function
-    for o in offsets:
-        variants += [(log_p - o, o, f, False) for f, log_p in zip(functions, of_function, strict=True)]
-        variants += [(log_odds - o, o, 0.0, True)] if hierarchy else []
-    log_prior, of_offset, of_own, fresh = map(np.array, zip(*variants, strict=True))
-    log_factors = np.zeros((len(variants), K))
-    log_factors[:, -1] = of_own
-    if K == 3:
-        log_factors[:, 1] = of_offset
-    of_noise = np.array(NEW_TASK.noise_factors if draw.noise.size and noisier else (0.0,))
-    base, noise = np.array([[t.own[-1] for t in alike]] * len(of_noise)), np.zeros(1)
+    # Levels of the noise, with the weights of what is a task's own, and their log density.
+    weights, noises, of_noise = np.array([[t.own[-1] for t in alike]]), np.zeros(1), np.zeros(1)
     if draw.noise.size and noisier:
-        noise = draw.noise[-1] * np.exp(of_noise)
+        of_noise = -np.array(NEW_TASK.noise_factors)
+        noises = draw.noise[-1] * np.exp(-of_noise)
+        weights = np.repeat(weights, len(noises), axis=0)
     elif draw.noise.size:
         places = np.linspace(0.0, n_learnt - 1.0, 2 * NEW_TASK.n_levels + 1)[1::2].round().astype(int)
         tasks = np.argsort(draw.noise[:n_learnt], kind="stable")[np.unique(places)]
-        base, noise = np.column_stack([t.own[tasks] for t in alike]), draw.noise[tasks]
+        weights, noises = np.column_stack([t.own[tasks] for t in alike]), draw.noise[tasks]
         of_noise = np.zeros(len(tasks))
-    # Own weights of all levels and factors; a task that shares nothing has the shared variance as its own.
-    alone = np.tile(fresh, len(base))[:, None]
-    own = (base[:, None, :] * np.exp(log_factors)).reshape(len(alone), K)
-    own = own + np.where(alone, _shared_variances(alike, n_learnt), 0.0)
+    variants: list[Any] = []  # log prior, own weights, whether it shares a function, and noise
+    for own, variance, of_level in zip(weights, noises, of_noise, strict=True):
+        for o in offsets:
+            own_of_offset = own.copy()
+            if K == 3:
+                own_of_offset[1] *= np.exp(o)
+            for f, log_p in zip(functions, of_function, strict=True):
+                own_of_function = own_of_offset.copy()
+                own_of_function[-1] *= np.exp(f)
+                variants.append((log_p - o + of_level, own_of_function, True, variance))
+            if hierarchy:  # a task that shares nothing has the shared variance as its own
+                variants.append((log_odds - o + of_level, own_of_offset + shared, False, variance))
+    log_prior, weights, shares, noise = map(np.array, zip(*variants, strict=True))
     together = np.concatenate([t.loadings[-1] for t in alike])
     mean, cov = before.extended(terms=_last_as(alike, together, np.zeros(K))).predict_cov(W, codes)
-    shared = (np.where(alone, 0.0, together), own, np.where(alone, 0.0, mean))
-    cov = np.where(alone[:, None], 0.0, cov)
-    log_prior = (log_prior - of_noise[:, None]).ravel()
-    return Variants(log_prior, *shared, cov, np.repeat(noise, len(fresh)))
+    mean, cov = np.multiply.outer(shares, mean), np.multiply.outer(shares, cov)
+    return Variants(log_prior, np.outer(shares, together), weights, mean, cov, noise)
 
 
 def _shared_variances(terms: tuple[Term, ...], n_learnt: int) -> FloatArray:
