@@ -51,7 +51,8 @@ class ToyRegressor(TaskRegressorMixin, BaseEstimator):
 
     def fit(self, X, y, tasks=None):
         X, codes = self._learn_inputs(X, tasks)
-        y, labeled = check_regression_target(y, len(X))
+        y = check_regression_target(y, len(X))
+        labeled = ~np.isnan(y)
         self.n_tasks_ = 1 if self.tasks_ is None else len(self.tasks_)
         D = design(X, codes, self.n_tasks_)[labeled]
         gram = D.T @ D + self.alpha * np.eye(D.shape[1])

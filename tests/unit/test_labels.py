@@ -32,16 +32,15 @@ from gleangp.exceptions import LabelError
 )
 def test_regression_target(y):
     """NaN, None and NA are unlabeled rows in any container; the rest is float64."""
-    target, labeled = check_regression_target(y, 3)
+    target = check_regression_target(y, 3)
     assert target.dtype == np.float64
     assert_array_equal(target, [1.0, np.nan, 3.0])
-    assert_array_equal(labeled, [True, False, True])
 
 
 def test_regression_target_is_a_copy():
     """The user's array is never written to or shared."""
     y = np.arange(3.0)
-    target, _ = check_regression_target(y, 3)
+    target = check_regression_target(y, 3)
     assert not np.shares_memory(y, target)
 
 
@@ -69,7 +68,7 @@ def test_regression_target_errors(y, message):
 def test_column_vector_warns_as_in_scikit_learn():
     """A single column is taken, with scikit-learn's warning."""
     with pytest.warns(DataConversionWarning):
-        target, _ = check_regression_target(np.ones((3, 1)), 3)
+        target = check_regression_target(np.ones((3, 1)), 3)
     assert target.shape == (3,)
     with pytest.warns(DataConversionWarning):
         assert check_class_target(np.ones((3, 1)), 3).shape == (3,)

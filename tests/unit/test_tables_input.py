@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
-from gleangp.data.tables import ColumnEncoding, count_features, encode_columns, is_table, learn_columns
+from gleangp.data.columns import is_table
+from gleangp.data.tables import ColumnEncoding, count_features, encode_columns, learn_columns
 from gleangp.exceptions import InputError, InputWarning
 
 DAY = datetime.date(2024, 1, 31)

@@ -1,9 +1,12 @@
 """One column of user data as an array: which cells are missing, of which kind, as numbers, dates or text.
 
-Lists, arrays, pandas and polars columns arrive here; `tasks`, `labels` and `tables` give them meaning.
+What is asked of all columns of X stands here too. Lists, arrays, pandas and polars columns arrive here;
+`tasks`, `labels` and `tables` give them meaning.
 """
 
 import re
+import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -54,6 +57,20 @@ def as_column(values: Any, name: str, error: type[ValueError], n_rows: int | Non
     return column
 
 
+def is_table(X: Any) -> bool:
+    """Whether X is a pandas or polars DataFrame."""
+    kinds = (getattr(sys.modules.get(name), "DataFrame", None) for name in ("pandas", "polars"))
+    return any(isinstance(X, kind) for kind in kinds if kind is not None)
+
+
+def check_headings(X: Any) -> None:
+    """Raise if X is a frame in which two columns have one heading."""
+    if is_table(X):
+        for heading, count in Counter(X.columns).items():
+            if count > 1:
+                raise InputError(f"X has {count} columns with the heading {heading!r}. Rename one.")
+
+
 def column_of(X: Any, place: int) -> Any:
     """A column of a pandas or polars frame, or of an array."""
     if hasattr(X, "iloc"):
@@ -69,13 +86,13 @@ def check_magnitude(values: np.ndarray, name: str, error: type[ValueError]) -> N
         raise error(f"{name} has the number {first:.6g}. {expected}")
 
 
-def check_columns(X: np.ndarray, error: type[ValueError]) -> None:
-    """Raise an error if a column of inputs (n, p) is so small that its products are zero."""
+def check_columns(X: np.ndarray) -> None:
+    """Raise `InputError` if a column of inputs (n, p) is so small that its products are zero."""
     largest = np.max(np.abs(X), axis=0, initial=0.0)
     small = np.flatnonzero((largest > 0.0) & (largest < 1.0 / LARGEST))
     if len(small):
         found = f"column {small[0]} of X has no number above {largest[small[0]]:.6g}"
-        raise error(f"{found}. Use another unit, with some above {1.0 / LARGEST:.0e}.")
+        raise InputError(f"{found}. Use another unit, with some above {1.0 / LARGEST:.0e}.")
 
 
 def is_missing(value: Any) -> bool:

@@ -23,8 +23,8 @@ _TYPES = (  # kinds of arrays of labels, the types that can equal one, and their
 )
 
 
-def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Targets (n_rows,) as floats, NaN where there is none, and which rows have one.
+def check_regression_target(y: Any, n_rows: int) -> np.ndarray:
+    """Targets (n_rows,) as floats, NaN where there is none.
 
     y has numbers; NaN, None or NA where there is no target. At least one must be there.
     """
@@ -40,7 +40,7 @@ def check_regression_target(y: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray
     check_magnitude(numbers, "y", LabelError)
     target = np.full(n_rows, np.nan)
     target[labeled] = numbers
-    return target, labeled
+    return target
 
 
 def split_unlabeled(y: Any, unlabeled: Any) -> np.ndarray:

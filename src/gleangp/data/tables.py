@@ -15,8 +15,6 @@ is 1 where a cell is missing. If a category is missing, or was not seen in `fit`
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,26 +81,12 @@ class ColumnEncoding:
 register(ColumnEncoding)
 
 
-def is_table(X: Any) -> bool:
-    """Whether X is a pandas or polars DataFrame."""
-    kinds = (getattr(sys.modules.get(name), "DataFrame", None) for name in ("pandas", "polars"))
-    return any(isinstance(X, kind) for kind in kinds if kind is not None)
-
-
-def check_headings(X: Any) -> None:
-    """Raise if X is a frame in which two columns have one heading."""
-    if is_table(X):
-        for heading, count in Counter(X.columns).items():
-            if count > 1:
-                raise InputError(f"X has {count} columns with the heading {heading!r}. Rename one.")
-
-
-def feature_groups(columns: Sequence[ColumnEncoding] | None) -> IntArray | None:
+def feature_groups(columns: Sequence[ColumnEncoding]) -> IntArray | None:
     """(p,) number of the length scale of every feature; None if each has its own.
 
     The indicators of a category share one: which of its cells are alike is not known.
     """
-    if columns is None or all(column.kind != "category" for column in columns):
+    if all(column.kind != "category" for column in columns):
         return None
     begins = [k == 0 or c.kind != "category" for c in columns for k in range(len(c.feature_names))]
     return np.cumsum(begins) - 1

@@ -161,10 +161,10 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
                 f"tasks were given twice: by the column task={self.task!r} of X and by tasks=. "
                 "Give one; for tasks= leave the parameter task=None."
             )
-        tables.check_headings(X)
+        columns.check_headings(X)
         if reset:
             self.columns_ = None
-        table = tables.is_table(X) if reset else self.columns_ is not None
+        table = columns.is_table(X) if reset else self.columns_ is not None
         if self.task is None and not table:
             X = validate_data(self, X, dtype=np.float64, reset=reset)
         else:
@@ -173,19 +173,19 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
                 X, tasks = take_task_column(X, self.task)
             if table and reset:
                 check_array(np.zeros(X.shape), estimator=self, input_name="X")  # there are rows and columns
-                y = None if target is None else labels.check_regression_target(target, len(X))[0]
+                y = None if target is None else labels.check_regression_target(target, len(X))
                 self.columns_ = tables.learn_columns(X, y)
             X = self._as_numbers(X)
         columns.check_magnitude(X, "X", InputError)
         if reset:
-            columns.check_columns(X, InputError)
+            columns.check_columns(X)
         return np.ascontiguousarray(X), tasks  # sums depend on the layout; results shall not
 
     def _as_numbers(self, X: Any, ensure_min_samples: int = 1) -> np.ndarray:
         """Inputs (n, p) without the task column as numbers."""
         how: Any = {"ensure_min_samples": ensure_min_samples, "estimator": self, "input_name": "X"}
         if self.columns_ is not None:
-            if not tables.is_table(X):
+            if not columns.is_table(X):
                 given = None if isinstance(X, np.ndarray) else object  # a list keeps numbers beside text
                 X = check_array(X, dtype=given, ensure_all_finite=False, **how)
             X = tables.encode_columns(self.columns_, X)

@@ -175,14 +175,14 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
         with threads_for(np.bincount(codes)):
-            y, labeled = check_regression_target(y, len(X))
+            y = check_regression_target(y, len(X))
             order = rows_to_learn(X, y, codes)
             rows = [order[r] for r in blocks_of_rows(codes[order], self._n_tasks)]
             self._center, self._spread = np.zeros(X.shape[1]), np.ones(X.shape[1])
             if self.normalize_X:
                 self._center, spread = np.mean(X[order], axis=0), np.std(X[order], axis=0)
                 self._spread = np.where(spread > 1e-12 * np.max(np.abs(X), axis=0), spread, 1.0)
-            parts = [y[r[labeled[r]]] for r in rows]
+            parts = [y[r[~np.isnan(y[r])]] for r in rows]
             self._units = units_of_hierarchy(parts) if self.normalize_y else natural_units(self._n_tasks)
             self.common_ = self._learn_common(X, y, codes)
             kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=self._n_tasks > 1)

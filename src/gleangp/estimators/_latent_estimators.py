@@ -221,7 +221,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         return (mean, std * self._units.scale[codes]) if return_std else mean
 
     def _read_targets(self, y: Any, n_rows: int) -> FloatArray:
-        return check_regression_target(y, n_rows)[0]
+        return check_regression_target(y, n_rows)
 
     def _labels(self, y: FloatArray, codes: IntArray) -> list[Labels]:
         rows = [r[~np.isnan(y[r])] for r in blocks_of_rows(codes, self._n_tasks)]
@@ -232,7 +232,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         return [Labels(r, standard[r, None]) for r in rows]
 
     def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
-        y = check_regression_target(y, n_rows)[0] if n_rows else np.zeros(0)
+        y = check_regression_target(y, n_rows) if n_rows else np.zeros(0)
         rows = np.flatnonzero(~np.isnan(y))
         if n_rows:
             self._check_rows(len(rows), task)

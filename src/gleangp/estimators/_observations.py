@@ -30,10 +30,10 @@ class TaskRegressorMixin(TaskEstimator, RegressorMixin):
     def _targets_of_new_task(self, X: Any, y: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Inputs and targets of `add_task`, and the task names with the new one."""
         X, names = self._rows_of_new_task(X, task)
-        return X, check_regression_target(y, len(X))[0] if len(X) else np.zeros(0), names
+        return X, check_regression_target(y, len(X)) if len(X) else np.zeros(0), names
 
-    def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Targets (n_rows,) of rows as `_encode_inputs` returns them, and which rows have one."""
+    def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> np.ndarray:
+        """Targets (n_rows,) of rows as `_encode_inputs` returns them; NaN where there is none."""
         if q := self._outputs_asked_for(tasks):
             Y = np.array(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
             if Y.shape != (n_rows // q, q):
@@ -52,7 +52,7 @@ class TaskRegressorMixin(TaskEstimator, RegressorMixin):
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2 over the rows with a target; the mean over several outputs."""
         predicted = self.predict(X, tasks=tasks)
-        known = self._by_row(self._check_targets(y, predicted.size, tasks)[0], tasks)
+        known = self._by_row(self._check_targets(y, predicted.size, tasks), tasks)
         scores = []
         for y_of, f in zip(known.reshape(len(known), -1).T, predicted.reshape(len(known), -1).T, strict=True):
             labeled = ~np.isnan(y_of)
@@ -217,7 +217,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         ndarray of shape (n,) or (n, q)
         """
         f, noise = self._observed(X, tasks, exposure, trials)
-        at = self._units.to_standard(self._check_targets(y, len(f.mean), tasks)[0], f.codes)
+        at = self._units.to_standard(self._check_targets(y, len(f.mean), tasks), f.codes)
         if noise.support == "real":
             return self._by_row(noise.regular.predict_cdf(at, f.mean, f.spread), tasks)
         # Counts take whole numbers alone; below zero is nothing.
@@ -236,7 +236,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
             In nats per row, in the units of y.
         """
         f, noise = self._observed(X, tasks, exposure, trials)
-        y, labeled = self._check_targets(y, len(f.mean), tasks)
+        y = self._check_targets(y, len(f.mean), tasks)
+        labeled = ~np.isnan(y)
         check_rows(noise, y, labeled)
         standard = self._units.to_standard(np.where(labeled, y, self._units.mean[0]), f.codes)
         values = noise.log_density(standard, f.mean, f.spread) - np.log(self._units.scale[f.codes])

@@ -170,7 +170,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             n_restarts=self.n_restarts,
             progress=progress,
             widths=problem.widths,
-            groups=feature_groups(self.columns_),
+            groups=None if self.columns_ is None else feature_groups(self.columns_),
             n_basis=n_basis,
             choose_basis=choose_basis_of(selector),
         )

@@ -162,7 +162,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
             n_rows = len(X)
             X, _, names = stack_outputs(X, y)
             self.tasks_, codes = names[::n_rows], np.repeat(np.arange(self._n_outputs), n_rows)
-        y, labeled = self._check_targets(y, len(X), None)
+        y = self._check_targets(y, len(X), None)
+        labeled = ~np.isnan(y)
         fields = self._row_fields(len(X), sample_weight=sample_weight, exposure=exposure, trials=trials)
         if "sample_weight" in fields:
             heard = fields["sample_weight"] > 0.0
@@ -210,7 +211,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         if not hasattr(self, "_model"):
             return self.fit(X, y, tasks, sample_weight, exposure, trials)
         X, codes = self._encode_inputs(X, tasks, learn=True)
-        y, labeled = self._check_targets(y, len(X), tasks)
+        y = self._check_targets(y, len(X), tasks)
+        labeled = ~np.isnan(y)
         weight = self._row_fields(len(X), sample_weight=sample_weight).get("sample_weight")
         if weight is not None:
             if not (isinstance(self._model, LocalModel) and self._model.gaussian):

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gleangp._compat import CallbackSupportMixin, HasMethods, fit_context
-from gleangp.data.tables import check_headings
+from gleangp.data.columns import check_headings
 from gleangp.data.tasks import take_task_column, take_task_of_all
 from gleangp.estimators._base import changing, check_task_column, reading
 from gleangp.estimators._docs import describe_methods

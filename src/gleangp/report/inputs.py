@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.data.tables import ColumnEncoding, encode_columns, is_table
+from gleangp.data.columns import is_table
+from gleangp.data.tables import ColumnEncoding, encode_columns
 
 _MICROSECONDS = 86_400_000_000.0  # of a day
 
