@@ -17,6 +17,7 @@ from scipy.special import expit, logit
 from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.priors import Prior
+from gleangp.numerics.optimize import Optimum, minimize
 
 # From the free scale to the parameter; back; and the slope of the first, from the parameter.
 _TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
@@ -131,6 +132,9 @@ def noise_values(noise: Any, names: Sequence[str], slots: Slots, z: FloatArray) 
     return {n: v if np.ndim(noise.parameters[n]) else float(v[0]) for n, v in values.items()}
 
 
+# From a kernel and noise values to the value, the gradient in the free parameters of the kernel, and those in
+# the parameters of the noise (for each row, or their sum).
+LogEvidence = Callable[[Any, dict[str, Any]], tuple[float, FloatArray, Mapping[str, FloatArray]]]
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 
 
@@ -178,4 +182,19 @@ class Parameters:
 
     def with_values(self, z: FloatArray) -> Parameters:
         """The same, at the values z."""
-        return replace(self, kernel=self.kernel_at(z), noise=replace(self.noise, **self.noise_values(z)))
+        noise = replace(self.noise, **self.noise_values(z)) if self.learn_noise else self.noise
+        return replace(self, kernel=self.kernel_at(z), noise=noise)
+
+    def maximize(self, log_evidence: LogEvidence, **how: Any) -> tuple[Parameters, Optimum]:
+        """The most probable values, and the optimum of minus the log posterior; `how` is for `minimize`."""
+        moving = MovingKernel(self.kernel)
+
+        def objective(z: FloatArray) -> tuple[float, FloatArray]:
+            kernel = moving.at(z[: self.n_kernel])
+            value, of_kernel, of_noise = log_evidence(kernel, self.noise_values(z))
+            log_prior, slope = self.slots.log_prior(z)
+            gradient = np.concatenate([of_kernel, self.noise_gradient(z, of_noise)])
+            return -(value + log_prior), -(gradient + slope)
+
+        optimum = minimize(objective, self.slots.start, self.slots.bounds, **how)
+        return self.with_values(optimum.theta), optimum

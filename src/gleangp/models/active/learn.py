@@ -7,7 +7,7 @@ rises. Tasks that share a kernel alone do not interact: sites and posteriors are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,11 +28,10 @@ from gleangp.inference.posterior import (
 )
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
-from gleangp.kernels.evaluate import MovingKernel
 from gleangp.models.defaults import ACTIVE
-from gleangp.models.parameters import Parameters
+from gleangp.models.parameters import LogEvidence, Parameters
 from gleangp.numerics.linalg import log_determinant
-from gleangp.numerics.optimize import Optimum, minimize
+from gleangp.numerics.optimize import Optimum
 from gleangp.numerics.parallel import in_parallel
 from gleangp.progress import Progress, Stage, report_to, silent
 from gleangp.selection.base import Selection, select_in_two_rounds
@@ -40,8 +39,6 @@ from gleangp.selection.runs import keep_everything
 
 # Of expectation propagation over active points: nats per row, and sweeps. A search follows the sites.
 _SETTLED, _MOST_SWEEPS = 1e-20, 100
-# From noise values to the sum of log Z over rows and its gradients.
-NoiseObjective = Callable[[dict[str, Any]], tuple[float, dict[str, FloatArray]]]
 TaskFits = tuple[list[TaskPosterior], list[Sites], float]  # of every task; the log evidence of all
 
 
@@ -126,8 +123,8 @@ class TaskBlocks:
         parts = zip(self.blocks, selection.active, selection.sites or [None] * len(self.blocks), strict=True)
         return [(kernel, block.at(active), sites, settings.propagate) for block, active, sites in parts]
 
-    def noise_objective(self, kernel: Any, selection: Selection, posteriors: list) -> NoiseObjective:
-        """The sum of log Z over all rows (LPJ05, eq. 28) and its gradients, as a function of noise values.
+    def noise_objective(self, kernel: Any, selection: Selection, posteriors: list) -> LogEvidence:
+        """The sum of log Z over all rows (LPJ05, eq. 28) as a function of noise values, the posterior held.
 
         An active row is judged by its posterior given the others: with its own site in it, noise that
         lets every active point have its way would look best.
@@ -141,12 +138,12 @@ class TaskBlocks:
                 of_rows[name] = np.concatenate([getattr(b.noise, name) for b in self.blocks])
         of_all = replace(self.noise, **of_rows)
 
-        def objective(values: dict[str, Any]) -> tuple[float, dict[str, FloatArray]]:
+        def sum_log_z(held: Any, values: dict[str, Any]) -> tuple[float, FloatArray, dict[str, FloatArray]]:
             noise = replace(of_all, **values)
             total = float(np.sum(noise.log_partition(y, mean, var)[0]))
-            return total, noise.log_partition_grad(y, mean, var) if values else {}
+            return total, np.zeros(0), noise.log_partition_grad(y, mean, var) if values else {}
 
-        return objective
+        return sum_log_z
 
 
 def fit_task(
@@ -290,39 +287,25 @@ class Learner:
         if selection is None and not self.exact:
             selection = self._choose(parameters)
         evidence = self._at(parameters).evidence(parameters.kernel, selection, self.settings)
+        settings, held = self.settings, evidence.sites is not None
         # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
-        free = parameters if evidence.sites is None else replace(parameters, learn_noise=())
-        optimum = self._maximize(free, evidence, self.settings.n_restarts if first else 0, stage)
-        learnt = replace(free.with_values(optimum.theta), learn_noise=parameters.learn_noise)
-        if self.exact:
-            return optimum, learnt, None
-        learnt, total, points = self._learn_noise(learnt, free.learn_noise != parameters.learn_noise)
-        return replace(optimum, value=-total), learnt, points
-
-    def _maximize(self, parameters: Parameters, evidence: ActiveEvidence, n_restarts: int, stage) -> Optimum:
-        moving, settings = MovingKernel(parameters.kernel), self.settings
-
-        def objective(z):
-            kernel = moving.at(z[: parameters.n_kernel])
-            value, theta_grad, noise_grads = evidence(kernel, parameters.noise_values(z))
-            noise_grad = parameters.noise_gradient(z, noise_grads)
-            log_prior, prior_grad = parameters.slots.log_prior(z)
-            return -(value + log_prior), -(np.concatenate([theta_grad, noise_grad]) + prior_grad)
-
-        # With sites held, those of other parameters have another evidence: no far steps.
-        held = evidence.sites is not None
-        return minimize(
-            objective,
-            parameters.slots.start,
-            parameters.slots.bounds,
+        free = replace(parameters, learn_noise=()) if held else parameters
+        learnt, optimum = free.maximize(
+            evidence,
             max_iter=settings.max_iter,
             tol=settings.precision,
-            n_restarts=n_restarts,
+            n_restarts=settings.n_restarts if first else 0,
             rng=self.rng,
             report=report_to(settings.progress, stage),
+            # With sites held, those of other parameters have another evidence: no far steps.
             scale=1 if held else min(self.n_rows, settings.n_active),
             unit=1.0 if held else ACTIVE.first_step,
         )
+        learnt = replace(learnt, learn_noise=parameters.learn_noise)
+        if self.exact:
+            return optimum, learnt, None
+        learnt, total, points = self._learn_noise(learnt, held and bool(parameters.learn_noise))
+        return replace(optimum, value=-total), learnt, points
 
     def _learn_noise(self, parameters: Parameters, learn: bool) -> tuple[Parameters, float, Selection]:
         """Noise parameters that maximise the sum of log Z over all rows after reselection; that sum; points.
@@ -333,28 +316,23 @@ class Learner:
         be compared between rounds.
         """
         sum_log_z, points_before = self._sum_log_z(parameters)
-        noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"))
-
-        def objective(z):
-            total, grads = sum_log_z(noise_only.noise_values(z))
-            return -total, -noise_only.noise_gradient(z, grads)
-
+        noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"), priors={})
         start = noise_only.slots.start
-        before = -objective(start)[0]
+        before = sum_log_z(None, noise_only.noise_values(start))[0]
         if not learn:
             return parameters, before, points_before
-        optimum = minimize(objective, start, noise_only.slots.bounds, max_iter=self.settings.max_iter)
+        _, optimum = noise_only.maximize(sum_log_z, max_iter=self.settings.max_iter)
         promising = -optimum.value - before > ACTIVE.promising * self.settings.tol * self.n_rows
         for share in ACTIVE.noise_steps if promising else ():
             z = start + share * (optimum.theta - start)
-            learnt = replace(noise_only.with_values(z), kernel=parameters.kernel)
+            learnt = replace(parameters, noise=noise_only.with_values(z).noise)
             again, points = self._sum_log_z(learnt)
-            after = again(noise_only.noise_values(z))[0]
+            after = again(None, noise_only.noise_values(z))[0]
             if after > before:
                 return learnt, after, points
         return parameters, before, points_before
 
-    def _sum_log_z(self, parameters: Parameters) -> tuple[NoiseObjective, Selection]:
+    def _sum_log_z(self, parameters: Parameters) -> tuple[LogEvidence, Selection]:
         """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
         tasks, kernel, selection = self._at(parameters), parameters.kernel, self._choose(parameters)
         posteriors = tasks.fit(kernel, selection, self.settings)[0]

@@ -274,19 +274,12 @@ class LatentFit:
 
 def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters) -> Any:
     """One kernel for several terms, each at its own fixed positions."""
-    kernel = MovingKernel(parameters.kernel)
 
-    def objective(theta):
-        log_prior, prior_gradient = parameters.slots.log_prior(theta)
-        value, gradient = -log_prior, -prior_gradient
-        for term, positions in parts:
-            v, g, _ = term(kernel.at(theta), positions)
-            value += v
-            gradient = gradient + g
-        return value, gradient
+    def log_evidence(kernel: Any, none: dict[str, Any]) -> tuple[float, FloatArray, dict[str, FloatArray]]:
+        values, slopes, _ = zip(*(term(kernel, positions) for term, positions in parts), strict=True)
+        return -sum(values), -np.sum(slopes, axis=0), {}
 
-    optimum = minimize(objective, parameters.slots.start, parameters.slots.bounds)
-    return parameters.kernel_at(optimum.theta)
+    return parameters.maximize(log_evidence)[0].kernel
 
 
 def start_positions(inputs: FloatArray, labels: Sequence[Any], n_components: int) -> FloatArray:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import clone
-from sklearn.gaussian_process.kernels import Kernel
+from sklearn.gaussian_process.kernels import ConstantKernel, Kernel
 
 from gleangp._typing import BoolArray, FloatArray, IntArray
 from gleangp.inference.block import Block, lay_out
@@ -34,16 +34,15 @@ from gleangp.inference.propagate import (
 )
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import null_category_kernel
-from gleangp.models.defaults import PRIORS, UNLABELLED, Start
+from gleangp.models.defaults import UNLABELLED
 from gleangp.models.local.data import Data, canonical_order, some_of
 from gleangp.models.local.fit import arrange, local_posterior
 from gleangp.models.local.learn import plan_search
 from gleangp.models.local.model import Draw, LocalModel, active_points
 from gleangp.models.objective import Likelihood
-from gleangp.models.parameters import Slots
+from gleangp.models.parameters import Parameters
 from gleangp.models.units import InputMap
 from gleangp.noise import NullCategory
-from gleangp.numerics.optimize import minimize
 
 ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
 
@@ -126,17 +125,14 @@ def _settle(marginals: Sequence[MarginalsOfSites], blocks, starts) -> list[tuple
 
 def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swept) -> Any:
     """The noise with the named parameters that maximise the sum of log Z at given cavities."""
-    likelihood, at = Likelihood(noise, names), (signs, swept.cavity_mean, swept.cavity_var)
-    slots = Slots(likelihood.slots(Start(), PRIORS))
+    at = signs, swept.cavity_mean, swept.cavity_var
 
-    def objective(z: FloatArray) -> tuple[float, FloatArray]:
-        moved = likelihood.noise_model(slots, z)
-        slopes = moved.log_partition_grad(*at)
-        parts = [np.sum(slopes[name]) * slots.slope(z, f"noise__{name}") for name in names]
-        return -float(np.sum(moved.log_partition(*at)[0])), -np.concatenate(parts)
+    def sum_log_z(held: Any, values: dict[str, Any]) -> tuple[float, FloatArray, dict[str, FloatArray]]:
+        moved = replace(noise, **values)
+        return float(np.sum(moved.log_partition(*at)[0])), np.zeros(0), moved.log_partition_grad(*at)
 
-    best = minimize(objective, slots.start, slots.bounds, scale=float(len(signs)))
-    return likelihood.noise_model(slots, best.theta)
+    noise_only = Parameters(ConstantKernel(1.0, "fixed"), noise, names)
+    return noise_only.maximize(sum_log_z, scale=float(len(signs)))[0].noise
 
 
 def held_out_scores(priors: Sequence[ClassPrior], noises, y: IntArray, labelled: IntArray) -> FloatArray:
