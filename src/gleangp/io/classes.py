@@ -23,7 +23,6 @@ import re
 from collections import UserList
 from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -127,32 +126,23 @@ def put_together(name: str, state: dict[str, Any]) -> Any:
     if issubclass(cls, BaseEstimator):
         value = _estimator(cls, state)
     else:
-        value = _construct(cls, state) if issubclass(cls, Kernel) else _dataclass(cls, state)
+        if not issubclass(cls, Kernel):
+            _check_fields(cls, state)
+        value = cls(**state)
     if hasattr(value, "_check_state"):
         value._check_state()
     return value.upgraded() if hasattr(value, "upgraded") else value
 
 
-def _construct(cls: type, parameters: dict[str, Any]) -> Any:
-    allowed = signature(cls).parameters
-    for key in parameters:
-        if key not in allowed:
-            raise ModelFileError(f"{cls.__name__} has no parameter {key!r}.")
-    return cls(**parameters)
-
-
-def _dataclass(cls: Any, state: dict[str, Any]) -> Any:
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    required = {k for k, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING}
-    if not required <= set(state) <= set(fields):
-        raise ModelFileError(f"{cls.__name__} has the fields {sorted(fields)}, the file {sorted(state)}.")
-    for key, value in state.items():
-        kind = fields[key].type
-        checks = [_FIELD_TYPES.get(part.strip().split("[")[0]) for part in str(kind).split(" | ")]
+def _check_fields(cls: Any, state: dict[str, Any]) -> None:
+    """Raise if a field of a dataclass has a value of another type; its constructor checks their names."""
+    for field in dataclasses.fields(cls):
+        checks = [_FIELD_TYPES.get(part.strip().split("[")[0]) for part in str(field.type).split(" | ")]
         # None of Any, a class of ours, ...: checked by whoever uses it.
-        if not any(check is None or check(value) for check in checks):
-            raise ModelFileError(f"{cls.__name__}.{key} should be {kind} and is {type(value).__name__}.")
-    return cls(**state)
+        value = state.get(field.name)
+        if field.name in state and not any(check is None or check(value) for check in checks):
+            expected = f"should be {field.type} and is {type(value).__name__}"
+            raise ModelFileError(f"{cls.__name__}.{field.name} {expected}.")
 
 
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:
@@ -161,7 +151,7 @@ def _estimator(cls: Any, state: dict[str, Any]) -> Any:
     former = getattr(cls, "_former_parameters", ())  # which older files have, and which have no effect
     parameters = {key: given for key, given in state["parameters"].items() if key not in former}
     _check_memory(cls.__name__, parameters)
-    value = _construct(cls, parameters)
+    value = cls(**parameters)
     for key, item in state["fitted"].items():
         plain = _FITTED_NAME.fullmatch(key) and (key.startswith("_") or key.endswith("_"))
         if not plain or hasattr(cls, key):
