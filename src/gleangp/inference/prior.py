@@ -27,7 +27,7 @@ import numpy as np
 from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Layout, Stack
-from gleangp.kernels import has_white, white_diag
+from gleangp.kernels import white_diag
 from gleangp.kernels.evaluate import Evaluation, evaluate
 from gleangp.numerics.linalg import cholesky, solve_lower
 
@@ -73,8 +73,7 @@ def covariance(
 
 def white_variance(terms: Sequence[Term], X: FloatArray, codes: IntArray) -> FloatArray:
     """(n,) white variance of the kernels at rows X (n, p), which belongs to each row alone."""
-    parts = [t.within[codes] * white_diag(t.kernel, X) for t in terms if has_white(t.kernel)]
-    return np.sum([np.zeros(len(X)), *parts], axis=0)
+    return np.sum([t.within[codes] * white_diag(t.kernel, X) for t in terms], axis=0)
 
 
 class Basis:

@@ -23,7 +23,7 @@ from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
 from gleangp.inference.evidence import LOG_TWO_PI, condition, row_variance
 from gleangp.inference.prior import BlockPrior
-from gleangp.numerics.linalg import cholesky
+from gleangp.numerics.linalg import inverse_factors
 
 _FULL_STEPS = 15.0  # sweeps after which steps shrink, where rows can take turns in being silent
 _LEAST_LEFT = 1e-12  # share of a variance with or without a site: never nothing, whatever rounding says
@@ -184,11 +184,19 @@ def labelled_first(
     return all_rows(sweep_rows(block.at(rows), own, RowSites(*np.zeros((2, len(rows))))).sites)
 
 
-def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray) -> FloatArray:
-    """(B,) log N(y | mean, cov) of a stack of means (B, n) and covariances (B, n, n)."""
-    chol, log_det = _stacked_cholesky(covs)
-    white = np.linalg.solve(chol, (y - means)[:, :, None])[:, :, 0]
-    return -0.5 * ((white * white).sum(axis=1) + log_det + len(y) * LOG_TWO_PI)
+def log_normal(y: FloatArray, means: FloatArray, covs: FloatArray, precisions: FloatArray) -> FloatArray:
+    """(V,) log evidence of targets y (n,) with V latent priors N(mean, cov) and noise precisions (V, n)."""
+    half, log_det = _whitening(covs, precisions)
+    white = half @ (np.sqrt(precisions) * (y - means))[:, :, None]
+    log_noise = np.sum(np.log(precisions) - LOG_TWO_PI, axis=1)
+    return 0.5 * (log_noise - log_det - np.einsum("vij,vij->v", white, white))
+
+
+def _whitening(covs: FloatArray, precisions: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """L^-1 (V, n, n) with L L^T = I + R cov R, R = diag(sqrt(precision)), and log |L L^T| (V,)."""
+    root = np.sqrt(precisions)
+    half, _, _ = inverse_factors(root[:, :, None] * covs * root[:, None, :])
+    return half, -2.0 * np.log(np.einsum("vii->vi", half)).sum(axis=1)
 
 
 def propagate_dense(
@@ -218,10 +226,8 @@ def dense_marginals(means: FloatArray, covs: FloatArray) -> MarginalsOfSites:
 
     def marginals(sites: RowSites) -> Marginals:
         precision, shift = (values.reshape(means.shape) for values in (sites.precision, sites.shift))
-        root = np.sqrt(precision)
-        B = np.eye(means.shape[1]) + root[:, :, None] * covs * root[:, None, :]
-        chol, log_det_B = _stacked_cholesky(B)
-        half = np.linalg.solve(chol, root[:, :, None] * covs)
+        L_inverse, log_det_B = _whitening(covs, precision)
+        half = L_inverse @ (np.sqrt(precision)[:, :, None] * covs)
         var = np.einsum("vii->vi", covs) - np.einsum("vij,vij->vj", half, half)
         moved = shift - precision * means
         after = means + np.einsum("vij,vj->vi", covs, moved)
@@ -232,12 +238,3 @@ def dense_marginals(means: FloatArray, covs: FloatArray) -> MarginalsOfSites:
         return Marginals(after.ravel(), np.maximum(var, 1e-300).ravel(), float(log_det.sum()), log_det)
 
     return marginals
-
-
-def _stacked_cholesky(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower factors of a stack of matrices, and log determinants."""
-    try:
-        chol = np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
-    except np.linalg.LinAlgError:  # singular in floating point
-        chol = np.array([cholesky(matrix)[0] for matrix in matrices])
-    return chol, 2.0 * np.log(np.einsum("bii->bi", chol)).sum(axis=1)

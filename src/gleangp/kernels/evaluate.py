@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import singledispatch, wraps
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,20 +219,25 @@ def length_scales(kernel: Any, n_features: int) -> FloatArray:
     return np.min(found, axis=0) if found else np.ones(n_features)
 
 
-def rule_for(kernel_class):
-    """Register the rule of `kernel_class`, kept off subclasses that redefine ``__call__`` or ``diag``."""
+_rules: dict[type, Callable[..., Evaluation]] = {}  # by the class of a kernel
+
+
+def rule_for(kernel_class: type) -> Callable[[Any], Any]:
+    """Register the rule of `kernel_class`: a function of kernel, A and B that gives an `Evaluation`."""
 
     def register(own_rule):
-        @rule.register(kernel_class)
-        @wraps(own_rule)
-        def guarded(kernel, A, B):
-            cls = type(kernel)
-            same = cls.__call__ is kernel_class.__call__ and cls.diag is kernel_class.diag
-            return (own_rule if cls is kernel_class or same else unknown)(kernel, A, B)
-
+        _rules[kernel_class] = own_rule
         return own_rule
 
     return register
+
+
+def rule(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
+    """By the rule of its class, or of the nearest class above whose ``__call__`` and ``diag`` it inherits."""
+    cls: Any = type(kernel)
+    known: Any = next((parent for parent in cls.__mro__ if parent in _rules), cls)
+    inherits = cls.__call__ is known.__call__ and cls.diag is known.diag
+    return (_rules.get(known, unknown) if inherits else unknown)(kernel, A, B)
 
 
 def is_free(bounds) -> bool:
@@ -302,9 +307,6 @@ def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
         return theta, onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
 
     return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *shape), vjp)
-
-
-rule = singledispatch(unknown)  # of a kernel, A and B: an `Evaluation`
 
 
 def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:

@@ -34,7 +34,6 @@ from gleangp.kernels.evaluate import (
     turned,
 )
 
-_CACHED = 2**15  # numbers: 256 kB stay in the cache of one core from one operation to the next
 # Squared norms up to which |a|^2 + |b|^2 - 2 a'b is used: its rounding error is then below 1e-9, in an
 # exponent. Beyond (far-apart clusters, tiny length scales) differences are taken feature by feature.
 _LARGEST_SQUARE = 2.0**20
@@ -268,40 +267,21 @@ def _contract(M, a, b, parameter):
     return (0.5 * theta, da, None) if square else (theta, onto(da, a), onto(db, b))
 
 
-def _parts(*arrays):
-    """Parts of arrays of one shape that stay in the cache from one operation to the next."""
-    flat = [a.reshape(-1) for a in arrays]
-    for start in range(0, flat[0].size, _CACHED):
-        yield tuple(a[start : start + _CACHED] for a in flat)
-
-
 def _gaussian(d2):
-    for (K,) in _parts(d2):
-        K *= -0.5
-        np.exp(K, out=K)
-    return d2, lambda: -0.5 * d2
+    """exp(-d2 / 2)."""
+    K = np.exp(np.multiply(d2, -0.5, out=d2), out=d2)
+    return K, lambda: -0.5 * K
 
 
 def _half_integer(nu, d2):
     """exp(-r), (1 + r) exp(-r), (1 + r + r^2 / 3) exp(-r) for nu = 1/2, 3/2, 5/2: r = sqrt(2 nu d2)."""
-    decay, K = np.empty_like(d2), np.empty_like(d2)
-    for r, e, K_part in _parts(d2, decay, K):
-        r *= 2.0 * nu
-        np.sqrt(r, out=r)
-        np.exp(-r, out=e)
-        if nu == 0.5:
-            K_part[:] = e
-        elif nu == 1.5:
-            K_part[:] = (r + 1.0) * e
-        else:
-            K_part[:] = ((r / 3.0 + 1.0) * r + 1.0) * e
-
-    def slope():
-        if nu == 0.5:
-            return -0.5 * K * _inverse(d2)  # r by now
-        return -1.5 * decay if nu == 1.5 else (1.0 + d2) * decay * (-5.0 / 6.0)
-
-    return K, slope
+    r = np.sqrt(np.multiply(d2, 2.0 * nu, out=d2), out=d2)
+    decay = np.exp(-r)
+    if nu == 0.5:
+        return decay, lambda: -0.5 * decay * _inverse(r)
+    if nu == 1.5:
+        return (r + 1.0) * decay, lambda: -1.5 * decay
+    return ((r / 3.0 + 1.0) * r + 1.0) * decay, lambda: (1.0 + r) * decay * (-5.0 / 6.0)
 
 
 def _matern(nu, d2):

@@ -198,9 +198,9 @@ def _settle(several: Variants, terms: tuple[Term, ...], W: FloatArray, y: FloatA
     """Log evidence (V,) of the new rows under every variant, and precision and mean (V, n) of their sites."""
     covs = several.cov + np.einsum("vk,kij->vij", several.own, np.array([t.kernel(W) for t in terms]))
     if isinstance(noise, Gaussian):
-        variances = np.outer(several.noise, np.broadcast_to(noise.variance, len(y)))
-        np.einsum("bii->bi", covs)[...] += variances
-        return log_normal(y, several.mean, covs), 1.0 / variances, np.broadcast_to(y, variances.shape)
+        precisions = 1.0 / np.outer(several.noise, np.broadcast_to(noise.variance, len(y)))
+        evidences = log_normal(y, several.mean, covs, precisions)
+        return evidences, precisions, np.broadcast_to(y, precisions.shape)
     own = several.noise if several.noise.any() else None
     sites, evidences = propagate_dense(several.mean, covs, y, noise, own)
     return evidences, sites.precision, sites.mean
@@ -239,8 +239,7 @@ def _absorbed(model: LocalModel, draw: Draw, task: int, block: Block, noise: Any
         site_mean, evidence = y, 0.0
         if draw is model.best and (before.together or not informs):  # only that of the best one is shown
             mean, cov = before.predict_cov(W, codes)
-            cov = cov + np.diag(1.0 / precision)
-            evidence = float(log_normal(y, mean[None], cov[None])[0])
+            evidence = float(log_normal(y, mean[None], cov[None], precision[None])[0])
     else:
         of_rows = noise.with_variance(draw.noise[codes]) if draw.noise.size else noise
         mean, cov = before.predict_cov(W, codes)
