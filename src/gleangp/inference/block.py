@@ -45,6 +45,13 @@ class Stack:
         """Whether a block has rows of several tasks."""
         return bool((self.codes != self.codes[:, :1]).any())
 
+    @cached_property
+    def by_task(self) -> list[Stack]:
+        """The rows of every task of a single block, as numbers of its rows: blocks within the block."""
+        codes = self.codes[0]
+        order = np.argsort(codes, kind="stable")
+        return _stack(codes, np.split(order, np.flatnonzero(np.diff(codes[order])) + 1))
+
     @property
     def tasks(self) -> IntArray:
         """(B,) the task of each block, where blocks are not mixed."""

@@ -142,24 +142,25 @@ class BlockCovariance:
     """Covariance of one term within every block of a stack."""
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
-        self._term, self._stack, self._K = term, stack, evaluate(term.kernel, X)
+        self._term, self.stack, self._K = term, stack, evaluate(term.kernel, X)
+        self._weight: FloatArray | None = term.within[stack.tasks][:, None, None]
         if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
             self._weight = term.between(stack.codes, stack.codes)
-        else:
-            self._weight = term.within[stack.tasks][:, None, None]
+        elif (self._weight == 1.0).all():
+            self._weight = None  # a product with it is a pass over all entries
 
     @property
     def value(self) -> FloatArray:
         """(B, m, m)."""
-        return self._weight * self._K.value
+        return self._K.value if self._weight is None else self._weight * self._K.value
 
     def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
         """dE/dtheta and dE/dX (B, m, p) from G = dE/dH; adds those of the weights, if wanted."""
-        theta, d_rows, _ = self._K.vjp(self._weight * G)
+        theta, d_rows, _ = self._K.vjp(G if self._weight is None else self._weight * G)
         if weights is not None:
             (loadings, own), L = weights, self._term.loadings
-            codes, tasks = self._stack.codes, self._stack.tasks
-            if self._stack.mixed:
+            codes, tasks = self.stack.codes, self.stack.tasks
+            if self.stack.mixed:
                 GK = G * self._K.value
                 np.add.at(own, codes, np.sum(GK * (codes[:, :, None] == codes[:, None, :]), axis=2))
                 np.add.at(loadings, codes, 2.0 * (GK @ L[codes]))
@@ -170,6 +171,40 @@ class BlockCovariance:
         return theta, d_rows
 
 
+class WithinTasks:
+    """The same for a term that no tasks share, in one block of several tasks: it is zero between tasks.
+
+    With many small tasks, the kernel of all pairs of rows would take most of the time of a fit.
+    """
+
+    def __init__(self, term: Term, stack: Stack, X: FloatArray):
+        inputs = np.vstack([X[0], X[0, :1]])  # with a padded row
+        self._parts = [BlockCovariance(term, part, inputs[part.rows]) for part in stack.by_task]
+        self._shape = inputs.shape
+
+    @property
+    def value(self) -> FloatArray:
+        """(1, m, m)."""
+        H = np.zeros((1, self._shape[0], self._shape[0]))
+        for part in self._parts:
+            rows = part.stack.rows
+            H[0, rows[:, :, None], rows[:, None, :]] = part.value
+        return H[:, :-1, :-1]
+
+    def gradients(self, G: FloatArray, weights: Weights | None) -> tuple[FloatArray, FloatArray]:
+        """As `BlockCovariance.gradients`."""
+        m, theta, d_rows = G.shape[1], np.zeros(1), np.zeros(self._shape)
+        for part in self._parts:
+            rows, real = np.minimum(part.stack.rows, m - 1), part.stack.rows < m
+            of_part = G[0, rows[:, :, None], rows[:, None, :]]
+            if not real.all():
+                of_part *= real[:, :, None] & real[:, None, :]
+            of_theta, d_input = part.gradients(of_part, weights)
+            theta = theta + of_theta
+            d_rows[part.stack.rows] += d_input
+        return theta, d_rows[None, :m]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltStack:
     """Covariances and features of a stack, with what gradients need."""
@@ -177,7 +212,7 @@ class BuiltStack:
     stack: Stack
     H: FloatArray  # (B, m, m)
     F: FloatArray  # (B, m, D)
-    covariances: list[BlockCovariance]  # per term
+    covariances: list[BlockCovariance | WithinTasks]  # per term
     crosses: list[tuple[Part, Evaluation, FloatArray]]  # per part: K(X, Z) and Phi (B * m, d)
     last: list[Any] = field(default_factory=list)  # what `evidence` found under the last sites
 
@@ -258,7 +293,8 @@ class BlockPrior:
         X = self.X[np.minimum(stack.rows, len(self.X) - 1)]
         H, F, covariances, crosses = np.zeros((B, m, m)), [np.zeros((B, m, 0))], [], []
         for term in self.terms:
-            covariance = BlockCovariance(term, stack, X)
+            of_one_task = stack.mixed and B == 1 and term.loadings.shape[1] == 0
+            covariance = (WithinTasks if of_one_task else BlockCovariance)(term, stack, X)
             H += covariance.value
             covariances += [covariance] if self._gradients else []
         for part in parts:
