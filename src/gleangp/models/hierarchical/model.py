@@ -156,8 +156,18 @@ def fit_hierarchical_model(
     fit = Learner(terms, start, bounds, prior_cov, progress).learn(max_rounds)
     mean_kernel, mean_noise = _split(MovingKernel(kernel), fit.point.mean, noise)
     width = float(np.exp(fit.point.log_width)) if terms.has_order else None
-    how = fit.n_rounds, fit.converged, fit.last_change, fit.mean_cov
-    model = HierarchicalModel(mean_kernel, fit.prior_cov, mean_noise, width, (), average_theta, *how)
+    model = HierarchicalModel(
+        kernel=mean_kernel,
+        prior_cov=fit.prior_cov,
+        noise=mean_noise,
+        width=width,
+        tasks=(),
+        average_theta=average_theta,
+        n_rounds=fit.n_rounds,
+        converged=fit.converged,
+        last_change=fit.last_change,
+        mean_cov=fit.mean_cov,
+    )
     fitted = [_fitted_task(model, t) for t in tasks]
     stage = Stage("posterior", len(filled), len(filled))
     progress(stage, 0, None)

@@ -159,9 +159,19 @@ def fit_latent_model(
             kernel = space.fit_shared_kernel([(part.term, fit.positions)], part.parameters)
         maps.append(part.term.fit_map(kernel, fit.positions))
         settings.progress(stage, len(maps), None)
-    of_space = observations, fit.perceptron, fit.positions, scores
-    how = fit.optimum.n_iterations, fit.optimum.converged, fit.optimum.last_change
-    return LatentModel(*of_space, maps[0], tuple(maps[1:]), fit.objective, basis, *how)
+    return LatentModel(
+        observations=observations,
+        perceptron=fit.perceptron,
+        positions=fit.positions,
+        scores=scores,
+        observation_map=maps[0],
+        label_maps=tuple(maps[1:]),
+        objective=fit.objective,
+        basis=basis,
+        n_iterations=fit.optimum.n_iterations,
+        converged=fit.optimum.converged,
+        last_change=fit.optimum.last_change,
+    )
 
 
 def _fit_space(inputs, start, scores, labels, settings: Settings, rng, stage: Stage):

@@ -292,13 +292,29 @@ def local_posterior(
     prior: BlockPrior, rows: Rows, q: Conditioned, sites: RowSites, evidence: float, how: Conditioning
 ) -> LocalPosterior:
     """What prediction needs, from the settled sites of all rows."""
-    n, terms, pairs = len(rows.y), tuple(prior.terms), zip(rows.layout.groups, q.groups, strict=True)
-    groups: list[Any] = [(g.task, g.Z, known) for g, known in pairs if g.task is not None]
-    of_rows = prior.X, rows.layout.codes, sites.precision, sites.mean
-    of_basis: Any = rows.Z, q.common, {task: (Z, None) for task, Z, _ in groups}
-    end: Any = evidence, max(prior.jitter, q.jitter), len(terms[0].own)
-    posterior = LocalPosterior(terms, *of_rows, n <= how.n_together, n, 2 * how.block, *of_basis, *end)
-    posterior.computed.update({("group", task): known for task, _, known in groups})
+    n, computed = len(rows.y), {}
+    own: dict[int, Any] = {}  # known of the basis at need: `computed` has it
+    for group, known in zip(rows.layout.groups, q.groups, strict=True):
+        if group.task is not None:
+            own[group.task] = group.Z, None
+            computed["group", group.task] = known
+    posterior = LocalPosterior(
+        terms=tuple(prior.terms),
+        X=prior.X,
+        codes=rows.layout.codes,
+        precision=sites.precision,
+        site_mean=sites.mean,
+        together=n <= how.n_together,
+        n_learnt=n,
+        block_size=2 * how.block,
+        Z=rows.Z,
+        common=q.common,
+        own=own,
+        log_evidence=evidence,
+        jitter=max(prior.jitter, q.jitter),
+        n_tasks_learnt=len(prior.terms[0].own),
+    )
+    posterior.computed.update(computed)
     return posterior
 
 

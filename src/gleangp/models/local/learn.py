@@ -9,8 +9,8 @@ smoothness; the winner goes on with more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -69,26 +69,45 @@ class Form:
 class Search:
     """What to learn, and how."""
 
-    make_terms: Callable[[Start, float], list[TermSpec]]  # from a start and a smoothness
+    n_tasks: int
     likelihood: Likelihood
     inputs: InputMap
     forms: Sequence[Form]
     starts: Sequence[Start]
     learning: Learning
-    widths: PriorWidths
     conditioning: Conditioning
-    choose_basis: Any  # (kernel, W, pool, count, rng) -> rows of `pool`, of which W are the inputs it sees
-    optimize: bool
-    n_restarts: int
-    progress: Progress
+    kernel: Kernel | None  # the user's, on inputs as they are; None: the default model, on warped inputs
+    coupling: Any  # "auto", "function", "kernel", "coregion", or an object with `terms`
+    priors: Mapping[str, Any] = field(default_factory=dict)  # in place of the default ones, as in `names`
+    widths: PriorWidths = PRIORS
+    groups: IntArray | None = None  # (p,) features of one number share a length scale in the default model
+    choose_basis: Any = (
+        pivots_of  # (kernel, W, pool, count, rng) -> rows of `pool`, which W are to the kernel
+    )
+    optimize: bool = True
+    n_restarts: int = 0
+    progress: Progress = silent
     name: str = ""  # of the coupling, which competes by the evidence of all rows, less a penalty in nats
     reason: str = ""  # why it is taken, where it is the only one
     penalty: float = 0.0
 
+    def terms(self, start: Start, form: Form) -> list[TermSpec]:
+        """The terms, where a search starts."""
+        if self.kernel is None:
+            several = self.n_tasks if self.coupling in ("auto", "function") else 1
+            n_features = len(self.inputs.center)
+            terms = hierarchical_terms(n_features, several, start, form.smoothness, self.widths)
+            if several < self.n_tasks:
+                terms = coupled_terms(self.coupling, terms[0].kernel, terms[0].priors, self.n_tasks)
+            terms = [replace(term, groups=self.groups) for term in terms]
+        else:
+            terms = coupled_terms(self.coupling, clone(self.kernel), {}, self.n_tasks)
+        return with_priors(terms, self.priors)
+
     @property
     def names(self) -> list[str]:
         """Of the hyperparameters of the kernels, in the sum of all terms."""
-        terms = self.make_terms(self.starts[0], self.forms[0].smoothness)
+        terms = self.terms(self.starts[0], self.forms[0])
         pairs = zip(terms, prefixes(len(terms)), strict=True)
         return [prefix + h.name for term, prefix in pairs for h in term.kernel.hyperparameters]
 
@@ -102,8 +121,9 @@ class Search:
 
     def objective(self, start: Start, form: Form) -> LogPosterior:
         """The log posterior of terms of that start and form."""
-        specs = self.make_terms(start, form.smoothness)
-        return LogPosterior(specs, self.likelihood, self.inputs, start, self.widths, form.warped)
+        return LogPosterior(
+            self.terms(start, form), self.likelihood, self.inputs, start, self.widths, form.warped
+        )
 
 
 def plan_couplings(
@@ -139,22 +159,12 @@ def plan_search(
     *,
     kernel: Kernel | None = None,
     coupling: Any = "auto",
-    priors: Mapping[str, Any] | None = None,
-    optimize: bool = True,
-    n_restarts: int = 0,
-    progress: Progress = silent,
-    widths: PriorWidths = PRIORS,
-    groups: IntArray | None = None,
     n_basis: int | None = None,
-    choose_basis: Any = pivots_of,
+    **asked: Any,
 ) -> Search:
     """What to learn, for inputs X (n, p) of all rows.
 
-    `kernel` is the user's, on inputs as they are; None: the hierarchical model, on warped inputs. `coupling`
-    is "auto", "function", "kernel", "coregion" or an object with `terms(kernel, priors, n_tasks)`. `priors`,
-    by the names in the sum of all terms, replace those of the default model. Features with one number in
-    `groups` (p,) have one length scale in the default model; None: each has its own. `n_basis` are basis
-    points that were asked for; None: the default.
+    `n_basis` are basis points that were asked for; None: the default. All else is as in `Search`.
     """
     if kernel is None and isinstance(coupling, FunctionCoupling) and coupling.own_kernel is None:
         coupling = "function"
@@ -171,19 +181,9 @@ def plan_search(
         smoothness = learning.smoothness if n_tasks == 1 else learning.task_smoothness
         forms, starts = [Form(nu, warped) for warped in kinds for nu in smoothness], learning.starts
 
-    def make_terms(start: Start, nu: float) -> list[TermSpec]:
-        if kernel is None:
-            several = n_tasks if coupling in ("auto", "function") else 1
-            terms = hierarchical_terms(X.shape[1], several, start, nu, widths)
-            if several < n_tasks:
-                terms = coupled_terms(coupling, terms[0].kernel, terms[0].priors, n_tasks)
-            terms = [replace(term, groups=groups) for term in terms]
-        else:
-            terms = coupled_terms(coupling, clone(kernel), {}, n_tasks)
-        return with_priors(terms, priors or {})
-
-    how = learning, widths, conditioning, choose_basis, optimize, n_restarts, progress
-    return Search(make_terms, likelihood, inputs, forms, starts, *how)
+    return Search(
+        n_tasks, likelihood, inputs, forms, starts, learning, conditioning, kernel, coupling, **asked
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +333,8 @@ def _climb(
     """
     n_rows = len(objective.rows.y)
     name = f"{n_rows} rows" if z is not None else f"start {number}"
-    n_tasks = len(np.unique(objective.rows.layout.codes))
-    stage = Stage(name, max_iter, n_tasks, len(objective.rows.Z) or n_rows)
+    n_tasks, n_restarts = len(np.unique(objective.rows.layout.codes)), search.n_restarts if number == 1 else 0
+    stage = Stage(name, max_iter * (1 + n_restarts), n_tasks, len(objective.rows.Z) or n_rows)
     if search.progress(stage, 0, None) and not needed:
         return None
     asked, pace = report_to(search.progress, stage), ahead.optimum.values if ahead else ()
@@ -343,11 +343,19 @@ def _climb(
         behind = pace and step >= search.learning.least_steps and value >= pace[min(step, len(pace)) - 1]
         return asked(step, value) or bool(behind)
 
-    limits = {"max_iter": max_iter, "tol": search.learning.tol, "settled": search.learning.settled}
-    how: Any = {**limits, "n_restarts": search.n_restarts if number == 1 else 0, "rng": rng}
-    start, bounds = objective.slots.start if z is None else z, objective.slots.bounds
     try:
-        found = minimize(objective, start, bounds, scale=float(n_rows), report=report, **how)
+        found = minimize(
+            objective,
+            objective.slots.start if z is None else z,
+            objective.slots.bounds,
+            max_iter=max_iter,
+            tol=search.learning.tol,
+            n_restarts=n_restarts,
+            rng=rng,
+            report=report,
+            scale=float(n_rows),
+            settled=search.learning.settled,
+        )
     except NotPositiveDefiniteError:
         if needed:
             raise

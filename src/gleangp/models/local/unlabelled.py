@@ -296,7 +296,7 @@ class UnlabelledRows:
         data, coupling = self.data, self.coupling if self.data.n_tasks > 1 else "auto"
         likelihood = Likelihood(self.noises[0])
         search = plan_search(data.X, data.n_tasks, likelihood, kernel=kernel, coupling=coupling)
-        specs = search.make_terms(search.starts[0], search.forms[0].smoothness)
+        specs = search.terms(search.starts[0], search.forms[0])
         return _Kernel(tuple(Term(s.kernel, s.loadings, s.own) for s in specs), search.inputs, np.zeros(0))
 
 
