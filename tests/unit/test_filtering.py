@@ -35,7 +35,7 @@ def test_marginals_are_those_of_dense_updates(kernel, noise):
     for row in (3, 17, 0, 9, 4):
         before = twin.mean[row], twin.cov[row, row]
         state.include(row, K[row])
-        assert_allclose(state.history[-1][:2], before, rtol=1e-8, atol=1e-12)
+        assert_allclose(state.moments[-1][:2], before, rtol=1e-8, atol=1e-12)
         twin.include(row)
     assert_allclose(state.mean, twin.mean, rtol=1e-8, atol=1e-10)
     assert_allclose(state.var, np.diagonal(twin.cov), rtol=1e-8, atol=1e-10)

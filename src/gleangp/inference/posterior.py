@@ -32,7 +32,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -72,22 +72,12 @@ class Sites:
 NO_SITES = Sites(np.zeros(0), np.zeros(0))
 
 
-class Inclusion(NamedTuple):
-    """A row that was absorbed: its marginal just before, and the moments of its noise there."""
-
-    mean: float
-    var: float
-    g: float
-    nu: float
-    log_z: float
-    silent: bool
-
-
 class Filter:
     """The running posterior of one output over the n rows of a block.
 
     `mean` and `var` are the marginals of all rows, `rows` (capacity, n) holds the factor; only its
-    first `size` rows count.
+    first `size` rows count. `moments` has the marginal mean and variance of every absorbed row just
+    before, and g and nu of its noise there.
     """
 
     def __init__(self, y: FloatArray, noise: NoiseModel, prior_var: FloatArray, mean: Any = None):
@@ -95,12 +85,13 @@ class Filter:
         self.mean = np.zeros(len(y)) if mean is None else mean.copy()
         self.var = np.array(prior_var, dtype=np.float64)
         self.rows = np.empty((0, len(y)))
-        self.history: list[Inclusion] = []
+        self.moments: list[tuple[float, float, float, float]] = []
+        self.n_silent, self.log_evidence = 0, 0.0  # of the absorbed rows, each given those before it
 
     @property
     def size(self) -> int:
         """Number of absorbed rows."""
-        return len(self.history)
+        return len(self.moments)
 
     def include(self, n: int, prior_column: FloatArray) -> None:
         """Absorb row n; `prior_column` (n,) is column n of K, white included. O(n size)."""
@@ -108,8 +99,9 @@ class Filter:
         mean, var = self.mean[one], self.var[one]
         log_z, g, nu, silent = include_moments(self.noise.at(one), self.y[one], mean, var)
         root = np.sqrt(nu.item())
-        moments = mean.item(), var.item(), g.item(), nu.item(), log_z.item()
-        self.history.append(Inclusion(*moments, silent.item()))
+        self.moments.append((mean.item(), var.item(), g.item(), nu.item()))
+        self.n_silent += silent.item()
+        self.log_evidence += log_z.item()
         if size == len(self.rows):
             rows = np.empty((max(16, 2 * size), len(self.y)))
             rows[:size] = self.rows
@@ -129,19 +121,15 @@ class Filter:
 
     def sites(self) -> Sites:
         """The sites of the absorbed points."""
-        moments = np.array([now[:4] for now in self.history], dtype=np.float64).reshape(-1, 4).T
-        return Sites(*site_moments(*moments), sum(now.silent for now in self.history))
+        moments = np.reshape(self.moments, (-1, 4)).T
+        return Sites(*site_moments(*moments), self.n_silent)
 
     @property
     def gains(self) -> FloatArray:
         """(size,) what each absorbed row told, nats: the fall of the entropy at its marginal then."""
-        explained = np.array([now.nu * now.var for now in self.history])
+        _, var, _, nu = np.reshape(self.moments, (-1, 4)).T
+        explained = nu * var
         return -0.5 * np.log1p(-np.minimum(explained, 1.0 - 2.0**-53))
-
-    @property
-    def log_evidence(self) -> float:
-        """Of the absorbed rows, each given those before it."""
-        return float(sum(now.log_z for now in self.history))
 
 
 def include_moments(

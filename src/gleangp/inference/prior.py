@@ -301,7 +301,7 @@ class BlockPrior:
             K, Phi = part.basis.features(X.reshape(B * m, -1))
             crosses += [(part, K, Phi)] if self._gradients else []
             F.append(stacked_features(part.weights(self.terms)[stack.codes], Phi.reshape(B, m, -1)))
-        F_all = np.ascontiguousarray(np.concatenate(F, axis=2) if len(F) != 2 else F[1])
+        F_all = np.concatenate(F, axis=2)
         if F_all.shape[2]:
             H -= F_all @ F_all.transpose(0, 2, 1)
         return BuiltStack(stack, H, F_all, covariances, crosses)

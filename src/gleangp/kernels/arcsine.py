@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
-from gleangp.kernels.evaluate import Evaluation, is_free, of_number, onto, rule_for, side_by_side, turned
+from gleangp.kernels.evaluate import Evaluation, is_free, of_number, onto, rule_for, side_by_side
 
 
 class ArcSine(Kernel):
@@ -104,7 +104,7 @@ def _norms(kernel, X):
 
 def _arcsine(kernel, X, Z):
     """The kernel matrix, N_ij = w x'z + b (..., n, m), and N_ii and N_jj of either argument."""
-    inner = X @ turned(X if Z is None else Z)
+    inner = X @ np.swapaxes(X if Z is None else Z, -1, -2)
     inner *= kernel.weight_variance
     inner += kernel.bias_variance
     first = _norms(kernel, X)
@@ -153,8 +153,8 @@ def _(kernel, A, B):
             return theta, A, None
         d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
         if B is None:
-            return theta, w * ((W + turned(W)) @ A + (d_first + d_second) * A), None
-        dA, dB = w * (W @ B + d_first * A), w * (turned(W) @ A + d_second * B)
+            return theta, w * ((W + W.swapaxes(-1, -2)) @ A + (d_first + d_second) * A), None
+        dA, dB = w * (W @ B + d_first * A), w * (W.swapaxes(-1, -2) @ A + d_second * B)
         return theta, onto(dA, A), onto(dB, B)
 
     return Evaluation(value, vjp)

@@ -254,11 +254,6 @@ def onto(gradient: FloatArray, rows: FloatArray) -> FloatArray:
     return gradient.sum(axis=axes, keepdims=True) if axes else gradient
 
 
-def turned(M: FloatArray) -> FloatArray:
-    """Every matrix of a stack transposed."""
-    return np.swapaxes(M, -1, -2)
-
-
 def of_features(product: FloatArray, parameter: FloatArray) -> FloatArray:
     """Entries of dL/dtheta: (..., n, p) summed over rows, matrices that share it, and features that do."""
     sums = product.sum(-2) if np.ndim(parameter) == 3 else product.reshape(-1, product.shape[-1]).sum(0)

@@ -31,7 +31,6 @@ from gleangp.kernels.evaluate import (
     rule,
     rule_for,
     side_by_side,
-    turned,
 )
 
 # Squared norms up to which |a|^2 + |b|^2 - 2 a'b is used: its rounding error is then below 1e-9, in an
@@ -128,10 +127,10 @@ def _(kernel, A, B):
         if not inputs:
             return theta, A, None
         if B is None:
-            return theta, (G + turned(G)) @ A, None
-        return theta, onto(G @ B, A), onto(turned(G) @ A, B)
+            return theta, (G + G.swapaxes(-1, -2)) @ A, None
+        return theta, onto(G @ B, A), onto(G.swapaxes(-1, -2) @ A, B)
 
-    value = A @ turned(A if B is None else B)
+    value = A @ np.swapaxes(A if B is None else B, -1, -2)
     return Evaluation(value + square if np.any(square) else value, vjp)
 
 
@@ -225,12 +224,12 @@ def _square_distances(A, B, length, rough):
         return _by_differences(A / length, C / length)
     left = (-2.0 * weights) * A
     if A.shape[-2] <= A.shape[-1]:  # few rows: a pass over d2 costs less than one over C
-        d2 = left @ turned(C)
+        d2 = left @ C.swapaxes(-1, -2)
         d2 += square_a
-        d2 += turned(square_c)
+        d2 += square_c.swapaxes(-1, -2)
     else:  # one product of [-2 a, |a|^2, 1] and [c, 1, |c|^2]
         left = np.concatenate([left, square_a, np.ones_like(square_a)], axis=-1)
-        d2 = left @ turned(np.concatenate([C, np.ones_like(square_c), square_c], axis=-1))
+        d2 = left @ np.swapaxes(np.concatenate([C, np.ones_like(square_c), square_c], axis=-1), -1, -2)
     np.maximum(d2, 0.0, out=d2)
     if B is None:
         np.einsum("...ii->...i", d2)[...] = 0.0
@@ -249,7 +248,7 @@ def _contract(M, a, b, parameter):
     """`of_features` of sum_ij 2 M_ij (a_ik - b_jk)^2, dL/da and dL/db from M = dL/dd2 (..., n, m)."""
     square = b is None
     if square:
-        M, b = M + turned(M), a  # both arguments move: twice the sum over pairs
+        M, b = M + M.swapaxes(-1, -2), a  # both arguments move: twice the sum over pairs
     if max(np.max(np.abs(v), initial=0.0) for v in (a, b)) ** 2 > _LARGEST_SQUARE:
         columns = []  # with all digits, one feature at a time
         for k in range(a.shape[-1]):
@@ -262,7 +261,7 @@ def _contract(M, a, b, parameter):
         da = 2.0 * (M.sum(-1)[..., None] * a - M @ b)
         if square:
             return of_features(a * da, parameter), da, None
-        db = 2.0 * (M.sum(-2)[..., None] * b - turned(M) @ a)
+        db = 2.0 * (M.sum(-2)[..., None] * b - M.swapaxes(-1, -2) @ a)
         theta = of_features(a * da, parameter) + of_features(b * db, parameter)
     return (0.5 * theta, da, None) if square else (theta, onto(da, a), onto(db, b))
 
