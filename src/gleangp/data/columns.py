@@ -1,6 +1,6 @@
 """One column of user data as an array: which cells are missing, of which kind, as numbers, dates or text.
 
-What is asked of all columns of X stands here too. Lists, arrays, pandas and polars columns arrive here;
+Checks of all columns of X stand here too. Lists, arrays, pandas and polars columns arrive here;
 `tasks`, `labels` and `tables` give them meaning.
 """
 

@@ -24,7 +24,7 @@ COUNT = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _COUPLINGS = {"auto", "kernel", "function", "coregion"}
-_SELECTOR = [StrOptions(set(SELECTORS)), HasMethods(["select"])]
+SELECTOR = [StrOptions(set(SELECTORS)), HasMethods(["select"])]
 
 
 def given(allowed: Any, *, default: Any, kw_only: bool = True) -> Any:
@@ -89,7 +89,7 @@ class PartsParameters:
 
     kernel: Any = given([Kernel, None], default=None, kw_only=False)
     n_active: int | float | None = given([COUNT, Interval(Real, 0, 1, closed="right"), None], default=None)
-    selector: Any = given(_SELECTOR, default="residual")
+    selector: Any = given(SELECTOR, default="residual")
     optimizer: str | None = given([StrOptions({"l-bfgs-b"}), None], default="l-bfgs-b")
     n_rounds: int = given([COUNT], default=5)
     n_jobs: int | None = given([Integral, None], default=None)
@@ -170,100 +170,6 @@ class SparseParameters(PartsParameters):
     n_restarts: int = given([Interval(Integral, 0, None, closed="left")], default=0)
     priors: dict[str, Any] | None = given([dict, None], default=None)
     invariances: Any = given([callable, "array-like", None], default=None)
-
-
-@parameters
-class ClassParameters:
-    """Of the sparse estimators of labels.
-
-    Parameters
-    ----------
-    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Of the latent function, over the inputs as they are. None: the model of `SparseGPRegressor`. Of more
-        than two classes, a `CompoundKernel` has one for each of them, such as the `kernel_` of another fit.
-    selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
-        How points are selected. None: `ResidualSelector(weight="variance")`, on which wrong labels have no
-        effect; "entropy" for `posterior="active"`.
-    sites : {"adf", "ep"}, default="adf"
-        For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
-    """
-
-    selector: Any = given([*_SELECTOR, None], default=None)
-    sites: str = given([StrOptions({"adf", "ep"})], default="adf")
-    learn_noise: Any = given(["boolean", "array-like"], default=True)
-    unlabeled: Any = given("no_validation", default=None)
-
-
-@parameters
-class LatentParameters:
-    """Of the estimators with a latent space.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Dimensions of the latent space.
-    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
-        Covariance over the latent space, from which every mapping starts to learn its own. With
-        ``transfer="blend"`` labels have other kernels: `label_kernels_`. None: `C * RBF + C`. White noise is
-        added to the mappings with Gaussian noise if it has none.
-    ard : bool, default=False
-        One length scale per latent dimension in the default kernel; see `relevance_`.
-    back_constraint : {"mlp"} or None, default="mlp"
-        "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
-        and new rows are placed by a short search from the nearest training rows.
-    n_active : int, default=None
-        Rows whose positions are the basis of every mapping, through which all rows contribute. Training costs
-        O(n n_active^2). None: all rows up to 2000, else 200.
-    hidden_units : int, default=50
-        Of the perceptron.
-    n_observed : int, default=None
-        Leading principal components of the features that the latent space explains; None: 100.
-    label_weight : float, default=1.0
-        Weight of the labels against the observations; 0 gives a latent space without labels.
-    weight_decay : float, default=20.0
-        Penalty on the perceptron's weights. Urtasun, Quattoni & Darrell (2007) are reproduced with 5.
-    max_iter : int, default=300
-        Maximum number of iterations of the optimiser.
-    tol : float, default=3e-4
-        Least change of the objective in an iteration, in nats per observed number (rows times components of
-        the features) or as a share of it, whichever is more; below it learning stops.
-    n_init : int, default=1
-        Starts with other hidden units; the best objective is kept.
-    transfer : {"blend", "latent"}, default="blend"
-        "blend": a task is a function of the latent positions plus one of the features, of variances learnt
-        from the tasks of `fit`. If this does not predict them better from few labels, labels depend on the
-        features alone; see `transfer_report`. "latent": a function of the positions alone, as in Urtasun,
-        Quattoni & Darrell (2007), in about half the time.
-
-    Attributes
-    ----------
-    embedding_ : ndarray of shape (n, n_components)
-        Latent positions of the training rows.
-    basis_ : ndarray of shape (d,)
-        Training rows whose positions are the basis of the mappings: all rows, or `n_active` of them.
-    kernel_ : Kernel
-        Of the map to the features, with its learnt parameters.
-    label_kernels_ : list of Kernel
-        Of the mapping to the labels, or to the standardised targets, of every task in the order of `tasks_`.
-    relevance_ : ndarray of shape (n_components,)
-        Length scales that the training rows span in each dimension; one far below the others is not used.
-    objective_, n_iter_ : float, int
-        Minus the log posterior, up to a constant, and iterations, of the best start.
-    """
-
-    n_components: int = given([COUNT], default=2, kw_only=False)
-    kernel: Any = given([Kernel, None], default=None)
-    ard: bool = given(["boolean"], default=False)
-    back_constraint: str | None = given([StrOptions({"mlp"}), None], default="mlp")
-    n_active: int | None = given([COUNT, None], default=None)
-    hidden_units: int = given([COUNT], default=50)
-    n_observed: int | None = given([COUNT, None], default=None)
-    label_weight: float = given([NOT_NEGATIVE], default=1.0)
-    weight_decay: float = given([NOT_NEGATIVE], default=20.0)
-    max_iter: int = given([COUNT], default=300)
-    tol: float = given([NOT_NEGATIVE], default=3e-4)
-    n_init: int = given([COUNT], default=1)
-    transfer: str = given([StrOptions({"blend", "latent"})], default="blend")
 
 
 def generator_from(random_state: Any) -> np.random.Generator:

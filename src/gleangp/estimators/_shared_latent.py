@@ -2,18 +2,18 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
 from sklearn.utils.validation import check_array
 
-from gleangp._compat import fit_context
+from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
 from gleangp.estimators._base import TaskEstimator
-from gleangp.estimators._parameters import LatentParameters, generator_from
+from gleangp.estimators._parameters import COUNT, NOT_NEGATIVE, generator_from, given, parameters
 from gleangp.estimators._sparse import rows_to_learn
 from gleangp.exceptions import LabelError
 from gleangp.io.classes import register
@@ -39,12 +39,78 @@ def latent_kernel(n_components: int, *, ard: bool) -> Kernel:
     return ConstantKernel(1.0, (1e-3, 1e3)) * rbf + ConstantKernel(0.1, (1e-6, 1e2))
 
 
-class SharedLatentMixin(
-    TaskEstimator, LatentParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC
-):
-    """Tasks in one latent space. An estimator declares the two attributes and three methods below."""
+@parameters
+class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ABC):
+    """Tasks in one latent space. An estimator declares the two attributes and three methods below.
 
-    _targets_are_signs: bool  # -1 and +1, or else numbers
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions of the latent space.
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Covariance over the latent space, from which every mapping starts to learn its own. With
+        ``transfer="blend"`` labels have other kernels: `label_kernels_`. None: `C * RBF + C`. White noise is
+        added to the mappings with Gaussian noise if it has none.
+    ard : bool, default=False
+        One length scale per latent dimension in the default kernel; see `relevance_`.
+    back_constraint : {"mlp"} or None, default="mlp"
+        "mlp": a perceptron with one hidden layer gives the positions. None: positions are optimised freely,
+        and new rows are placed by a short search from the nearest training rows.
+    n_active : int, default=None
+        Rows whose positions are the basis of every mapping, through which all rows contribute. Training costs
+        O(n n_active^2). None: all rows up to 2000, else 200.
+    hidden_units : int, default=50
+        Of the perceptron.
+    n_observed : int, default=None
+        Leading principal components of the features that the latent space explains; None: 100.
+    label_weight : float, default=1.0
+        Weight of the labels against the observations; 0 gives a latent space without labels.
+    weight_decay : float, default=20.0
+        Penalty on the perceptron's weights. Urtasun, Quattoni & Darrell (2007) are reproduced with 5.
+    max_iter : int, default=300
+        Maximum number of iterations of the optimiser.
+    tol : float, default=3e-4
+        Least change of the objective in an iteration, in nats per observed number (rows times components of
+        the features) or as a share of it, whichever is more; below it learning stops.
+    n_init : int, default=1
+        Starts with other hidden units; the best objective is kept.
+    transfer : {"blend", "latent"}, default="blend"
+        "blend": a task is a function of the latent positions plus one of the features, of variances learnt
+        from the tasks of `fit`. If this does not predict them better from few labels, labels depend on the
+        features alone; see `transfer_report`. "latent": a function of the positions alone, as in Urtasun,
+        Quattoni & Darrell (2007), in about half the time.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n, n_components)
+        Latent positions of the training rows.
+    basis_ : ndarray of shape (d,)
+        Training rows whose positions are the basis of the mappings: all rows, or `n_active` of them.
+    kernel_ : Kernel
+        Of the map to the features, with its learnt parameters.
+    label_kernels_ : list of Kernel
+        Of the mapping to the labels, or to the standardised targets, of every task in the order of `tasks_`.
+    relevance_ : ndarray of shape (n_components,)
+        Length scales that the training rows span in each dimension; one far below the others is not used.
+    objective_, n_iter_ : float, int
+        Minus the log posterior, up to a constant, and iterations, of the best start.
+    """
+
+    n_components: int = given([COUNT], default=2, kw_only=False)
+    kernel: Any = given([Kernel, None], default=None)
+    ard: bool = given(["boolean"], default=False)
+    back_constraint: str | None = given([StrOptions({"mlp"}), None], default="mlp")
+    n_active: int | None = given([COUNT, None], default=None)
+    hidden_units: int = given([COUNT], default=50)
+    n_observed: int | None = given([COUNT, None], default=None)
+    label_weight: float = given([NOT_NEGATIVE], default=1.0)
+    weight_decay: float = given([NOT_NEGATIVE], default=20.0)
+    max_iter: int = given([COUNT], default=300)
+    tol: float = given([NOT_NEGATIVE], default=3e-4)
+    n_init: int = given([COUNT], default=1)
+    transfer: str = given([StrOptions({"blend", "latent"})], default="blend")
+
+    _targets_are_signs: ClassVar[bool]  # -1 and +1, or else numbers
     label_noise = "gaussian"  # a parameter of the classifier
 
     @abstractmethod

@@ -105,8 +105,8 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         fit: Callable[..., Any]
         one, sizes = len(problems) == 1, problems[0].data.sizes.tolist()
         if self._is_active:
-            n_jobs = self.n_jobs if one else None
-            settings = self._settings(sizes, uncoupled=self._why_uncoupled(len(sizes)), n_jobs=n_jobs)
+            reason, n_jobs = self._why_uncoupled(len(sizes)), self.n_jobs if one else None
+            settings = replace(self._settings(sizes), uncoupled=reason, n_jobs=n_jobs)
             fit, most = partial(self._fit_active, settings), most_stages(settings)
         else:
             if self.posterior == "projected":
@@ -181,7 +181,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     def _add_blocks(self, blocks: list[Block]) -> list[FittedModel]:
         """Models with one more task, whose rows are a block for each of them."""
         n_rows = len(blocks[0])
-        settings = self._settings([n_rows], warn=False, optimize=False)
+        settings = replace(self._settings([n_rows], warn=False), optimize=False)
         seed = int(generator_from(self.random_state).integers(2**31))
         with threads_for([n_rows]):
             pairs = zip(self._fitted_models, blocks, strict=True)
@@ -200,15 +200,21 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
                 models.append(model.absorb(new, rows, len(X)))
         self._store(models)
 
-    def _settings(self, sizes: list[int], *, warn: bool = True, **more: Any) -> Settings:
+    def _settings(self, sizes: list[int], *, warn: bool = True) -> Settings:
         """The settings of learning; `sizes` are the numbers of labeled rows of the tasks."""
         n_active = self._count_active(sum(sizes), warn=warn)
         if n_active is None:
             n_active = default_n_active(sizes, self._most_active)
-        asked: dict[str, Any] = {"optimize": self.optimizer is not None, "n_jobs": self.n_jobs}
-        asked |= {"n_rounds": self.n_rounds, "n_restarts": self.n_restarts, "propagate": self.sites == "ep"}
-        asked["invariances"] = check_invariances(self.invariances)
-        return Settings(self._chosen_selector(), n_active, **(asked | more))
+        return Settings(
+            self._chosen_selector(),
+            n_active,
+            optimize=self.optimizer is not None,
+            n_rounds=self.n_rounds,
+            n_restarts=self.n_restarts,
+            propagate=self.sites == "ep",
+            n_jobs=self.n_jobs,
+            invariances=check_invariances(self.invariances),
+        )
 
     def _chosen_selector(self) -> Any:
         if self.selector is None:

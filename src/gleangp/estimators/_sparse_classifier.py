@@ -13,7 +13,7 @@ from gleangp._compat import StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import encode_classes, lookup_classes
 from gleangp.estimators._base import TaskClassifierMixin
-from gleangp.estimators._parameters import ClassParameters, generator_from, given, parameters
+from gleangp.estimators._parameters import SELECTOR, generator_from, given, parameters
 from gleangp.estimators._sparse import FittedModel, Problem, SparseGPMixin, rows_to_learn
 from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
@@ -35,8 +35,26 @@ from gleangp.numerics.parallel import threads_for
 from gleangp.progress import Given
 
 
-class LabelsMixin(ClassParameters, SparseGPMixin, TaskClassifierMixin):
-    """For an estimator of classes, or of ordered categories."""
+@parameters
+class LabelsMixin(SparseGPMixin, TaskClassifierMixin):
+    """For an estimator of classes, or of ordered categories.
+
+    Parameters
+    ----------
+    kernel : sklearn.gaussian_process.kernels.Kernel, default=None
+        Of the latent function, over the inputs as they are. None: the model of `SparseGPRegressor`. Of more
+        than two classes, a `CompoundKernel` has one for each of them, such as the `kernel_` of another fit.
+    selector : {"residual", "entropy", "information", "random", "graph"} or object, default=None
+        How points are selected. None: `ResidualSelector(weight="variance")`, on which wrong labels have no
+        effect; "entropy" for `posterior="active"`.
+    sites : {"adf", "ep"}, default="adf"
+        For `posterior="active"`: sites from filtering alone, or refined by expectation propagation.
+    """
+
+    selector: Any = given([*SELECTOR, None], default=None)
+    sites: str = given([StrOptions({"adf", "ep"})], default="adf")
+    learn_noise: Any = given(["boolean", "array-like"], default=True)
+    unlabeled: Any = given("no_validation", default=None)
 
     @abstractmethod
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
