@@ -72,7 +72,7 @@ def problem(likelihood, y, noise, widths=PRIORS):
     """The log posterior of all rows as one block, and parameters that are not where a search starts."""
     search = plan_search(X, TASKS, likelihood, widths=widths)
     objective = search.objective(LEARNING.starts[0], Form(2.5))
-    objective = objective.on(Rows(X, y, noise, lay_out(CODES, [np.arange(N)]), X[:0]), N)
+    objective = objective.on(Rows(X, y, noise, lay_out(CODES, [np.arange(N)]), X[:0], np.arange(N)), N)
     z = objective.slots.start + 0.3 * np.random.default_rng(5).normal(size=objective.slots.size)
     return search, objective, np.clip(z, *objective.slots.bounds.T)
 

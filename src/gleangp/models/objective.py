@@ -44,7 +44,7 @@ class Rows:
     noise: Any  # the noise model of these rows, as in `Data`
     layout: Layout  # groups with a basis of their own have it in `Z`, in the units of X
     Z: FloatArray  # (d, p) common basis
-    numbers: IntArray | None = None  # (n,) of these rows in the data; None: all of them in order
+    numbers: IntArray  # (n,) of these rows in the data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -295,8 +295,8 @@ class LogPosterior:
 
     def sites(self, n_rows: int) -> RowSites | None:
         """Sites of all rows of the data at the last call, in order; zero for rows that were not used."""
-        if self._sites is None or self.rows.numbers is None:
-            return self._sites
+        if self._sites is None:
+            return None
         precision, shift = np.zeros(n_rows), np.zeros(n_rows)
         precision[self.rows.numbers], shift[self.rows.numbers] = self._sites.precision, self._sites.shift
         return RowSites(precision, shift)
@@ -306,7 +306,7 @@ class LogPosterior:
         other, sites = copy(self), self.sites(n_rows)
         bases = [g.Z for g in rows.layout.groups if g.Z is not None]
         other.rows, other._seen = rows, self.inputs.linearize(np.vstack([rows.X, rows.Z, *bases]))
-        other._sites = sites if sites is None or rows.numbers is None else sites.at(rows.numbers)
+        other._sites = None if sites is None else sites.at(rows.numbers)
         return other
 
     def warp(self, z: FloatArray) -> FloatArray:

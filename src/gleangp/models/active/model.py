@@ -151,8 +151,8 @@ class SparseModel:
 
     def absorb(self, blocks: dict[int, Block], block_rows: dict[int, IntArray], n_rows: int) -> SparseModel:
         """The model after new rows of known tasks, absorbed one by one."""
-        posteriors, sites = list(self.posteriors), list(self.sites)
-        active, active_task, gain, log_evidence = self.active, self.active_task, self.gain, self.log_evidence
+        posteriors, sites, gains = list(self.posteriors), list(self.sites), []
+        log_evidence = self.log_evidence
         for task, block in blocks.items():
             if posteriors[task].inner is not None:
                 raise ModelFileError(
@@ -161,17 +161,16 @@ class SparseModel:
                 )
             known = posteriors[task], sites[task]
             posteriors[task], sites[task], new = absorb_rows(self.kernel, *known, block)
-            active = np.append(active, self.n_rows + block_rows[task])
-            active_task = np.append(active_task, np.full(len(block), task, dtype=np.intp))
-            gain = np.append(gain, new.gains)
+            gains.append(new.gains)
             log_evidence += new.log_evidence
+        tasks = np.repeat(np.array(list(blocks), dtype=np.intp), [len(block) for block in blocks.values()])
         return replace(
             self,
             posteriors=tuple(posteriors),
             sites=tuple(sites),
-            active=active,
-            active_task=active_task,
-            gain=gain,
+            active=np.concatenate([self.active, *(self.n_rows + block_rows[task] for task in blocks)]),
+            active_task=np.append(self.active_task, tasks),
+            gain=np.concatenate([self.gain, *gains]),
             n_rows=self.n_rows + n_rows,
             log_evidence=log_evidence,
         )

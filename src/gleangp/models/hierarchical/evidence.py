@@ -84,7 +84,7 @@ class TaskTerms:
         if self.noise is not None:
             return total
         d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
-        return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]), d_log_noise=d_log_noise)
+        return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]))
 
 
 def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:

@@ -270,10 +270,9 @@ def arrange(
     terms: Sequence[Term], W: FloatArray, data: Data, choose_basis: Any, how: Conditioning, rng
 ) -> tuple[Rows, IntArray]:
     """All rows in blocks, with a basis, and the rows it is made of; inputs W as the kernels see them."""
-    own, basis = {}, np.zeros(0, dtype=np.intp)
+    own, basis, every = {}, np.zeros(0, dtype=np.intp), np.arange(len(data))
     if len(data) <= how.n_together:
-        layout = lay_out(data.codes, [np.arange(len(data))])
-        return Rows(W, data.y, data.noise, layout, W[:0]), basis
+        return Rows(W, data.y, data.noise, lay_out(data.codes, [every]), W[:0], every), basis
     blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), how.block)
     if data.n_tasks > 1:
         for task in np.flatnonzero(data.sizes > 2 * how.block):
@@ -285,7 +284,7 @@ def arrange(
         pool = some_of(len(data), how.pool * how.n_basis, rng)
         chosen = choose_basis(shared[0].kernel, W[pool], data.at(pool), how.n_basis, rng)
         basis = pool[np.asarray(chosen, dtype=np.intp)]
-    return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis]), basis
+    return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis], every), basis
 
 
 def local_posterior(

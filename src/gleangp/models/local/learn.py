@@ -298,7 +298,8 @@ def _stages(learning: Learning, n_rows: int) -> Sequence[defaults.Stage]:
 def some_rows(objective, z, data, stage, learning, rng) -> Rows:
     """Neighbourhoods in the units of the length scales at z, with a basis chosen under the kernels there."""
     if len(data) <= stage.block:
-        return Rows(data.X, data.y, data.noise, lay_out(data.codes, [np.arange(len(data))]), data.X[:0])
+        every = np.arange(len(data))
+        return Rows(data.X, data.y, data.noise, lay_out(data.codes, [every]), data.X[:0], every)
     terms = objective.terms(z)
     W = objective.inputs(data.X, objective.warp(z))
     blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), stage.block)
