@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_score
@@ -752,3 +753,14 @@ def test_the_order_of_rows_does_not_matter_at_all():
     one = HierarchicalGPRegressor(n_rounds=2).fit(X, y, tasks)
     two = HierarchicalGPRegressor(n_rounds=2).fit(X[rows], y[rows], tasks[rows])
     assert_array_equal(two.predict(X, tasks), one.predict(X, tasks))
+
+
+def test_a_search_that_needs_more_steps_goes_on_where_the_prior_is_given():
+    """Then rounds are searches from where the last one ended; there is no warning about the prior."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(90, 2)), np.repeat(np.arange(6), 15)
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * (tasks == 0) + 0.2 * rng.normal(size=90)
+    model = HierarchicalGPRegressor(prior_cov=100.0).fit(X, y, tasks)
+    assert model.n_rounds_ > 1
+    with pytest.warns(ConvergenceWarning, match="1 rounds before the search for the parameters of the tasks"):
+        HierarchicalGPRegressor(prior_cov=100.0, n_rounds=1).fit(X, y, tasks)

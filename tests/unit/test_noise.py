@@ -289,6 +289,13 @@ def test_ordered_with_two_categories_is_probit():
             assert_allclose(got, expected, rtol=1e-11)
 
 
+def test_probabilities_of_two_classes_by_quadrature_sum_to_one():
+    """Also at means and variances where the integral of each is right to 1e-7 only."""
+    mean, var = np.linspace(-200.0, 200.0, 81)[:, np.newaxis], np.logspace(-3.0, 8.0, 45)
+    log_no, log_yes = Logit().class_log_prob(mean, var)
+    assert_allclose(np.exp(log_no) + np.exp(log_yes), 1.0, atol=1e-12)
+
+
 def test_equality_and_pickling():
     """Models with equal fields are equal, arrays included, and come back from a pickle."""
     for noise in (*NOISES, Probit(slope=np.array([1.0, 2.0]))):

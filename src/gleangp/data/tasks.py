@@ -101,7 +101,7 @@ def append_task(names: np.ndarray, task: Any) -> np.ndarray:
     if new[0] in names:
         raise TaskError(
             f"task {task!r} is known already. Known tasks ({len(names)}): {list_names(names)}. "
-            "Choose another name for a new task; for more rows of a known one use partial_fit."
+            "Choose another name for a new task. Estimators with partial_fit take more rows of a known one."
         )
     return np.concatenate([names, new])
 

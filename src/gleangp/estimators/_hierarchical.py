@@ -30,7 +30,7 @@ from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import linear_plus_rbf
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical import model as hierarchy
-from gleangp.models.hierarchical.learn import most_stages
+from gleangp.models.hierarchical.learn import TOLERANCE, most_stages
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.models.hierarchical.task import DataDependentPosterior, RowsOfTasks, TaskRows
 from gleangp.models.units import natural_units, units_of_hierarchy
@@ -277,11 +277,14 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
                 "it is predicted from the prior that the other tasks taught.",
                 UserWarning,
             )
+        stopped = "before the search for the parameters of the tasks had converged. Raise n_rounds."
+        if model.last_change > TOLERANCE:
+            stopped = f"while the prior still changed by {model.last_change:.3g} (its limit is {TOLERANCE}). "
+            stopped += "Raise n_rounds, or give prior_cov."
         warn_about_fit(
             self,
             model,
-            f"after {model.n_rounds} rounds while the prior still changed by {model.last_change:.3g} (its "
-            "limit is 0.02). Raise n_rounds, or give prior_cov.",
+            f"after {model.n_rounds} rounds {stopped}",
             "A larger noise variance makes the model well-posed.",
         )
 

@@ -47,5 +47,11 @@ class Logit(TwoClasses, Noise):
         log_z, g, nu = (np.where(wide, a, b)[()] for a, b in zip(normal, narrow, strict=True))
         return log_z, g, nu
 
+    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """As for other noise; without the error of the quadrature in their sum, which is one."""
+        minus, plus = super().class_log_prob(mean, var)
+        total = np.logaddexp(minus, plus)
+        return minus - total, plus - total
+
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         return {"bias": self.log_partition(y, mean, var)[1]}

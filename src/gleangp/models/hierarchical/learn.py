@@ -39,7 +39,7 @@ from gleangp.progress import Progress, Stage, report_to, silent
 
 _MOST_STEPS = 100  # of a search
 _DIFFERENCE = 1e-4  # of parameters, for derivatives of gradients
-_TOL = 0.02  # of the prior at which rounds end: absolute in m, relative in the variances
+TOLERANCE = 0.02  # of the prior at which rounds end: absolute in m, relative in the variances
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,17 +96,18 @@ class Learner:
             found = self._round(point, cov, stage)
             if best is None or found.loss < best.loss:
                 best = found
-        n_rounds, change, moved, converged = 1, 0.0, np.inf, best.converged
-        while self.fixed_cov is None and len(best.prior_cov):
-            updated = _updated_cov(best.point, best.theta_cov)
-            ratio = np.abs(np.log(np.diagonal(updated) / np.diagonal(best.prior_cov)))
-            change = max(float(np.max(ratio)), moved)
-            converged = best.converged and change <= _TOL
+        n_rounds, change, moved, cov = 1, 0.0, np.inf, best.prior_cov
+        while True:
+            if self.fixed_cov is None and len(cov):
+                cov = _updated_cov(best.point, best.theta_cov)
+                ratio = np.abs(np.log(np.diagonal(cov) / np.diagonal(best.prior_cov)))
+                change = max(float(np.max(ratio)), moved)
+            converged = best.converged and change <= TOLERANCE
             stage = self._stage(f"round {n_rounds}")
             if converged or n_rounds == max_rounds or self.progress(stage, 0, -best.loss):
                 break
             before = best.point.mean
-            best = self._round(best.point, updated, stage)
+            best = self._round(best.point, cov, stage)
             moved = float(np.max(np.abs(best.point.mean - before)))
             n_rounds += 1
         if self.mean_bounds is not None:
