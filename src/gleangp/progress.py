@@ -21,6 +21,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from gleangp._compat import CALLBACKS
 from gleangp.exceptions import warn_user
 
 
@@ -62,23 +63,29 @@ class FitProgress:
             self._context = estimator._init_callback_context(max_subtasks=most_stages)
         else:
             self._context = parent.subcontext("class", max_subtasks=most_stages)
-        self._stage_context: Any = None  # of the present stage
-        self._n_steps = 0  # of it
+        # Contexts below this one are made for callbacks alone: scikit-learn raises if one has more parts than
+        # were announced, and no fit shall depend on that.
+        self._heard = bool(getattr(estimator, CALLBACKS, ()))
+        self._stage_context: Any = None
+        self._last: tuple[Stage, int, float | None] | None = None  # of the present stage
         self._stopped = False
-        self._context.call_on_fit_task_begin(estimator=estimator, **self._data)
+        if self._heard:
+            self._context.call_on_fit_task_begin(estimator=estimator, **self._data)
 
     def __call__(self, stage: Stage, step: int, value: float | None) -> bool:
         """Begin a stage (step 0) or report a step; whether to stop."""
         if step == 0:
             self._stopped |= self._end_stage()
             if not self._stopped:
-                self._n_steps = 0
-                self._stage_context = self._context.subcontext(stage.name, max_subtasks=stage.most)
-                self._begin(self._stage_context, stage, value)
+                self._last = (stage, 0, value)
+                if self._heard:
+                    self._stage_context = self._context.subcontext(stage.name, max_subtasks=stage.most)
+                    self._begin(self._stage_context, stage, value)
             return self._stopped
+        if self._last is not None:
+            self._last = (stage, step, value)
         if self._stage_context is None:
             return self._stopped
-        self._n_steps, self._stage_context.objective = step, value
         context = self._stage_context.subcontext("step")
         self._begin(context, stage, value)
         return context.call_on_fit_task_end(estimator=self._estimator, **self._data)
@@ -93,10 +100,11 @@ class FitProgress:
     def end(self, *, fitted: bool = False) -> None:
         """The fit, or a binary problem of it, is done."""
         self._end_stage()
-        # Scorers hand no tasks on: of a fit with `tasks=` there is no estimator that they could score.
-        scorable = fitted and "metadata" not in self._data
-        ready: dict[str, Any] = {"reconstruction_attributes": dict} if scorable else {}
-        self._context.call_on_fit_task_end(estimator=self._estimator, **self._data, **ready)
+        if self._heard:
+            # Scorers hand no tasks on: of a fit with `tasks=` there is no estimator that they could score.
+            scorable = fitted and "metadata" not in self._data
+            ready: dict[str, Any] = {"reconstruction_attributes": dict} if scorable else {}
+            self._context.call_on_fit_task_end(estimator=self._estimator, **self._data, **ready)
 
     def _begin(self, context: Any, stage: Stage, value: float | None) -> None:
         context.stage, context.objective = stage, value
@@ -104,12 +112,16 @@ class FitProgress:
 
     def _end_stage(self) -> bool:
         """End the present stage; whether a callback wants no more of them."""
+        if self._last is None:
+            return False
+        (stage, step, value), self._last = self._last, None
+        if self._estimator.verbose:
+            reached = "" if value is None else f": log evidence {value:.3f}"
+            print(f"[{type(self._estimator).__name__}] {stage.name}{reached} ({step} steps)")
         if self._stage_context is None:
             return False
         context, self._stage_context = self._stage_context, None
-        if self._estimator.verbose:
-            reached = "" if context.objective is None else f": log evidence {context.objective:.3f}"
-            print(f"[{type(self._estimator).__name__}] {context.stage.name}{reached} ({self._n_steps} steps)")
+        context.stage, context.objective = stage, value
         return context.call_on_fit_task_end(estimator=self._estimator, **self._data)
 
 
