@@ -33,7 +33,9 @@ def nearest_neighbours(
     Equally near ones come by row number, duplicates are at distance zero. `n_jobs` are threads.
     """
     if len(X) <= n_neighbors:
-        remedy = "One row makes no graph." if len(X) < 2 else f"Set n_neighbors to at most {len(X) - 1}."
+        remedy = f"Set n_neighbors to at most {len(X) - 1}."
+        if len(X) < 2:
+            remedy = "One row makes no graph: leave it out, or choose points with another selector."
         raise GraphError(f"{len(X)} rows cannot have n_neighbors={n_neighbors} neighbours each. {remedy}")
     if n_neighbors < 1:
         raise GraphError(f"n_neighbors={n_neighbors}; every row needs at least one neighbour.")

@@ -5,7 +5,13 @@ import pytest
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.gaussian_process.kernels import RBF
 
-from gleangp import HierarchicalGPRegressor, SparseGPClassifier, SparseGPRegressor, plots
+from gleangp import (
+    HierarchicalGPRegressor,
+    SharedLatentGPRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+    plots,
+)
 from gleangp.exceptions import TaskError
 from gleangp.plots._base import shortened, values_of
 
@@ -343,3 +349,33 @@ def test_legends_cover_no_data(tasks_model):
         legend, axes = display.ax_.get_legend().get_window_extent(), display.ax_.get_window_extent()
         assert not (legend.overlaps(axes.padded(-1)))
         assert display.figure_.bbox.padded(2).contains(*legend.max)
+
+
+def test_displays_of_another_kind_of_model():
+    """A Display for classes refuses a model of numbers, and names the one to use; so do all others."""
+    X = np.linspace(0.0, 6.0, 24).reshape(12, 2)
+    y, label = np.sin(X[:, 0]), X[:, 0] > 3.0
+    numbers = SparseGPRegressor(optimizer=None).fit(X, y)
+    classes = SparseGPClassifier(optimizer=None).fit(X, label)
+    for draw, model, target, found in (
+        (plots.DecisionDisplay, numbers, y, "is for classes, .* predicts numbers. Use PredictionDisplay"),
+        (plots.CalibrationDisplay, numbers, y, "is for classes, .* predicts numbers. Use CoverageDisplay"),
+        (plots.PredictionDisplay, classes, label, "is for numbers, .* predicts classes. Use DecisionDisplay"),
+        (plots.CoverageDisplay, classes, label, "is for numbers, .* predicts classes. Use CalibrationDispl"),
+    ):
+        with pytest.raises(TypeError, match=found):
+            draw.from_estimator(model, X, target)
+    with pytest.raises(TypeError, match="SparseGPClassifier has no latent space"):
+        plots.LatentSpaceDisplay.from_estimator(classes, X)
+
+
+def test_displays_without_labels_or_options():
+    """No legend where there is nothing to name; a model whose deviation always has the noise has coverage."""
+    X = np.random.default_rng(0).normal(size=(24, 2))
+    classes = SparseGPClassifier(optimizer=None).fit(X, X[:, 0] > 0.0)
+    assert plots.DecisionDisplay.from_estimator(classes, X, n_points=5).ax_.get_legend() is None
+    latent = SharedLatentGPRegressor(1, tol=0.1, random_state=0).fit(X, X[:, 0])
+    mean, std = latent.predict(X, return_std=True)
+    display = plots.CoverageDisplay.from_estimator(latent, X, X[:, 0])
+    expected = plots.CoverageDisplay.from_predictions(X[:, 0], mean, std)
+    np.testing.assert_array_equal(display.coverage, expected.coverage)

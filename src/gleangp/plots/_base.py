@@ -35,11 +35,21 @@ class Display:
         return ax
 
     def _legend(self, ax: Any, *, above: bool = False, **options: Any) -> None:
-        """A legend beside the axes, or above them, where it covers no data."""
+        """A legend beside the axes, or above them, where it covers no data; none if nothing has a label."""
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
         if above:
             place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "columnspacing": 1.2}
+        if not ax.get_legend_handles_labels()[0]:
+            return
         ax.legend(frameon=False, fontsize="small", **place, **options)
+
+
+def check_kind(display: str, model: Any, *, of_classes: bool, instead: str) -> None:
+    """Raise if a Display for classes, or for numbers, is given a model of the others."""
+    if hasattr(model, "predict_proba") != of_classes:
+        wanted, found = ("classes", "numbers") if of_classes else ("numbers", "classes")
+        name = type(model).__name__
+        raise TypeError(f"{display} is for {wanted}, and {name} predicts {found}. Use {instead}.")
 
 
 def inputs_of(model: Any, X: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.plots._base import COLORS, Display
+from gleangp.plots._base import COLORS, Display, check_kind
 
 _LEVELS = np.linspace(0.05, 0.95, 19)
 
@@ -80,7 +81,11 @@ class CoverageDisplay(Display):
         CoverageDisplay
         """
         given = {} if tasks is None else {"tasks": tasks}
-        mean, std = model.predict(X, return_std=True, include_noise=True, **given)
+        check_kind(cls.__name__, model, of_classes=False, instead="CalibrationDisplay")
+        options = signature(model.predict).parameters
+        if "include_noise" in options or "return_std" not in options:  # else the noise is always in
+            given["include_noise"] = True
+        mean, std = model.predict(X, return_std=True, **given)
         return cls.from_predictions(y, mean, std, tasks=tasks, ax=ax)
 
     @classmethod
@@ -202,6 +207,7 @@ class CalibrationDisplay(Display):
         CalibrationDisplay
         """
         given = {} if tasks is None else {"tasks": tasks}
+        check_kind(cls.__name__, model, of_classes=True, instead="CoverageDisplay")
         proba = model.predict_proba(X, **given)
         hits = np.asarray(y)[:, None] == model.classes_
         if len(model.classes_) == 2:

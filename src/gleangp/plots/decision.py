@@ -14,6 +14,7 @@ from gleangp.plots._base import (
     Display,
     active_points,
     at_task,
+    check_kind,
     color_of,
     held_rows,
     held_values,
@@ -127,6 +128,7 @@ class DecisionDisplay(Display):
         -------
         DecisionDisplay
         """
+        check_kind(cls.__name__, model, of_classes=True, instead="PredictionDisplay")
         names = input_names(model, X, feature_names)
         one, two = (position_of(f, names) for f in features)
         X = inputs_of(model, X)

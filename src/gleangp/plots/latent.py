@@ -76,6 +76,11 @@ class LatentSpaceDisplay(Display):
         -------
         LatentSpaceDisplay
         """
+        if not hasattr(model, "transform"):
+            needed = "Fit a SharedLatentGPClassifier or a SharedLatentGPRegressor."
+            raise TypeError(
+                f"{type(model).__name__} has no latent space, so there is nothing to draw. {needed}"
+            )
         positions = model.embedding_ if X is None else np.asarray(model.transform(X))
         if dimensions is None:
             relevance = np.asarray(getattr(model, "relevance_", np.ones(positions.shape[1])))

@@ -13,6 +13,7 @@ from gleangp.plots._base import (
     Display,
     active_points,
     at_task,
+    check_kind,
     held_rows,
     held_values,
     input_names,
@@ -134,6 +135,7 @@ class PredictionDisplay(Display):
         -------
         PredictionDisplay
         """
+        check_kind(cls.__name__, model, of_classes=False, instead="DecisionDisplay")
         names = input_names(model, X, feature_names)
         feature = position_of(feature, names)
         y_label = target_name(y, target)
