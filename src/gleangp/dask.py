@@ -252,11 +252,7 @@ def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Fut
 
 def send(client: Client, value: Any) -> Future[Any]:
     """A value that workers fetch once, from each other."""
-    return submit(client, _hand_on, value)
-
-
-def _hand_on(value: Any) -> Any:
-    return value
+    return submit(client, lambda given: given, value)
 
 
 def gather(client: Client, futures: list[Future[Any]]) -> list[Any]:

@@ -212,7 +212,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
 
     def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
         """Learn one more task from few rows, under the prior learnt from the others."""
-        X, y, names = self._targets_of_new_task(X, y, task)
+        X, names = self._rows_of_new_task(X, task)
+        y = check_regression_target(y, len(X))
         self.tasks_, self._units = names, self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
         rows = self._rows_of_tasks(X, y, codes, [np.arange(len(X))], constraints)

@@ -232,7 +232,7 @@ class SharedLatentGPRegressor(SharedLatentMixin, TaskRegressorMixin, BaseEstimat
         return [Labels(r, standard[r, None]) for r in rows]
 
     def _labels_of_new_task(self, y: Any, n_rows: int, task: Any) -> Labels:
-        y = check_regression_target(y, n_rows) if n_rows else np.zeros(0)
+        y = check_regression_target(y, n_rows)
         rows = np.flatnonzero(~np.isnan(y))
         if n_rows:
             self._check_rows(len(rows), task)

@@ -27,11 +27,6 @@ _FIELDS = {
 class TaskRegressorMixin(TaskEstimator, RegressorMixin):
     """A regressor with tasks."""
 
-    def _targets_of_new_task(self, X: Any, y: Any, task: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inputs and targets of `add_task`, and the task names with the new one."""
-        X, names = self._rows_of_new_task(X, task)
-        return X, check_regression_target(y, len(X)) if len(X) else np.zeros(0), names
-
     def _check_targets(self, y: Any, n_rows: int, tasks: Any) -> np.ndarray:
         """Targets (n_rows,) of rows as `_encode_inputs` returns them; NaN where there is none."""
         if q := self._outputs_asked_for(tasks):

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._compat import HasMethods, StrOptions, fit_context
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows, stack_outputs
 from gleangp.estimators._observations import Latent, ObservationsMixin, check_fields, check_rows
 from gleangp.estimators._parameters import POSITIVE, generator_from, given, parameters
@@ -176,7 +177,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
         """Add one more task, from few rows. The kernel and the noise stay as they are."""
-        X, y, names = self._targets_of_new_task(X, y, task)
+        X, names = self._rows_of_new_task(X, task)
+        y = check_regression_target(y, len(X))
         labeled, noise = ~np.isnan(y), self.noise_
         units = self._units.with_task(y[labeled])
         if labeled.any():
