@@ -64,6 +64,17 @@ def test_one_thread_in_fit_add_task_and_predict():
         assert blas_threads() == 2
 
 
+def test_one_thread_on_a_large_table():
+    """The blocks of a large table are small too. Rows are one block with active points, on all threads."""
+    X = np.random.default_rng(0).normal(size=(1500, 2))
+    y = np.sin(X[:, 0])
+    for options, expected in (({}, {1}), ({"posterior": "active", "n_active": 20}, {2})):
+        model = SparseGPRegressor(Watching(1.0), optimizer=None, random_state=0, **options)
+        Watching.seen.clear()
+        model.fit(X, y).predict(X, return_std=True)
+        assert set(Watching.seen) == expected
+
+
 def test_given_back_after_an_error():
     """A fit that fails leaves the number of threads as it was."""
     with pytest.raises(ValueError, match="NaN"):

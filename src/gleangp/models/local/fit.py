@@ -35,11 +35,12 @@ from gleangp.models.local.learn import Learnt, Search, learn, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.parameters import Slots
-from gleangp.numerics.parallel import freed_memory_kept, where_blocks_are
+from gleangp.numerics.parallel import freed_memory_kept, on_one_thread, where_blocks_are
 from gleangp.progress import Stage
 
 
 @freed_memory_kept()
+@on_one_thread()  # blocks are small, however many rows a task has
 def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence."""
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))

@@ -20,6 +20,7 @@ from gleangp.models.decisions import Choice, Decision
 from gleangp.models.local.data import known_of_rows, some_of
 from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian
+from gleangp.numerics.parallel import on_one_thread
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
 
@@ -202,6 +203,7 @@ class LocalModel:
             variance = factor * variance
         return noise.with_variance(variance)
 
+    @on_one_thread()
     def predict(
         self, X: FloatArray, codes: IntArray, *, with_var: bool = True
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -214,12 +216,14 @@ class LocalModel:
         var = variances.mean(axis=0) + np.var(means, axis=0) if with_var else np.zeros(0)
         return means.mean(axis=0), var, factors.mean(axis=0)
 
+    @on_one_thread()
     def add_task(self, block: Block, settings: Any = None, seed: int = 0) -> LocalModel:
         """The model with one more task (`new_task`)."""
         from gleangp.models.local.new_task import add_task
 
         return add_task(self, block)
 
+    @on_one_thread()
     def absorb(self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int = 0) -> LocalModel:
         """The model after new rows of known tasks (`absorb`)."""
         from gleangp.models.local.new_task import absorb
