@@ -199,7 +199,8 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     Returns
     -------
     dask.dataframe.DataFrame
-        Indexed as `ddf`: "prediction", and "std" if asked for; one column per class of `predict_proba`.
+        Indexed as `ddf`: "prediction", and "std" if asked for; for a method with several values per row, one
+        column for each class or quantile, "low" and "high", or "mean" and "var".
 
     Examples
     --------
@@ -213,10 +214,8 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     if missing:
         found = f"the frame has no columns {missing}, which the estimator was fitted with"
         raise ValueError(f"{found}. Its columns are {list(ddf.columns)}.")
-    columns = ["prediction", "std"] if options.get("return_std") else ["prediction"]
-    if method == "predict_proba":
-        columns = [str(c) for c in estimator.classes_]
-    elif options.get("return_cov"):
+    columns = _columns_of(estimator, method, options)
+    if options.get("return_cov"):
         raise ValueError("return_cov=True: partitions do not know of each other's rows. Use return_std.")
     dtype = estimator.classes_.dtype if method == "predict" and hasattr(estimator, "classes_") else np.float64
     if np.dtype(dtype).kind == "U":
@@ -227,6 +226,18 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
     except ValueError:  # no client: Dask computes in this process
         model = delayed(estimator)
     return ddf.map_partitions(_predict_part, model, features, task, method, columns, options, meta=meta)
+
+
+def _columns_of(estimator: Any, method: str, options: dict[str, Any]) -> list[str]:
+    """Names of the values that a method has for every row."""
+    if not hasattr(estimator, method):
+        raise ValueError(f"method={method!r} is no method of {type(estimator).__name__}.")
+    if method == "predict_proba" or (method == "decision_function" and len(estimator.classes_) > 2):
+        return [str(c) for c in estimator.classes_]
+    if method == "predict_quantiles":
+        return [str(q) for q in np.ravel(options["quantiles"])]
+    several = {"predict_interval": ["low", "high"], "predict_latent": ["mean", "var"]}
+    return several.get(method, ["prediction", "std"] if options.get("return_std") else ["prediction"])
 
 
 @in_worker

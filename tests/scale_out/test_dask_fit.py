@@ -189,6 +189,26 @@ def test_own_task_column_and_predictions(client, frame):
     assert list(gleangp.dask.predict(there, ddf).dtypes) == [np.float64]
 
 
+def test_methods_with_several_values_per_row(client, frame):
+    """One column for each of them."""
+    X, grade = frame[FEATURES], np.digitize(frame["score"], frame["score"].quantile([0.3, 0.6]))
+    ddf = dd.from_pandas(frame, npartitions=3, sort=False)
+    options = {"optimizer": None, "n_active": 20, "random_state": 0}
+    numbers = SparseGPRegressor(**options).fit(X, frame["score"])
+    classes, grades = (M(**options).fit(X, grade) for M in (SparseGPClassifier, SparseGPOrdinal))
+    for model, method, more, columns in (
+        (numbers, "predict_interval", {}, ["low", "high"]),
+        (numbers, "predict_quantiles", {"quantiles": [0.1, 0.9]}, ["0.1", "0.9"]),
+        (classes, "decision_function", {}, ["0", "1", "2"]),
+        (grades, "predict_latent", {}, ["mean", "var"]),
+    ):
+        found = gleangp.dask.predict(model, ddf, method=method, **more).compute()
+        expected = getattr(model, method)(X, **more)
+        assert list(found.columns) == columns
+        wide = np.column_stack(expected) if isinstance(expected, tuple) else expected
+        assert_allclose(found, wide, rtol=1e-8, atol=1e-10)
+
+
 def test_probabilities_by_partition(client, frame):
     """One column per class, and labels in their own type."""
     model = SparseGPClassifier(optimizer=None, n_active=20, random_state=0)
@@ -199,6 +219,8 @@ def test_probabilities_by_partition(client, frame):
     assert_allclose(by_partition, model.predict_proba(frame[FEATURES], tasks=frame["school"]), rtol=1e-10)
     labels = gleangp.dask.predict(model, ddf, "school").compute()["prediction"]
     assert_array_equal(labels, model.predict(frame[FEATURES], tasks=frame["school"]))
+    with pytest.raises(ValueError, match="method='predict_interval' is no method of SparseGPClassifier"):
+        gleangp.dask.predict(model, ddf, "school", method="predict_interval")
     with pytest.raises(ValueError, match="no columns \\['b'\\]"):
         gleangp.dask.predict(model, ddf[["a", "school"]], "school")
     with pytest.raises(ValueError, match="Use return_std"):
