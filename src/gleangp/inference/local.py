@@ -253,13 +253,7 @@ class LocalPosterior:
 
     def conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
         """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""
-        alike = codes
-        if self.together:
-            # Tasks without rows beyond those learnt from have the same neighbours. One large product is
-            # faster than one for each task.
-            same = ~np.isin(codes, self.codes[self.n_learnt :])
-            alike = np.where(same, codes[same].min(initial=len(self.rows_of_task)), codes)
-        for task, rows in filled_blocks(alike):
+        for task, rows in self._parts(codes):
             near = neighbours(X[rows], task)
             k, n_sets = near.shape[-1], near.ndim - 1  # none: one set for all rows
             step = max(1, CHUNK_ENTRIES // (k**near.ndim + len(self.knowledge(task)[0]) * k**n_sets + 1))
@@ -286,18 +280,15 @@ class LocalPosterior:
         added later has informed no other: its rows and those of others are correlated as far as the others'
         posterior says.
         """
-        mean, cov, known = np.empty(len(X)), np.empty((len(X), len(X))), {}
-        parts = list(filled_blocks(codes))
+        mean, parts, known = np.empty(len(X)), self._parts(codes), {}
         for task, rows in parts:
             near = np.unique(self.neighbours(X[rows], task))
             solved = self._solve(near[None], task, cache=self.together)
-            known[task] = solved, self._seen(solved, X[rows][None], task)
+            tasks = codes[rows] if self.together else task
+            known[task] = solved, self._seen(solved, X[rows][None], tasks)
             mean[rows] = known[task][1][3].ravel()
-        for i, (task, rows) in enumerate(parts):
-            for other, others in parts[i:]:
-                block = self._joint(X[rows], task, X[others], other, known)
-                cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
-            cov[rows, rows] += white_variance(self.terms, X[rows], np.full(len(rows), task))
+        cov = (self._cov_of_one_block if self.together else self._cov_of_blocks)(X, codes, parts, known)
+        cov.flat[:: len(X) + 1] += white_variance(self.terms, X, codes)
         root = np.sqrt(self.factor(X, codes))
         return mean, cov * np.outer(root, root)
 
@@ -307,24 +298,50 @@ class LocalPosterior:
             return np.ones(len(X))
         return self.predict(X, codes, with_var=False)[2]
 
-    def _joint(self, X, task, X_other, other, known):
-        """Posterior covariance between new rows of two tasks, or of one."""
-        prior = covariance(self.terms, X[None], np.array([[task]]), X_other[None], np.array([[other]]))[0]
-        (one, seen), (two, seen_other) = known[task], known[other]
+    def _parts(self, codes: IntArray) -> list[tuple[int, IntArray]]:
+        """Tasks and their new rows. Tasks with the same neighbours are one part, named by the first of them.
+
+        In a model of one block these are the tasks without rows beyond those learnt from: one large product
+        is faster than one for each task.
+        """
         if self.together:
-            given = two if one.base is None else one
-            if task != other and one.base is not None and two.base is not None:
-                given = one.base
-            left = seen if given is one else self._seen(given, X[None], task)
-            right = seen_other if given is two else self._seen(given, X_other[None], other)
-            return prior - left[0][0].T @ right[0][0]
-        if task != other:  # residuals of different blocks are independent; means move with the common u
-            unit = np.eye(len(self.common.mean))
-            moves = [np.vstack([unit, -self.group(t).back]) if t in self.own else unit for t in (task, other)]
-            return (seen[2][0] @ moves[0]) @ self._common_knowledge[1] @ (seen_other[2][0] @ moves[1]).T
-        T, F, g, _ = (part[0] for part in seen)
-        J = g if self._informed(task) else F
-        return prior - F @ F.T - T.T @ T + J @ self.knowledge(task)[1] @ J.T
+            same = ~np.isin(codes, self.codes[self.n_learnt :])
+            codes = np.where(same, codes[same].min(initial=len(self.rows_of_task)), codes)
+        return list(filled_blocks(codes))
+
+    def _cov_of_one_block(self, X: FloatArray, codes: IntArray, parts, known) -> FloatArray:
+        """Posterior covariance (n, n) of new rows in a model of one block, without white noise."""
+        cov = np.empty((len(X), len(X)))
+        for i, (part, rows) in enumerate(parts):
+            for other, others in parts[i:]:
+                (one, seen), (two, seen_other) = known[part], known[other]
+                given = two if one.base is None else one
+                if part != other and one.base is not None and two.base is not None:
+                    given = one.base
+                at, to = X[None, rows], X[None, others]
+                left = seen if given is one else self._seen(given, at, codes[rows])
+                right = seen_other if given is two else self._seen(given, to, codes[others])
+                block = covariance(self.terms, at, codes[None, rows], to, codes[None, others])[0]
+                block -= left[0][0].T @ right[0][0]
+                cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
+        return cov
+
+    def _cov_of_blocks(self, X: FloatArray, codes: IntArray, parts, known) -> FloatArray:
+        """The same in a model of several blocks.
+
+        Residuals of different tasks are independent; their means move with the common basis variables.
+        """
+        moves = np.empty((len(X), len(self.common.mean)))
+        for task, rows in parts:
+            g, D = known[task][1][2][0], moves.shape[1]
+            moves[rows] = g[:, :D] - g[:, D:] @ self.group(task).back if task in self.own else g
+        cov = moves @ self._common_knowledge[1] @ moves.T
+        for task, rows in parts:
+            T, F, g, _ = (part[0] for part in known[task][1])
+            J, at, code = g if self._informed(task) else F, X[None, rows], np.array([[task]])
+            block = covariance(self.terms, at, code, at, code)[0] - F @ F.T - T.T @ T
+            cov[np.ix_(rows, rows)] = block + J @ self.knowledge(task)[1] @ J.T
+        return cov
 
     def _informed(self, task: int) -> bool:
         """Whether the rows of the task have informed the basis variables."""
