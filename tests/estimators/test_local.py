@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from gleangp import SparseGPClassifier, SparseGPRegressor, load, save
 from gleangp.exceptions import LabelError, NotPositiveDefiniteError
 from gleangp.models.defaults import LEARNING
+from gleangp.models.local import fit as local_fit
 from gleangp.models.local import learn
 from gleangp.noise import NullCategory, Ordered, Probit, RobustProbit
 from tests.two_fits import assert_same_answers
@@ -473,3 +474,33 @@ def test_intervals_of_a_large_table_follow_its_noise():
     for options in ({"optimizer": None}, {"noise_variance": 0.1}):
         held = SparseGPRegressor(random_state=0, **options).fit(X[:3000], y[:3000])
         assert not [d for d in held.decisions_ if d.what == "spread"]
+
+
+def test_parameters_that_all_rows_exclude_are_learnt_again(monkeypatch):
+    """Sizes of firms, over orders of magnitude and nearly free of noise: neighbourhoods mislead the search.
+
+    On all rows together the parameters learnt on neighbourhoods have far less evidence. Learning then goes on
+    under the prior of predictions, and new rows are more probable.
+    """
+    rng, tasks = np.random.default_rng(0), np.repeat(np.arange(50), 8)
+    rng.normal(size=(400, 3))  # so that neighbourhoods mislead for certain
+    size = np.exp(1.5 * rng.normal(size=50))[tasks]
+    X = np.column_stack([size[:, None] * np.exp(0.3 * rng.normal(size=(400, 2))), rng.normal(size=400)])
+    y, train = size * np.exp(0.1 * rng.normal(size=400)), np.arange(400) % 5 != 0
+    misled, seen = local_fit.misled, []
+
+    def noted(*args):
+        seen.append(misled(*args))
+        return seen[-1]
+
+    def scores():
+        model = SparseGPRegressor(random_state=0).fit(X[train], y[train], tasks=tasks[train])
+        return model.log_evidence_, model.log_density(X[~train], y[~train], tasks=tasks[~train])
+
+    monkeypatch.setattr(local_fit, "misled", noted)
+    evidence, density = scores()
+    monkeypatch.setattr(local_fit, "misled", lambda *args: False)
+    evidence_before, density_before = scores()
+    assert seen == [True]
+    assert evidence > evidence_before + 15.0
+    assert density > density_before

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
+from gleangp.inference import local
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import (
     condition,
@@ -17,7 +18,7 @@ from gleangp.inference.evidence import (
     row_variance,
 )
 from gleangp.inference.local import LocalPosterior
-from gleangp.inference.prior import Basis, BlockPrior, Term
+from gleangp.inference.prior import Basis, BlockPrior, Term, covariance
 from gleangp.models.local.answers import left_out
 
 N, P, M = 40, 2, 4
@@ -263,3 +264,17 @@ def test_variances_follow_the_misfit_of_the_neighbourhood():
     )
     small = posterior.predict(new, np.full(5, 2))
     assert_allclose(small, plain.predict(new, np.full(5, 2)), rtol=1e-8)  # one block has no neighbourhoods
+
+
+def test_a_joint_covariance_takes_one_product_for_tasks_with_the_same_neighbours(monkeypatch):
+    """Not one for each pair of tasks, of which there can be many."""
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return covariance(*args)
+
+    monkeypatch.setattr(local, "covariance", counted)
+    new, codes = np.random.default_rng(7).normal(size=(9, P)), np.arange(9) % M
+    posterior_for("one block", together=True).predict_cov(new, codes)
+    assert len(calls) == 3  # of the rows learnt from, with the new ones, and of these

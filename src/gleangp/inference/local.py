@@ -253,7 +253,7 @@ class LocalPosterior:
 
     def conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
         """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""
-        for task, rows in self._parts(codes):
+        for task, rows in self._alike(codes):
             near = neighbours(X[rows], task)
             k, n_sets = near.shape[-1], near.ndim - 1  # none: one set for all rows
             step = max(1, CHUNK_ENTRIES // (k**near.ndim + len(self.knowledge(task)[0]) * k**n_sets + 1))
@@ -280,7 +280,7 @@ class LocalPosterior:
         added later has informed no other: its rows and those of others are correlated as far as the others'
         posterior says.
         """
-        mean, parts, known = np.empty(len(X)), self._parts(codes), {}
+        mean, parts, known = np.empty(len(X)), self._alike(codes), {}
         for task, rows in parts:
             near = np.unique(self.neighbours(X[rows], task))
             solved = self._solve(near[None], task, cache=self.together)
@@ -298,7 +298,7 @@ class LocalPosterior:
             return np.ones(len(X))
         return self.predict(X, codes, with_var=False)[2]
 
-    def _parts(self, codes: IntArray) -> list[tuple[int, IntArray]]:
+    def _alike(self, codes: IntArray) -> list[tuple[int, IntArray]]:
         """Tasks and their new rows. Tasks with the same neighbours are one part, named by the first of them.
 
         In a model of one block these are the tasks without rows beyond those learnt from: one large product

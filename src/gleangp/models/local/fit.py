@@ -31,7 +31,7 @@ from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import Conditioning, Learning
 from gleangp.models.local.answers import choose_spread
 from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
-from gleangp.models.local.learn import Learnt, Search, learn, race
+from gleangp.models.local.learn import Learnt, Search, learn, learn_on_all, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
 from gleangp.models.objective import LogPosterior, Rows
 from gleangp.models.parameters import Slots
@@ -44,12 +44,16 @@ from gleangp.progress import Stage
 def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence."""
     search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
-    modes = _modes(search, learnt, len(data))
+    modes = _modes(search, learnt, len(data)) if len(learnt) > 1 else []
     best = modes[0].learnt if modes else learnt[0]
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
     at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
+    if misled(search, best, data, at_best.posterior.log_evidence):
+        best = learn_on_all(search, best, data, rng)
+        at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
     search.progress(stage, 1, at_best.posterior.log_evidence)
+    modes = modes or _modes(search, [best], len(data))
     draws = _draws(search, modes, data, rng) if modes else ()
     decisions += _decided_forms(modes)
     # Other noise has no variance to scale, and parameters that were given stay as they are.
@@ -77,6 +81,17 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
         choice=Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason),
         targets=None if search.likelihood.gaussian else targets_of(data.y, data.noise),
     )
+
+
+def misled(search: Search, learnt: Learnt, data: Data, log_evidence: float) -> bool:
+    """Whether all rows have far less evidence under the prior of predictions than they had in learning.
+
+    Learning leaves out most of the covariance between neighbourhoods. With next to no noise, parameters under
+    which the left-out part matters can have the most evidence there, and exclude the data here.
+    """
+    if not (search.optimize and search.likelihood.gaussian and learnt.n_rows == len(data)):
+        return False
+    return log_evidence < learnt.evidence_per_row * learnt.n_rows - search.learning.hopeless
 
 
 def _compete(

@@ -289,6 +289,15 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> tuple[list[Lea
     return [best], [Decision("smoothness", kernel, numbers, reason)]
 
 
+def learn_on_all(search: Search, learnt: Learnt, data: Data, rng: np.random.Generator) -> Learnt:
+    """Go on under the prior with which predictions are made, on all rows."""
+    n, learning, how = len(data), search.learning, search.conditioning
+    block, n_basis = (n, 0) if n <= how.n_together else (how.block, how.n_basis)
+    stage = defaults.Stage(n, block, n_basis, learning.stages[-1].max_iter)
+    rows = some_rows(learnt.objective, learnt.z, data, stage, learning, rng)
+    return _go_on(search, learnt, rows, n, stage.max_iter, rng)
+
+
 def _stages(learning: Learning, n_rows: int) -> Sequence[defaults.Stage]:
     """Of a fit of so many rows."""
     together = [defaults.Stage(n_rows, n_rows, 0, max_iter) for max_iter in learning.together]
