@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_array_equal
 
-from gleangp.data.columns import is_table
+from gleangp.data.columns import is_table, to_date
 from gleangp.data.tables import ColumnEncoding, count_features, encode_columns, learn_columns
 from gleangp.exceptions import InputError, InputWarning
 
@@ -213,3 +213,11 @@ def test_damaged_encodings(state):
     """What no table gives is refused when a model file is read."""
     with pytest.raises((TypeError, ValueError)):
         ColumnEncoding(**{"name": "x", "kind": "number", **state})._check_state()
+
+
+def test_a_time_in_utc_is_a_date():
+    """As many exports write it: with the letter Z at the end."""
+    expected = np.datetime64("2020-01-02T03:04:05", "us")
+    assert to_date("2020-01-02T03:04:05Z") == to_date(" 2020-01-02 03:04:05 ") == expected
+    with pytest.raises(ValueError, match="is not a date"):
+        to_date("2020-01-02Z")

@@ -23,7 +23,7 @@ from gleangp._typing import FloatArray
 from gleangp.exceptions import InputError
 
 _BOOLEAN_WORDS = {"true", "yes", "false", "no"}
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?")
 _BOUND = re.compile(r"[<>≤≥]=?\s*[-+]?\d[\d.,]*")
 _KINDS = {"b": "boolean", "i": "number", "u": "number", "f": "number", "M": "date"}
 _CELLS = (  # types of a cell, the type of an array of them, and the kind of their column
@@ -234,11 +234,11 @@ def _convert(function: Any, values: np.ndarray, gone: np.ndarray, name: str, exp
 
 
 def to_date(cell: Any) -> np.datetime64:
-    """A date in UTC, of a date, of a date and time, or of text such as 2024-01-31 or 2024-01-31 12:00."""
+    """A date in UTC, of a date, of a date and time, or of text such as 2024-01-31 or 2024-01-31T12:00Z."""
     if isinstance(cell, str):
         if not _DATE.fullmatch(cell.strip()):
             raise ValueError(f"{cell!r} is not a date.")
-        return np.datetime64(cell.strip(), "us")
+        return np.datetime64(cell.strip().removesuffix("Z"), "us")
     if not isinstance(cell, date | np.datetime64):
         raise TypeError(f"{cell!r} is not a date.")
     if isinstance(cell, datetime) and cell.tzinfo is not None:
