@@ -755,8 +755,9 @@ def test_the_order_of_rows_does_not_matter_at_all():
     assert_array_equal(two.predict(X, tasks), one.predict(X, tasks))
 
 
-def test_a_search_that_needs_more_steps_goes_on_where_the_prior_is_given():
+def test_a_search_that_needs_more_steps_goes_on_where_the_prior_is_given(monkeypatch):
     """Then rounds are searches from where the last one ended; there is no warning about the prior."""
+    monkeypatch.setattr("gleangp.models.hierarchical.learn._MOST_STEPS", 10)
     rng = np.random.default_rng(0)
     X, tasks = rng.normal(size=(90, 2)), np.repeat(np.arange(6), 15)
     y = np.sin(2.0 * X[:, 0]) + 0.3 * (tasks == 0) + 0.2 * rng.normal(size=90)

@@ -487,20 +487,29 @@ def test_parameters_that_all_rows_exclude_are_learnt_again(monkeypatch):
     size = np.exp(1.5 * rng.normal(size=50))[tasks]
     X = np.column_stack([size[:, None] * np.exp(0.3 * rng.normal(size=(400, 2))), rng.normal(size=400)])
     y, train = size * np.exp(0.1 * rng.normal(size=400)), np.arange(400) % 5 != 0
-    misled, seen = local_fit.misled, []
 
-    def noted(*args):
-        seen.append(misled(*args))
-        return seen[-1]
+    def fitted():
+        return SparseGPRegressor(random_state=0).fit(X[train], y[train], tasks=tasks[train])
 
-    def scores():
-        model = SparseGPRegressor(random_state=0).fit(X[train], y[train], tasks=tasks[train])
-        return model.log_evidence_, model.log_density(X[~train], y[~train], tasks=tasks[~train])
+    def density(model):
+        return model.log_density(X[~train], y[~train], tasks=tasks[~train])
 
-    monkeypatch.setattr(local_fit, "misled", noted)
-    evidence, density = scores()
+    again = fitted()
     monkeypatch.setattr(local_fit, "misled", lambda *args: False)
-    evidence_before, density_before = scores()
-    assert seen == [True]
-    assert evidence > evidence_before + 15.0
-    assert density > density_before
+    once = fitted()
+    (decision,) = [d for d in again.decisions_ if d.what == "learning"]
+    assert decision.numbers["log evidence before"] == pytest.approx(once.log_evidence_)
+    assert decision.numbers["after"] == pytest.approx(again.log_evidence_)
+    assert again.log_evidence_ > once.log_evidence_ + 15.0
+    assert density(again) > density(once)
+    assert all(d.what != "learning" for d in once.decisions_)
+
+
+def test_few_points_of_few_rows_are_learnt_once():
+    """Few basis points explain less than all rows of a block do; that is what was asked for."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, size=(120, 2))
+    y = np.sin(3 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.01 * rng.normal(size=120)
+    few, every = (SparseGPRegressor(n_active=n, random_state=0).fit(X, y) for n in (10, None))
+    assert few.log_evidence_ < every.log_evidence_ - 15.0
+    assert all(d.what != "learning" for d in few.decisions_)

@@ -49,9 +49,14 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
     at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
-    if misled(search, best, data, at_best.posterior.log_evidence):
+    if misled(search, best, data, before := at_best.posterior.log_evidence):
         best = learn_on_all(search, best, data, rng)
         at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
+        reason = (
+            "Parameters learnt on neighbourhoods did not fit all rows together; learning went on with all."
+        )
+        numbers = {"log evidence before": before, "after": at_best.posterior.log_evidence}
+        decisions.append(Decision("learning", "all rows", numbers, reason))
     search.progress(stage, 1, at_best.posterior.log_evidence)
     modes = modes or _modes(search, [best], len(data))
     draws = _draws(search, modes, data, rng) if modes else ()
@@ -89,7 +94,8 @@ def misled(search: Search, learnt: Learnt, data: Data, log_evidence: float) -> b
     Learning leaves out most of the covariance between neighbourhoods. With next to no noise, parameters under
     which the left-out part matters can have the most evidence there, and exclude the data here.
     """
-    if not (search.optimize and search.likelihood.gaussian and learnt.n_rows == len(data)):
+    on_neighbourhoods = learnt.n_rows == len(data) > search.learning.n_together
+    if not (search.optimize and search.likelihood.gaussian and on_neighbourhoods):
         return False
     return log_evidence < learnt.evidence_per_row * learnt.n_rows - search.learning.hopeless
 
