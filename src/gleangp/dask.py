@@ -180,7 +180,15 @@ def _check_estimator(estimator: Any, columns: dict[str, Any]) -> None:
         )
 
 
-def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predict", **options: Any) -> Any:
+def predict(
+    estimator: Any,
+    ddf: Any,
+    task: Any = None,
+    *,
+    method: str = "predict",
+    client: Client | None = None,
+    **options: Any,
+) -> Any:
     """Predictions of a fitted estimator, one row for every row of `ddf`.
 
     Parameters
@@ -193,6 +201,8 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
         Column of the tasks, for an estimator fitted with tasks that names no column of its own.
     method : str, default="predict"
         Which method to call, for example "predict_proba".
+    client : distributed.Client, default=None
+        To which the estimator is sent once. None: the current one, if there is one.
     **options
         For the method, for example `return_std=True`.
 
@@ -222,7 +232,7 @@ def predict(estimator: Any, ddf: Any, task: Any = None, *, method: str = "predic
         dtype = object
     meta = pd.DataFrame({c: np.zeros(0, dtype=dtype) for c in columns}, index=ddf._meta.index)
     try:
-        model = delayed(send(get_client(), estimator))
+        model = delayed(send(client or get_client(), estimator))
     except ValueError:  # no client: Dask computes in this process
         model = delayed(estimator)
     return ddf.map_partitions(_predict_part, model, features, task, method, columns, options, meta=meta)

@@ -182,7 +182,7 @@ def test_own_task_column_and_predictions(client, frame):
     gleangp.dask.fit(there, ddf[[*columns, "score"]], target="score")
     same_model(here, there)
     mean, std = here.predict(frame[columns], return_std=True)
-    predicted = gleangp.dask.predict(there, ddf, return_std=True).compute()
+    predicted = gleangp.dask.predict(there, ddf, return_std=True, client=client).compute()
     assert_allclose(predicted["prediction"], mean, rtol=1e-10)
     assert_allclose(predicted["std"], std, rtol=1e-10)
     assert_array_equal(predicted.index, frame.index)
