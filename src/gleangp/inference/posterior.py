@@ -126,7 +126,7 @@ class Filter:
 
     @property
     def gains(self) -> FloatArray:
-        """(size,) what each absorbed row told, nats: the fall of the entropy at its marginal then."""
+        """(size,) information of each absorbed row, nats: the fall of the entropy at its marginal then."""
         _, var, _, nu = np.reshape(self.moments, (-1, 4)).T
         explained = nu * var
         return -0.5 * np.log1p(-np.minimum(explained, 1.0 - 2.0**-53))

@@ -1,7 +1,7 @@
 """The one optimiser: L-BFGS-B on log-parameters within bounds, with restarts drawn inside them.
 
 Objectives return (value, gradient) and are minimised. A parameter vector whose covariance has no Cholesky
-factor is an infeasible point, not a failure: the line search is told a large value and turns back.
+factor is an infeasible point, not a failure: the line search gets a large value and turns back.
 """
 
 from collections.abc import Callable

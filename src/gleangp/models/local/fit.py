@@ -49,7 +49,7 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
     at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
-    if misled(search, best, data, before := at_best.posterior.log_evidence):
+    if lost_evidence(search, best, data, before := at_best.posterior.log_evidence):
         best = learn_on_all(search, best, data, rng)
         at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
         reason = (
@@ -88,11 +88,11 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     )
 
 
-def misled(search: Search, learnt: Learnt, data: Data, log_evidence: float) -> bool:
+def lost_evidence(search: Search, learnt: Learnt, data: Data, log_evidence: float) -> bool:
     """Whether all rows have far less evidence under the prior of predictions than they had in learning.
 
     Learning leaves out most of the covariance between neighbourhoods. With next to no noise, parameters under
-    which the left-out part matters can have the most evidence there, and exclude the data here.
+    which the left-out part matters can have the most evidence there, and very little here.
     """
     on_neighbourhoods = learnt.n_rows == len(data) > search.learning.n_together
     if not (search.optimize and search.likelihood.gaussian and on_neighbourhoods):

@@ -81,9 +81,8 @@ class Search:
     priors: Mapping[str, Any] = field(default_factory=dict)  # in place of the default ones, as in `names`
     widths: PriorWidths = PRIORS
     groups: IntArray | None = None  # (p,) features of one number share a length scale in the default model
-    choose_basis: Any = (
-        pivots_of  # (kernel, W, pool, count, rng) -> rows of `pool`, which W are to the kernel
-    )
+    # (kernel, W, pool, count, rng) -> rows of `pool`, of which W are the inputs as the kernel sees them
+    choose_basis: Any = pivots_of
     optimize: bool = True
     n_restarts: int = 0
     progress: Progress = silent
