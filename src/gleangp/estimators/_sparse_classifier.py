@@ -30,7 +30,7 @@ from gleangp.models.local.unlabelled import (
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.noise.base import TwoClasses
+from gleangp.noise.classes import TwoClasses
 from gleangp.numerics.parallel import threads_for
 from gleangp.progress import Given
 

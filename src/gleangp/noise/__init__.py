@@ -7,17 +7,10 @@ model of other rows, such as those of a prediction.
 
 from gleangp.io.classes import register
 from gleangp.noise.base import Noise, NoiseModel
-from gleangp.noise.binomial import Binomial
-from gleangp.noise.contaminated import ContaminatedNormal
-from gleangp.noise.gamma import Gamma
-from gleangp.noise.gaussian import Gaussian
-from gleangp.noise.logit import Logit
-from gleangp.noise.negative_binomial import NegativeBinomial
+from gleangp.noise.classes import Logit, Ordered, Probit, RobustProbit
+from gleangp.noise.counts import Binomial, Gamma, NegativeBinomial, Poisson
+from gleangp.noise.measurements import ContaminatedNormal, Gaussian
 from gleangp.noise.null_category import NullCategory
-from gleangp.noise.ordered import Ordered
-from gleangp.noise.poisson import Poisson
-from gleangp.noise.probit import Probit
-from gleangp.noise.robust_probit import RobustProbit
 
 __all__ = [
     "Binomial",

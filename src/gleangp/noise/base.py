@@ -14,12 +14,11 @@ The density of f solves the heat equation in (mean, var). From this
   exactly by adding its variance to `var`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import ndtri_exp
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import LabelError
@@ -33,7 +32,8 @@ Three = tuple[FloatArray, FloatArray, FloatArray]  # log_z, g and nu; or a funct
 class NoiseModel:
     """p(y | f), elementwise over arrays that broadcast: a frozen dataclass of parameters.
 
-    A subclass defines `log_partition` and `log_partition_grad`. `Noise` has them by quadrature.
+    A subclass defines `log_partition`, and `log_partition_grad` for parameters other than `bias` and a
+    `variance` that adds to `var`. `Noise` has them by quadrature.
 
     Examples
     --------
@@ -116,32 +116,12 @@ class NoiseModel:
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         """Parameter name -> d log_z / d parameter (n,); (n, k) for a parameter with k entries (`Ordered`)."""
-        raise NotImplementedError
+        _, g, nu = self.log_partition(y, mean, var)
+        return {"variance": 0.5 * (g**2 - nu), "bias": g}
 
     def precision(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """nu of `log_partition` alone: what selection scores with."""
         return self.log_partition(y, mean, var)[2]
-
-
-class TwoClasses(NoiseModel):
-    """A noise model for y in {-1, +1}.
-
-    Examples
-    --------
-    >>> from gleangp.noise import Logit
-    >>> log_no, log_yes = Logit().class_log_prob(mean=1.0, var=3.0)
-    >>> float(np.exp(log_yes).round(2)), float(Logit().margin(mean=1.0, var=3.0).round(2))
-    (0.66, 0.41)
-    """
-
-    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
-        return self.log_partition(-1.0, mean, var)[0], self.log_partition(1.0, mean, var)[0]
-
-    def margin(self, mean: Floats, var: Floats) -> FloatArray:
-        """Normal quantile of the probability of +1; positive for +1."""
-        minus, plus = self.class_log_prob(mean, var)
-        return np.where(plus > minus, -1.0, 1.0) * ndtri_exp(np.minimum(minus, plus))
 
 
 class Noise(NoiseModel):
@@ -254,6 +234,16 @@ class Noise(NoiseModel):
     def check_target(self, y: FloatArray) -> None:
         """Raise `LabelError` where y, or a field with one entry per row, is not what the model needs."""
         refuse(~np.isfinite(y), y, "y", "A finite number is needed: leave the row out, or fill it in.")
+
+
+def mixture(log_weights: Sequence[Floats], parts: Sequence[Three]) -> tuple[FloatArray, ...]:
+    """log_z, g and nu of a weighted sum of two densities, from those of the parts; and their shares in Z."""
+    logs = [weight + part[0] for weight, part in zip(log_weights, parts, strict=True)]
+    log_z = np.logaddexp(*logs)
+    p, q = (np.exp(log - log_z) for log in logs)
+    (_, g_p, nu_p), (_, g_q, nu_q) = parts
+    # -d**2 log Z / d mean**2: the mean of the parts less the variance of their slopes.
+    return log_z, p * g_p + q * g_q, p * nu_p + q * nu_q - p * q * (g_p - g_q) ** 2, p, q
 
 
 def refuse(bad: Any, values: Any, what: str, remedy: str) -> None:

@@ -10,14 +10,12 @@ the gammas are learnt from them. Negative nu (section 4.3) is returned as it is.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Three, TwoClasses
-from gleangp.numerics.special import log_ndtr_derivatives
+from gleangp.noise.base import Floats, Three, mixture
+from gleangp.noise.classes import Probit, TwoClasses
 
 _STEP_VARIANCE = 2.0**-52
 
@@ -75,32 +73,22 @@ class NullCategory(TwoClasses):
         return np.logaddexp(*(weight + log_phi for weight, log_phi in sides))
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
-        log_z, *sides = self._sides(y, mean, var)
-        (_, _, h_minus, curve_minus, minus), (_, _, h_plus, curve_plus, plus) = sides
-        total = var + self.variance
-        g = (plus * h_plus - minus * h_minus) / np.sqrt(total)
-        # -d**2 log Z / d mean**2 of a mixture: the mean curvature of its parts less the variance
-        # of their slopes.
-        within = minus * curve_minus + plus * curve_plus
-        between = minus * plus * (h_minus + h_plus) ** 2
-        return log_z, g, (within - between) / total
+        log_z, g, nu, _, _ = mixture(self._log_weights(y), self._sides(mean, var))
+        return log_z, g, nu
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        log_z, *sides = self._sides(y, mean, var)
-        (u_minus, log_minus, h_minus, _, minus), (u_plus, log_plus, h_plus, _, plus) = sides
-        c = 1.0 / np.sqrt(var + self.variance)
-        slope_minus, slope_plus = minus * h_minus, plus * h_plus
+        minus, plus = sides = self._sides(mean, var)
+        log_z, _, _, p_minus, p_plus = mixture(self._log_weights(y), sides)
 
         def of_gamma(log_phi: FloatArray, gamma: Floats, label: int) -> FloatArray:
             if_missing = np.exp(np.where(np.equal(y, 0), log_phi - log_z, -np.inf))
             return np.where(np.equal(y, label), -1.0 / (1.0 - gamma), if_missing)
 
         return {
-            "bias": (slope_plus - slope_minus) * c,
-            "gamma_minus": of_gamma(log_minus, self.gamma_minus, -1),
-            "gamma_plus": of_gamma(log_plus, self.gamma_plus, 1),
-            "width": -0.5 * (slope_minus + slope_plus) * c,
-            "variance": -0.5 * (slope_minus * u_minus + slope_plus * u_plus) * c**2,
+            **super().log_partition_grad(y, mean, var),
+            "gamma_minus": of_gamma(minus[0], self.gamma_minus, -1),
+            "gamma_plus": of_gamma(plus[0], self.gamma_plus, 1),
+            "width": 0.5 * (p_minus * minus[1] - p_plus * plus[1]),
         }
 
     def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
@@ -114,8 +102,8 @@ class NullCategory(TwoClasses):
 
     def log_sides(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
         """log of the probabilities that f ~ N(mean, var) is below and above the null category."""
-        minus, plus = self._arguments(mean, var)
-        return log_ndtr(minus), log_ndtr(plus)
+        minus, plus = self._sides(mean, var)
+        return minus[0], plus[0]
 
     def margin(self, mean: Floats, var: Floats) -> FloatArray:
         """Distance from the boundary in predictive deviations; positive for +1."""
@@ -126,10 +114,11 @@ class NullCategory(TwoClasses):
         """Which targets are labels: learning on part of the rows takes those first."""
         return y != 0.0
 
-    def _arguments(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """How far the mean is inside the half-lines of either class, in deviations."""
-        c, centred = 1.0 / np.sqrt(var + self.variance), np.add(mean, self.bias)
-        return -(centred + 0.5 * self.width) * c, (centred - 0.5 * self.width) * c
+    def _sides(self, mean: Floats, var: Floats) -> tuple[Three, Three]:
+        """log_z, g and nu of the half-line of either class: a step at its edge of the null category."""
+        half, slope = 0.5 * self.width, np.asarray(self.variance) ** -0.5
+        minus = Probit(self.bias + half, slope).log_partition(-1.0, mean, var)
+        return minus, Probit(self.bias - half, slope).log_partition(1.0, mean, var)
 
     def _log_weights(self, y: Floats) -> list[FloatArray]:
         """Logarithms of what the label leaves of either class."""
@@ -139,11 +128,3 @@ class NullCategory(TwoClasses):
                 np.where(missing, np.log(gamma), np.where(np.equal(y, label), np.log1p(-gamma), -np.inf))
                 for gamma, label in sides
             ]
-
-    def _sides(self, y: Floats, mean: Floats, var: Floats) -> tuple[FloatArray, Any, Any]:
-        """log_z; of either class u, log Phi(u), its two derivatives, and the posterior share of the class."""
-        found = [(u, *log_ndtr_derivatives(u)) for u in self._arguments(mean, var)]
-        logs = [weight + part[1] for weight, part in zip(self._log_weights(y), found, strict=True)]
-        log_z = np.logaddexp(*logs)
-        minus, plus = ((*part, np.exp(log - log_z)) for part, log in zip(found, logs, strict=True))
-        return log_z, minus, plus

@@ -155,39 +155,17 @@ def flat(noise: Any, *arrays: Any) -> tuple[Any, ...]:
 
 def _mode(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Where p(y | f) N(f | mean, var) is largest to a tenth of its width there, less the mean; that width."""
+    sd, width = np.sqrt(var), np.empty_like(mean)
+
+    def newton_step(rows: Any, t: FloatArray) -> FloatArray:
+        """Back to the mode from mean + sd t, in widths; t sd - var slope(mean + t sd) grows with t."""
+        t, v = sd[rows] * t, var[rows]
+        _, slope, curvature = noise.at(rows).derivatives(y[rows], mean[rows] + t)
+        width[rows] = np.sqrt(v / (1.0 + v * curvature))
+        return (t / v - slope) * width[rows]
+
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        _, slope, curvature = noise.derivatives(y, mean)
-        # t - var slope(mean + t) grows with t: its root lies between 0 and var slope(mean).
-        side, farthest = np.sign(slope), np.abs(var * slope)
-        newton = farthest / (1.0 + var * curvature)
-        near, far = np.zeros_like(mean), np.minimum(farthest, np.sqrt(var))
-        rows = np.flatnonzero(far < farthest)
-        while len(rows):
-            slope = noise.at(rows).derivatives(y[rows], mean[rows] + side[rows] * far[rows])[1]
-            rows = rows[far[rows] < var[rows] * side[rows] * slope]
-            near[rows] = far[rows]
-            far[rows] = np.minimum(2.0 * far[rows], farthest[rows])
-            rows = rows[far[rows] < farthest[rows]]
-        t = np.clip(newton, near, far)
-        t = np.where(np.isfinite(t), t, 0.5 * (near + far))
-        scale, rows = np.empty_like(mean), np.arange(len(mean))
-        last = far - near
-        while len(rows):
-            at = t[rows]
-            _, slope, curvature = noise.at(rows).derivatives(y[rows], mean[rows] + side[rows] * at)
-            value = at - var[rows] * side[rows] * slope
-            scale[rows] = np.sqrt(var[rows] / (1.0 + var[rows] * curvature))
-            step = value / (1.0 + var[rows] * curvature)
-            below = value < 0.0
-            near[rows], far[rows] = np.where(below, at, near[rows]), np.where(below, far[rows], at)
-            moved = at - step
-            slow = np.abs(step) > 0.5 * last[rows]
-            good = (moved >= near[rows]) & (moved <= far[rows]) & ~slow
-            t[rows] = np.where(good, moved, 0.5 * (near[rows] + far[rows]))
-            last[rows] = np.abs(t[rows] - at)
-            done = (np.abs(step) <= 0.1 * scale[rows]) | (last[rows] <= _EPS * at) | ~np.isfinite(at)
-            rows = rows[~done]
-    return side * t, scale
+        return sd * _root(newton_step, len(mean), close=0.1), width
 
 
 def _end(noise: Any, y: Any, mean: Any, var: Any, mode: FloatArray, reach: FloatArray) -> FloatArray:
@@ -265,9 +243,9 @@ def mixture_quantile(noise: Any, mean: Any, var: Any, q: Any) -> FloatArray:
     return y.reshape(shape)[()]
 
 
-def _root(function: Callable[[Any, FloatArray], FloatArray], n: int) -> FloatArray:
+def _root(function: Callable[[Any, FloatArray], FloatArray], n: int, close: float = _CLOSE) -> FloatArray:
     """Where n increasing functions of t, `function(rows, t)`, are zero: away from 0 in doubled steps, then
-    regula falsi with a bisection in every third step.
+    regula falsi with a bisection in every third step, until they are `close` to it.
     """
     rows = every = np.arange(n)
     a, at_a = np.zeros(n), function(every, np.zeros(n))
@@ -291,7 +269,7 @@ def _root(function: Callable[[Any, FloatArray], FloatArray], n: int) -> FloatArr
         at_a[rows] = np.where(beyond, 0.5 * at_a[rows], now)
         at_b[rows] = np.where(beyond, now, 0.5 * at_b[rows])
         a[rows], b[rows] = np.where(beyond, ends[0], t[rows]), np.where(beyond, t[rows], ends[1])
-        rows = rows[(np.abs(now) > _CLOSE) & (np.abs(b[rows] - a[rows]) > _EPS * (1.0 + np.abs(t[rows])))]
+        rows = rows[(np.abs(now) > close) & (np.abs(b[rows] - a[rows]) > _EPS * (1.0 + np.abs(t[rows])))]
         if not len(rows):
             break
     return t

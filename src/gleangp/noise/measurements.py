@@ -1,16 +1,81 @@
-"""A contaminated normal, for measurements with outliers."""
+"""Measured targets: normal noise that is added to the latent function, also with outliers."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Three
-from gleangp.noise.gaussian import AddedNoise, Gaussian
+from gleangp.noise.base import Floats, Noise, NoiseModel, Three, mixture
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
+
+
+class AddedNoise(Noise):
+    """y = f + bias + noise, the noise independent of f and of mean zero."""
+
+    bias: Floats
+
+    log_prob, log_partition_grad = NoiseModel.log_prob, NoiseModel.log_partition_grad
+
+    def mean_given(self, f: Floats) -> FloatArray:
+        return np.add(f, self.bias)
+
+    def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        return self.mean_given(mean)
+
+    def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
+        return var + self.var_given(mean)
+
+    def cdf(self, y: Floats, f: Floats) -> FloatArray:
+        return self.predict_cdf(y, f, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(AddedNoise):
+    """p(y | f) = N(y | f + bias, variance) (Lawrence, Platt & Jordan 2005, section 2.3).
+
+    Parameters
+    ----------
+    variance : float or ndarray of shape (n,)
+        Noise variance, shared or one per row.
+    bias : float or ndarray of shape (n,)
+        Offset added to the latent function.
+
+    Examples
+    --------
+    >>> log_z, g, nu = Gaussian(variance=1.0).log_partition(y=2.0, mean=0.0, var=3.0)
+    >>> float(g), float(nu)
+    (0.5, 0.25)
+    """
+
+    variance: Floats = 1.0
+    bias: Floats = 0.0
+
+    precision_depends_on_mean = False
+    transforms = {"variance": "log", "bias": "identity"}
+    priors = {"variance": (0.1, 3.0)}
+    of_tasks = ("variance", 1.0)
+
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
+        residual, total = np.broadcast_arrays(y - mean - self.bias, var + self.variance)
+        nu = 1.0 / total  # Lawrence, Platt & Jordan 2005, eq. 10
+        g = residual * nu  # Lawrence, Platt & Jordan 2005, eq. 9
+        return -0.5 * (residual * g + np.log(total) + _LOG_TWO_PI), g, nu
+
+    def var_given(self, f: Floats) -> FloatArray:
+        return self.variance + np.zeros_like(f, dtype=np.float64)
+
+    def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
+        return ndtr((y - self.mean_given(mean)) / np.sqrt(self.predict_var(mean, var)))
+
+    def predict_quantile(self, mean: Floats, var: Floats, q: Floats) -> FloatArray:
+        return self.mean_given(mean) + np.sqrt(self.predict_var(mean, var)) * ndtri(q)
+
+    def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
+        shape = np.broadcast_shapes(*(np.shape(a) for a in (f, self.bias, self.variance)))
+        return f + self.bias + np.sqrt(self.variance) * rng.standard_normal(shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,35 +119,25 @@ class ContaminatedNormal(AddedNoise):
     of_tasks = ("scale", 0.5)
 
     def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
-        r = y - mean - self.bias
-        log_z, p, (a, b), _ = self._two(r, var)
-        inverse, square = (1.0 - p) * a + p * b, (1.0 - p) * a**2 + p * b**2
-        return log_z, r * inverse, inverse - r**2 * (square - inverse**2)
+        log_z, g, nu, _, _ = self._mixture(y, mean, var)[0]
+        return log_z, g, nu
 
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        r = y - mean - self.bias
-        log_z, p, (a, b), (log_1, log_2) = self._two(r, var)
-        # d log N / d variance of both components, times their posterior weights
-        of_1, of_2 = 0.5 * (1.0 - p) * (r**2 * a**2 - a), 0.5 * p * (r**2 * b**2 - b)
+        (log_z, g, _, p, q), parts = self._mixture(y, mean, var)
+        # d log Z / d variance of both components
+        of_1, of_2 = (w * 0.5 * (g_i**2 - nu_i) for w, (_, g_i, nu_i) in zip((p, q), parts, strict=True))
         return {
             "scale": 2.0 * self.scale * (of_1 + np.square(self.reach) * of_2),
-            "share": np.exp(log_2 - log_z) - np.exp(log_1 - log_z),
+            "share": np.exp(parts[1][0] - log_z) - np.exp(parts[0][0] - log_z),
             "reach": 2.0 * np.square(self.scale) * self.reach * of_2,
-            "bias": r * ((1.0 - p) * a + p * b),
+            "bias": g,
         }
 
-    def _two(self, r: Floats, var: Floats) -> tuple[FloatArray, FloatArray, Any, Any]:
-        """log Z, the probability that the row is an outlier, both 1 / v, and both log densities."""
-        precisions = self._precisions(var)
-        log_1, log_2 = (0.5 * (np.log(v) - _LOG_TWO_PI - r**2 * v) for v in precisions)
+    def _mixture(self, y: Floats, mean: Floats, var: Floats) -> tuple[Any, list[Three]]:
+        """`mixture` of both components, and what they have themselves."""
+        parts = [noise.log_partition(y, mean, var) for noise in (self.regular, self.outlier)]
         with np.errstate(divide="ignore"):  # log 0 = -inf is right where there are no outliers
-            log_z = np.logaddexp(np.log1p(-np.asarray(self.share)) + log_1, np.log(self.share) + log_2)
-            return log_z, np.exp(np.log(self.share) + log_2 - log_z), precisions, (log_1, log_2)
-
-    def _precisions(self, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """1 / v_1 and 1 / v_2."""
-        square = np.square(self.scale)
-        return 1.0 / (var + square), 1.0 / (var + np.square(self.reach) * square)
+            return mixture((np.log1p(-np.asarray(self.share)), np.log(self.share)), parts), parts
 
     def with_variance(self, variance: FloatArray) -> Self:
         """With these scale**2; what outliers have beyond stays, as a wrong entry is far off in any task."""
@@ -103,14 +158,18 @@ class ContaminatedNormal(AddedNoise):
     def regular(self) -> Gaussian:
         return Gaussian(np.square(self.scale), self.bias)
 
+    @property
+    def outlier(self) -> Gaussian:
+        """The noise of a row that is one."""
+        return Gaussian(np.square(self.reach * self.scale), self.bias)
+
     def var_given(self, f: Floats) -> FloatArray:
         """Variance of y given f, outliers included."""
         grown = 1.0 + self.share * (np.square(self.reach) - 1.0)
         return np.square(self.scale) * grown + np.zeros_like(f, dtype=np.float64)
 
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
-        r = y - mean - self.bias
-        regular, outlier = (ndtr(r * np.sqrt(v)) for v in self._precisions(var))
+        regular, outlier = (noise.predict_cdf(y, mean, var) for noise in (self.regular, self.outlier))
         return (1.0 - self.share) * regular + self.share * outlier
 
     def sample(self, f: Floats, rng: np.random.Generator) -> FloatArray:
