@@ -7,7 +7,7 @@ vectors (Lawrence, Platt & Jordan 2005, section 6) are the transformed copies of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.ndimage import rotate, shift
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import InvarianceError
+from gleangp.io.classes import register
 
 __all__ = ["apply_invariances", "check_invariances", "rotations", "translations"]
 
@@ -22,10 +23,9 @@ Invariance = Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
-class _Motion:
-    """Moves images that are stored one to a row; `motion(images, mode=..., cval=...)` moves them."""
+class _Moves:
+    """Moves images that are stored one to a row."""
 
-    motion: Callable[..., FloatArray]
     shape: tuple[int, int]
     order: str
     fill: Any
@@ -44,8 +44,44 @@ class _Motion:
         background = {"mode": "nearest"}
         if self.fill != "edge":
             background = {"mode": "constant", "cval": X.min() if self.fill == "min" else self.fill}
-        moved = self.motion(images, **background)
+        moved = self.moved(images, **background)
         return np.ascontiguousarray(moved if by_line else moved.swapaxes(1, 2)).reshape(X.shape)
+
+    def moved(self, images: FloatArray, **background: Any) -> FloatArray:
+        """The images (n, height, width), moved; `background` is for functions of `scipy.ndimage`."""
+        raise NotImplementedError
+
+    def _check_state(self) -> None:
+        """Raise if the parts do not fit together (a damaged model file)."""
+        _images(self.shape, self.order, self.fill)
+
+
+@dataclass(frozen=True)
+class Translation(_Moves):
+    """Shifts images by whole pixels."""
+
+    down: int
+    right: int
+
+    def moved(self, images: FloatArray, **background: Any) -> FloatArray:
+        return shift(images, (0, self.down, self.right), order=0, **background)
+
+
+@dataclass(frozen=True)
+class Rotation(_Moves):
+    """Turns images about their centre, with linear interpolation."""
+
+    degrees: float
+
+    def moved(self, images: FloatArray, **background: Any) -> FloatArray:
+        return rotate(images, self.degrees, axes=(1, 2), reshape=False, order=1, **background)
+
+    def _check_state(self) -> None:
+        super()._check_state()
+        _check_angles([self.degrees])
+
+
+register(Translation, Rotation)
 
 
 def translations(
@@ -80,8 +116,8 @@ def translations(
     images = _images(image_shape, order, fill)
     if isinstance(pixels, bool) or pixels != int(pixels) or pixels < 1:
         raise InvarianceError(f"pixels={pixels!r}: a whole number of at least 1 is expected.")
-    steps = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)]) * int(pixels)
-    return [_Motion(partial(shift, shift=(0, down, right), order=0), *images) for down, right in steps]
+    steps = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+    return [Translation(*images, down * int(pixels), right * int(pixels)) for down, right in steps]
 
 
 def rotations(
@@ -117,10 +153,8 @@ def rotations(
     """
     images = _images(image_shape, order, fill)
     angles = (float(degrees), -float(degrees)) if np.ndim(degrees) == 0 else tuple(map(float, degrees))  # type: ignore[arg-type]
-    if not angles or not np.isfinite(angles).all():
-        raise InvarianceError(f"degrees={degrees!r}: finite angles are expected.")
-    turn = partial(rotate, axes=(1, 2), reshape=False, order=1)  # linear interpolation
-    return [_Motion(partial(turn, angle=angle), *images) for angle in angles]
+    _check_angles(angles)
+    return [Rotation(*images, angle) for angle in angles]
 
 
 def check_invariances(invariances: Any) -> list[Invariance]:
@@ -160,6 +194,11 @@ def _images(shape: tuple[int, int], order: str, fill: float | str) -> tuple[tupl
         raise InvarianceError(f"image_shape={shape!r}: height and width in pixels are expected.")
     if order not in ("C", "F"):
         raise InvarianceError(f"order={order!r}: 'C' (line by line) or 'F' (column by column) is expected.")
-    if isinstance(fill, str) and fill not in ("min", "edge"):
+    if fill not in ("min", "edge") if isinstance(fill, str) else not isinstance(fill, Real):
         raise InvarianceError(f"fill={fill!r}: a number, 'min' or 'edge' is expected.")
     return (int(sides[0]), int(sides[1])), order, fill
+
+
+def _check_angles(degrees: Sequence[float]) -> None:
+    if not len(degrees) or not np.isfinite(degrees).all():
+        raise InvarianceError(f"degrees={degrees!r}: finite angles are expected.")

@@ -71,6 +71,7 @@ def test_they_travel():
         (lambda: translations((5, 4), 0), "pixels=0"),
         (lambda: translations((5, 4), order="A"), "order='A'"),
         (lambda: translations((5, 4), fill="white"), "fill='white'"),
+        (lambda: translations((5, 4), fill=None), "fill=None"),
         (lambda: rotations((5, 4), [np.inf]), "degrees"),
         (lambda: check_invariances([3]), "cannot be called"),
         (lambda: apply_invariances([lambda X: X[:, :2]], IMAGES), r"\(3, 20\).*\(3, 2\)"),

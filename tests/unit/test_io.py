@@ -29,7 +29,9 @@ from gleangp import (
     SparseGPRegressor,
     TaskColumn,
     load,
+    rotations,
     save,
+    translations,
 )
 from gleangp.exceptions import ModelFileError
 from gleangp.io import classes, replacing
@@ -221,6 +223,28 @@ def test_parameters_of_all_kinds(tmp_path):
     assert loaded.selector.weight == "variance"
 
 
+def test_invariances(tmp_path):
+    """Those of images are in the file with their arguments, and more is learnt with them after loading."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(24, 6)), np.tile(["a", "b"], 12)
+    moves = [*translations((3, 2), order="F", fill="edge"), *rotations((3, 2), 5, fill=np.float64(0.5))]
+    model = SparseGPClassifier(sk.RBF(), invariances=moves, n_active=8, optimizer=None, random_state=0)
+    model.fit(X, y)
+    loaded = load_bytes(save_bytes(model, tmp_path))
+    assert loaded.invariances == moves
+    assert repr(loaded.fit(X, y).active_virtual_) == repr(model.active_virtual_)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    wrong = rewritten(save_bytes(model, tmp_path), _with_infinite_degrees)
+    with pytest.raises(ModelFileError, match="finite angles"):
+        load_bytes(wrong)
+
+
+def _with_infinite_degrees(manifest):
+    for part in manifest["objects"]:
+        if part["class"] == "Rotation":
+            part["state"]["degrees"] = {"float": "inf"}
+
+
 def test_equal_models_give_equal_files(regressor, tmp_path):
     """The same bytes, today and tomorrow; an existing file is replaced."""
     assert save_bytes(regressor, tmp_path) == save_bytes(pickle.loads(pickle.dumps(regressor)), tmp_path)
@@ -237,6 +261,7 @@ def test_what_cannot_be_saved(tmp_path):
         (SparseGPRegressor(Mine()), r"cannot save SparseGPRegressor\.parameters\['kernel'\], a .*Mine"),
         (SparseGPRegressor(random_state=np.random.default_rng(0)), r"Set an int or None"),
         (SparseGPRegressor(priors={"a": print}), r"and no code"),
+        (SparseGPClassifier(invariances=[np.negative]), r"parameters\['invariances'\]\[0\], .*and no code"),
         (sk.RBF, r"not an estimator of gleangp"),
         ("text", r"not an estimator of gleangp"),
     ):

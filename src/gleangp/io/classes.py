@@ -57,7 +57,8 @@ _SCALAR_TYPES = {t for t in np.sctypeDict.values() if np.dtype(t).kind in PLAIN_
 _DEEPEST = 60  # levels of nesting; models have about ten
 _DEEPEST_OBJECTS = 200  # that refer to each other; a sum of k kernels has k
 _NOT_STORABLE = (
-    ": model files hold gleangp's estimators, its and scikit-learn's kernels, and of scikit-learn Pipeline, "
+    ": model files hold gleangp's estimators, its and scikit-learn's kernels, the invariances of "
+    "`translations` and `rotations`, and of scikit-learn Pipeline, "
     "ColumnTransformer, StandardScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder and SimpleImputer, and "
     "no code. Else use pickle or joblib."
 )

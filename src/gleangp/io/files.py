@@ -67,8 +67,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Notes
     -----
     The file is a zip of JSON and `.npy`; equal models give equal bytes. It holds no code, so kernels must be
-    scikit-learn's or gleangp's own. Pickle and joblib work with every estimator. Files with transformers of
-    scikit-learn are best read with the version that wrote them; `load` warns of another.
+    scikit-learn's or gleangp's own, and invariances those of `translations` and `rotations`. Pickle and
+    joblib work with every estimator. Files with transformers of scikit-learn are best read with the version
+    that wrote them; `load` warns of another.
 
     A hidden temporary file lies beside the target while it is written. SIGTERM and SIGHUP remove it (unless
     the program handles them itself, or saves in another thread than the main one). What a killed process
