@@ -5,7 +5,6 @@
     python benchmarks/scale.py rows [n]           one task, default 1 000 000 rows, 500 active points
     python benchmarks/scale.py storage [n p]      one task in a float32 or float64 file, default 1e6 rows x 50
     python benchmarks/scale.py threads [M n]      small tasks with and without a limit on BLAS threads
-    python benchmarks/scale.py two-rounds         what two rounds of selection lose
     python benchmarks/scale.py growth [file.png]  exponents in rows, tasks, active points and features
 
 Every command prints one Markdown table. A fit runs in a process of its own, so that its peak memory is its
@@ -200,37 +199,6 @@ def report_machine():
     print(f"| exact evidence and gradient, 2000 rows | {seconds:.2f} | {limit:.2f} | {seconds / limit:.2f} |")
 
 
-def report_two_rounds():
-    """Entropy removed and nats left unexplained by two rounds, as a share of one selection over all rows."""
-    from sklearn.gaussian_process.kernels import RBF
-
-    from gleangp import EntropySelector, ResidualSelector
-    from gleangp.inference.block import Block
-    from gleangp.inference.prior import Basis
-    from gleangp.noise import Gaussian
-    from gleangp.selection.base import select_in_two_rounds
-
-    def unexplained(kernel, X, Z):
-        return np.sum(kernel.diag(X)) - np.sum(Basis(kernel, Z).features(X)[1] ** 2)
-
-    print("| features | selector | parts | gain, share of at once | unexplained, times at once | uniform |")
-    print("|---|---|---|---|---|---|")
-    for p in (2, 4, 8):
-        X, y, _ = make_tasks(1, 20_000, p)
-        kernel, block = RBF(np.sqrt(p)), Block(X, y, Gaussian(0.01))
-        for selector in (EntropySelector(), ResidualSelector()):
-            at_once = selector.select(kernel, [block], 200, rng=np.random.default_rng(0))
-            left = unexplained(kernel, X, X[at_once.active[0]])
-            uniform = unexplained(kernel, X, X[:200]) / left
-            for parts in (4, 8):
-                most = len(X) * 200 // parts
-                twice = select_in_two_rounds(selector, kernel, block, 200, most, np.random.default_rng(0))
-                gain = twice.gain.sum() / at_once.gain.sum()
-                nats = unexplained(kernel, X, X[twice.active[0]]) / left
-                name = type(selector).__name__
-                print(f"| {p} | {name} | {parts} | {gain:.4f} | {nats:.3f} | {uniform:.2f} |", flush=True)
-
-
 ROWS = (1000, 4000, 16_000, 64_000, 256_000, 1_000_000)
 POINTS = (50, 200, 500, 1000, 2000)
 GROWTH = {
@@ -281,7 +249,6 @@ COMMANDS = {
     "rows": report_rows,
     "threads": report_threads,
     "storage": report_storage,
-    "two-rounds": report_two_rounds,
     "growth": report_growth,
     "fit-tasks": fit_tasks,
     "fit-free": fit_without_limit,

@@ -259,8 +259,6 @@ class ACTIVE:
     # once before it is not taken, and not tried if it promises less than this share of what ends the rounds.
     noise_steps: tuple[float, float] = (1.0, 0.25)
     promising: float = 0.1
-    # Rows x points of one selection (480 MB): from one larger task they are chosen in two rounds.
-    most_entries: int = 60_000_000
 
 
 @fixed

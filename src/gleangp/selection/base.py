@@ -5,9 +5,8 @@ interact: a task's j-th pick does not depend on the others, and the joint order 
 sequences, head against head (not a sort: a probit gain can rise).
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -56,32 +55,6 @@ class Selector(Protocol):
 
     def select(self, kernel, blocks: list[Block], n_active: int, *, rng: Generator, n_jobs=None) -> Selection:
         """The `n_active` points over all blocks; at most as many as there are rows."""
-
-
-def select_in_two_rounds(
-    selector: Selector, kernel: Any, block: Block, n_active: int, most_entries: int, rng: Generator
-) -> Selection:
-    """`n_active` points of one huge block, of which `most_entries` rows x points are held at a time.
-
-    The distributed greedy of Mirzasoleiman, Karbasi, Sarkar & Krause 2013: every part chooses as many points
-    as are wanted in the end, and the same selector chooses again from their union. What is lost is small
-    where parts are alike (`benchmarks/scale.py two-rounds` measures it).
-
-    A selector that samples must see how rows are spread: what parts chose is spread too widely (it left up to
-    1.8 times as much unexplained as one selection, more than uniform points leave). It therefore chooses
-    again from one whole part and what the others gave, which stands for the rare rows.
-    """
-    n_parts = max(2, math.ceil(len(block) * n_active / most_entries))
-    parts = [np.sort(rows) for rows in np.array_split(rng.permutation(len(block)), n_parts)]
-    chosen = []
-    for rows in parts:
-        of_part = selector.select(kernel, [block.at(rows)], min(n_active, len(rows)), rng=rng)
-        chosen.append(rows[of_part.active[0]])
-    if getattr(selector, "samples", False):
-        chosen[0] = parts[0]
-    union = np.concatenate(chosen)
-    again = selector.select(kernel, [block.at(union)], n_active, rng=rng)
-    return replace(again, active=(union[again.active[0]],))
 
 
 class Run:

@@ -2,8 +2,8 @@
 
 `select` gives a `Selection` of `n_active` points over the blocks of all tasks, `start_runs` one new run per
 block. Optional attributes: `model_free`, the choice depends on neither kernel nor noise and is made once per
-fit; `samples`, points are drawn and not ranked; `alone`, the selector for a task on its own, where several
-are needed. `check_tasks(n_tasks)` then refuses a single one, even if all rows are kept.
+fit; `alone`, the selector for a task on its own, where several are needed, and `check_tasks(n_tasks)`, which
+refuses a single one, even if all rows are kept.
 """
 
 from collections.abc import Sequence
@@ -93,8 +93,6 @@ class ResidualSelector(BaseEstimator):
     >>> from gleangp import ResidualSelector, SparseGPRegressor
     >>> model = SparseGPRegressor(selector=ResidualSelector(weight="variance"), n_active=20)
     """
-
-    samples = True
 
     def __init__(self, weight="auto"):
         self.weight = weight

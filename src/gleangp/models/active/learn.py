@@ -34,7 +34,7 @@ from gleangp.numerics.linalg import log_determinant
 from gleangp.numerics.optimize import Optimum
 from gleangp.numerics.parallel import in_parallel
 from gleangp.progress import Progress, Stage, report_to, silent
-from gleangp.selection.base import Selection, select_in_two_rounds
+from gleangp.selection.base import Selection
 from gleangp.selection.runs import keep_everything
 
 # Of expectation propagation over active points: nats per row, and sweeps. A search follows the sites.
@@ -95,14 +95,10 @@ class TaskBlocks:
         """The selector's choice; where every row is kept and noise is Gaussian there is none to make."""
         if self.is_exact(settings):
             return keep_everything(kernel, self.blocks)
-        selector, n_active, rng = settings.selector, settings.n_active, np.random.default_rng(seed)
+        selector, rng = settings.selector, np.random.default_rng(seed)
         if len(self.blocks) == 1:
             selector = getattr(selector, "alone", selector)
-            many = self.sizes[0] > max(ACTIVE.most_entries // n_active, 4 * n_active)
-            if many and not getattr(selector, "model_free", False):
-                whole, most = self.blocks[0], ACTIVE.most_entries
-                return select_in_two_rounds(selector, kernel, whole, n_active, most, rng)
-        return selector.select(kernel, self.blocks, n_active, rng=rng, n_jobs=settings.n_jobs)
+        return selector.select(kernel, self.blocks, settings.n_active, rng=rng, n_jobs=settings.n_jobs)
 
     def evidence(self, kernel: Any, selection: Selection | None, settings: Settings) -> ActiveEvidence:
         """The objective of a round; an exact one needs no selection."""

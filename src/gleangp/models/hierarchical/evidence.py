@@ -201,22 +201,17 @@ def _laplace_gradients(K: FloatArray, sites: OrderSites, fit: LaplaceFit) -> tup
     (Rasmussen & Williams 2006, section 5.5.1). Zhang & Yeung 2009 leave the terms in h out, which can turn
     the sign of the gradient.
     """
-    values, Rm, k = fit.sites, fit.reduction(), len(sites.y)
+    values, Rm, k = fit.sites, fit.reduction(), sites.n_labelled
     half = solve_lower(fit.chol, np.sqrt(values.precision)[:, None] * K)
     variance = np.diagonal(K) - np.einsum("ij,ij->j", half, half)  # of u, posterior
     s, g = 0.5 * variance * values.third, values.gradient
     h = s - Rm @ (K @ s)
     dK = 0.5 * (np.outer(fit.dual, fit.dual) - Rm + np.outer(g, h) + np.outer(h, g))
-    pull = K @ h
-
-    def through(derivatives: tuple[FloatArray, ...], rows: slice) -> FloatArray:
-        # Through log p, through its gradient (the mode moves) and through the curvature.
-        d_log_p, d_gradient, d_precision = derivatives
-        return d_log_p + pull[rows] * d_gradient - 0.5 * variance[rows] * d_precision
-
-    d_noise = through(sites.variance_derivatives(fit.u), slice(k))
-    d_width = through(sites.width_derivatives(fit.u), slice(k, None))
-    return dK[None], d_noise[None], np.array([d_width.sum()])
+    # Through log p, through its gradient (the mode moves) and through the curvature.
+    d_log_p, d_gradient, d_precision = sites.width_derivatives(fit.u, values)
+    d_log_width = d_log_p + (K @ h) * d_gradient - 0.5 * variance * d_precision
+    d_noise = 0.5 * d_log_width[:k] / sites.width[:k] ** 2
+    return dK[None], d_noise[None], np.array([d_log_width[k:].sum()])
 
 
 class TaskOnBasis:

@@ -38,6 +38,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.graph import condense_laplacian, local_scaling_graph
 from gleangp.inference.block import Block
+from gleangp.inference.evidence import LOG_TWO_PI
 from gleangp.inference.posterior import KernelPosterior, Sites, fit_on_basis, posterior_from_sites
 from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.models.defaults import HIERARCHY
@@ -87,9 +88,11 @@ class TaskRows:
 
     def sites(self, noise: FloatArray, log_width: float) -> OrderSites:
         """The sites of Q f, `noise` (l,) being the variance of each label."""
-        if self.order is None:
-            return OrderSites(self.y, noise, np.zeros(0), np.zeros(0))
-        return OrderSites(self.y, noise, self.order.margin, np.exp(log_width) * self.order.norm)
+        centre, width = self.y, np.sqrt(noise)
+        if self.order is not None:
+            centre = np.append(centre, self.order.margin)
+            width = np.append(width, np.exp(log_width) * self.order.norm)
+        return OrderSites(centre, width, self.n_labelled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,40 +243,29 @@ class SiteValues(NamedTuple):
 class OrderSites:
     """Gaussian sites of the labelled rows, then probit sites of the constraints."""
 
-    y: FloatArray  # (l,)
-    variance: FloatArray  # (l,)
-    margin: FloatArray  # (c,)
-    width: FloatArray  # (c,)
+    centre: FloatArray  # (l + c,) targets, then margins
+    width: FloatArray  # (l + c,) deviations
+    n_labelled: int
 
     def __call__(self, u: FloatArray) -> SiteValues:
         """The sites at u (l + c,)."""
-        residual = self.y - u[: len(self.y)]
-        gaussian = -0.5 * (residual**2 / self.variance + np.log(2.0 * np.pi * self.variance))
-        _, log_phi, h, curvature, third = self._constraints(u)
-        return SiteValues(
-            float(gaussian.sum() + log_phi.sum()),
-            np.concatenate([residual / self.variance, h / self.width]),
-            np.concatenate([1.0 / self.variance, curvature / self.width**2]),
-            np.concatenate([np.zeros(len(self.y)), third / self.width**3]),
-        )
+        z, labels = (u - self.centre) / self.width, slice(self.n_labelled)
+        # log Phi, its derivative h, minus its second w = h (h + z), the third w (h + z) - h (1 - w)
+        log_p, slope, curvature = log_ndtr_derivatives(z)
+        third = np.where(z < _FAR_LEFT, 0.0, curvature * (slope + z) - slope * (1.0 - curvature))
+        log_p[labels] = -0.5 * (z[labels] ** 2 + LOG_TWO_PI) - np.log(self.width[labels])
+        slope[labels], curvature[labels], third[labels] = -z[labels], 1.0, 0.0
+        w = self.width
+        return SiteValues(float(log_p.sum()), slope / w, curvature / w**2, third / w**3)
 
-    def variance_derivatives(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Derivatives (l,) in each row's variance of log p, of its gradient and of the precision."""
-        residual, inverse = self.y - u[: len(self.y)], 1.0 / self.variance
-        return 0.5 * inverse * (residual**2 * inverse - 1.0), -residual * inverse**2, -(inverse**2)
+    def width_derivatives(self, u: FloatArray, at_u: SiteValues) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Derivatives (l + c,) in ln width of log p, of its gradient and of the precision.
 
-    def width_derivatives(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Derivatives (c,) in ln epsilon of log p, of its gradient and of the precision."""
-        z, _, h, curvature, third = self._constraints(u)
-        d_gradient = (-h + z * curvature) / self.width
-        return -z * h, d_gradient, (-2.0 * curvature + z * third) / self.width**2
-
-    def _constraints(self, u: FloatArray) -> tuple[FloatArray, ...]:
-        """z, log Phi, its derivative h, minus its second w = h (h + z), the third w (h + z) - h (1 - w)."""
-        z = (u[len(self.y) :] - self.margin) / self.width
-        log_phi, h, curvature = log_ndtr_derivatives(z)
-        third = curvature * (h + z) - h * (1.0 - curvature)
-        return z, log_phi, h, curvature, np.where(z < _FAR_LEFT, 0.0, third)
+        Sites are functions of (u - centre) / width; those of labels are densities, with 1 / width besides.
+        """
+        r = u - self.centre
+        d_log_p = -r * at_u.gradient - (np.arange(len(r)) < self.n_labelled)
+        return d_log_p, r * at_u.precision - at_u.gradient, r * at_u.third - 2.0 * at_u.precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)

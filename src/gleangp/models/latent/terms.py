@@ -43,7 +43,7 @@ from gleangp.selection.selectors import ResidualSelector
 
 _NEAREST = 3  # training rows whose positions are tried as starts of a search
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must give (Armijo)
-_HALVINGS = 12
+_SHORTEST = 5e-4  # share of a step below which none is tried
 _MOST_STEPS, _TOLERANCE = 50, 1e-8  # of a row; the gain, relative to the value, after which it stops
 
 
@@ -266,46 +266,29 @@ def row_objective(mapping: Mapping, scores: FloatArray, X: FloatArray) -> tuple[
     return value, K.vjp(dL_dK)[1] + diag.vjp(d_var)[1] + LATENT_SPACE.pull * X
 
 
-def _descend(mapping, scores, X) -> FloatArray:
-    """BFGS in every row on its own (Nocedal & Wright 2006, eq. 6.17), with backtracking."""
+def _descend(mapping: Mapping, scores: FloatArray, X: FloatArray) -> FloatArray:
+    """BFGS in every row on its own (Nocedal & Wright 2006, eq. 6.17); steps that do not help are halved."""
     value, gradient = row_objective(mapping, scores, X)
     H = np.tile(np.eye(X.shape[1]), (len(X), 1, 1))
     H /= np.maximum(1.0, np.linalg.norm(gradient, axis=1))[:, None, None]  # a first step of at most one
-    going = np.arange(len(X))
-    for _ in range(_MOST_STEPS):
-        direction = -np.einsum("mij,mj->mi", H[going], gradient[going])
-        moved, new_value, new_gradient = _backtrack(
-            mapping, scores[going], X[going], value[going], gradient[going], direction
-        )
-        change = new_gradient - gradient[going]
-        curvature = np.einsum("mi,mi->m", moved, change)
-        usable = curvature > 1e-12 * np.linalg.norm(moved, axis=1) * np.linalg.norm(change, axis=1)
+    going, length, n_steps = np.arange(len(X)), np.ones(len(X)), np.zeros(len(X))
+    while len(going):
+        before = gradient[going]
+        moved = -length[going, None] * np.einsum("mij,mj->mi", H[going], before)
+        after, slope = row_objective(mapping, scores[going], X[going] + moved)
+        gain = value[going] - after
+        fine = gain >= -_SUFFICIENT * np.einsum("mi,mi->m", moved, before)
+        ends = np.where(fine, gain <= _TOLERANCE * (1.0 + np.abs(after)), length[going] < _SHORTEST)
+        length[going] *= 0.5
+        rows, s, change = going[fine], moved[fine], (slope - before)[fine]
+        curvature = np.einsum("mi,mi->m", s, change)
+        usable = curvature > 1e-12 * np.linalg.norm(s, axis=1) * np.linalg.norm(change, axis=1)
         rho = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=usable)[:, None, None]
-        V = np.eye(X.shape[1]) - rho * np.einsum("mi,mj->mij", moved, change)
-        updated = V @ H[going] @ V.transpose(0, 2, 1) + rho * np.einsum("mi,mj->mij", moved, moved)
-        H[going] = np.where(usable[:, None, None], updated, H[going])
-        gain = value[going] - new_value
-        X[going] += moved
-        value[going], gradient[going] = new_value, new_gradient
-        going = going[gain > _TOLERANCE * (1.0 + np.abs(new_value))]
-        if len(going) == 0:
-            break
+        V = np.eye(X.shape[1]) - rho * np.einsum("mi,mj->mij", s, change)
+        updated = V @ H[rows] @ V.transpose(0, 2, 1) + rho * np.einsum("mi,mj->mij", s, s)
+        H[rows] = np.where(usable[:, None, None], updated, H[rows])
+        X[rows] += s
+        value[rows], gradient[rows], length[rows] = after[fine], slope[fine], 1.0
+        n_steps[rows] += 1
+        going = going[~ends & (n_steps[going] < _MOST_STEPS)]
     return X
-
-
-def _backtrack(mapping, scores, X, value, gradient, direction):
-    """The first of the halved steps that decreases enough; a row that finds none does not move."""
-    slope = np.einsum("mi,mi->m", gradient, direction)
-    moved, new_value, new_gradient = np.zeros_like(X), value.copy(), gradient.copy()
-    left, length = np.arange(len(X)), 1.0
-    for _ in range(_HALVINGS):
-        v, g = row_objective(mapping, scores[left], X[left] + length * direction[left])
-        fine = v <= value[left] + _SUFFICIENT * length * slope[left]
-        rows = left[fine]
-        moved[rows] = length * direction[rows]
-        new_value[rows], new_gradient[rows] = v[fine], g[fine]
-        left = left[~fine]
-        if len(left) == 0:
-            break
-        length *= 0.5
-    return moved, new_value, new_gradient
