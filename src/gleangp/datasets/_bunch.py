@@ -1,11 +1,66 @@
-"""What every loader returns."""
+"""What every loader takes and returns, and sets that are columns of one table."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import Bunch
+
+from gleangp.datasets._places import locate
+from gleangp.datasets._tables import Table, read_table
+from gleangp.estimators._docs import describe
+
+_OPTIONS = """
+as_frame : bool, default=False
+    Give pandas objects instead of arrays.
+return_X_y : bool, default=False
+    Give (data, target), or (data, target, tasks) if there are tasks, instead of a Bunch.
+"""
+_Loader = TypeVar("_Loader", bound=Callable[..., Any])
+
+
+def loader(function: _Loader) -> _Loader:
+    """A public loader: its docstring is completed by the options that all have."""
+    describe(function, _OPTIONS)
+    return function
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A set whose file has a column for each input and target, and perhaps one for the task."""
+
+    path: str
+    description: str
+    inputs: Sequence[str]
+    targets: Sequence[str]
+    tasks: str | None = None
+    classes: bool = False  # targets are whole numbers
+
+    def read(self) -> Table:
+        """The whole table."""
+        return read_table(locate(self.path))
+
+    def bunch(self, table: Table, as_frame: bool, return_X_y: bool, kept: Any = ..., **more: Any) -> Any:
+        """What the loader returns of the rows that are kept; `more` goes to `make_bunch`."""
+        y = np.column_stack([table[name] for name in self.targets])
+        y = y if len(self.targets) > 1 else y[:, 0]
+        names = {"feature_names": list(self.inputs), "target_names": list(self.targets)}
+        return make_bunch(
+            np.column_stack([table[name] for name in self.inputs])[kept],
+            (y.astype(int) if self.classes else y)[kept],
+            None if self.tasks is None else table[self.tasks][kept].astype(int),
+            description=self.description,
+            as_frame=as_frame,
+            return_X_y=return_X_y,
+            **(names | more),
+        )
+
+    def load(self, as_frame: bool, return_X_y: bool) -> Any:
+        """What the loader returns of all rows."""
+        return self.bunch(self.read(), as_frame, return_X_y)
 
 
 def make_bunch(

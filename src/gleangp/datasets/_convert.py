@@ -10,6 +10,10 @@ import numpy as np
 
 from gleangp.datasets._tables import Table
 
+HABERMAN_COLUMNS = ("age", "operation_year", "positive_nodes", "survival_status")
+MPG_COLUMNS = (
+    "mpg", "cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year", "origin",
+)  # fmt: skip
 SLUMP_COLUMNS = (
     "cement", "slag", "fly_ash", "water", "superplasticizer", "coarse_aggregate", "fine_aggregate",
     "slump_cm", "flow_cm", "strength_28d_mpa",
@@ -33,15 +37,12 @@ def _numbers(column: Any) -> np.ndarray:
 
 def haberman(frame: Any) -> Table:
     """Four columns in the order of UCI."""
-    names = ("age", "operation_year", "positive_nodes", "survival_status")
-    return {name: _numbers(frame.iloc[:, j]) for j, name in enumerate(names)}
+    return {name: _numbers(frame.iloc[:, j]) for j, name in enumerate(HABERMAN_COLUMNS)}
 
 
 def auto_mpg(frame: Any) -> Table:
     """Seven inputs, then miles per gallon; the names of the cars are not there."""
-    inputs = ("cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year", "origin")
-    table = {"mpg": _numbers(frame.iloc[:, 7])}
-    return table | {name: _numbers(frame.iloc[:, j]) for j, name in enumerate(inputs)}
+    return {name: _numbers(frame.iloc[:, j]) for j, name in zip((7, *range(7)), MPG_COLUMNS, strict=True)}
 
 
 def vowels(frame: Any) -> Table:

@@ -58,14 +58,14 @@ _FILES = (
         "haberman/haberman.csv",
         "3e3ff9e861f8872a21950b40ed3f33828824c462cc8d449a898f36a15055c320",
         "da24ad0812fadf8fbcf668a9a424d4563dfe6f4d5100112618840f56aa11c4cc",
-        ("age", "operation_year", "positive_nodes", "survival_status"),
+        _convert.HABERMAN_COLUMNS,
         OpenML(43, _convert.haberman),
     ),
     DataFile(
         "auto_mpg/auto_mpg.csv",
         "998731a41b824206169dcf84b3a91048bc8d5b833f04b6935686e91664480021",
         "24ae04d4ba62f9f938ad5e0eaa367e5c5c737c33865a1a7709b0f660ad9cf8cd",
-        ("mpg", "cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year", "origin"),
+        _convert.MPG_COLUMNS,
         OpenML(196, _convert.auto_mpg),
     ),
     DataFile(

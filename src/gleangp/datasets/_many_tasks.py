@@ -7,13 +7,28 @@ from typing import Any
 import numpy as np
 
 from gleangp.datasets import _describe
-from gleangp.datasets._bunch import make_bunch
+from gleangp.datasets._bunch import Columns, loader, make_bunch
 from gleangp.datasets._convert import SARCOS_COLUMNS, SCHOOL_COLUMNS, SLUMP_COLUMNS
 from gleangp.datasets._places import locate
 from gleangp.datasets._tables import Table, read_table
 from gleangp.exceptions import DatasetError
 
+_LANDMINE = Columns(
+    "landmine/landmine.csv.gz",
+    _describe.LANDMINE,
+    [f"x{i}" for i in range(9)],
+    ("label",),
+    "task",
+    classes=True,
+)
+_SARCOS = Columns("sarcos/sarcos_test.csv.gz", _describe.SARCOS, SARCOS_COLUMNS[:-7], SARCOS_COLUMNS[-7:])
+_SLUMP = Columns("concrete_slump/concrete_slump.csv", _describe.SLUMP, SLUMP_COLUMNS[:-3], SLUMP_COLUMNS[-3:])
+_VOWELS = Columns(
+    "vowel/vowel.csv.gz", _describe.VOWELS, [f"x{i}" for i in range(10)], ("vowel",), "speaker", classes=True
+)
 
+
+@loader
 def load_landmine(*, all_tasks: bool = False, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Is it a mine? Nine features of radar images from many minefields, each a task.
 
@@ -21,10 +36,6 @@ def load_landmine(*, all_tasks: bool = False, as_frame: bool = False, return_X_y
     ----------
     all_tasks : bool, default=False
         Give all 29 minefields instead of the 19 that the papers use.
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target, tasks) instead of a Bunch.
 
     Returns
     -------
@@ -38,21 +49,12 @@ def load_landmine(*, all_tasks: bool = False, as_frame: bool = False, return_X_y
     >>> load_landmine().data.shape  # doctest: +SKIP
     (9674, 9)
     """
-    inputs = [f"x{i}" for i in range(9)]
-    table = read_table(locate("landmine/landmine.csv.gz"))
-    kept = np.ones(len(table["task"]), dtype=bool) if all_tasks else table["in19"] == 1
-    return make_bunch(
-        np.column_stack([table[name] for name in inputs])[kept],
-        table["label"][kept].astype(int),
-        table["task"][kept].astype(int),
-        feature_names=inputs,
-        target_names=["mine"],
-        description=_describe.LANDMINE,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-    )
+    table = _LANDMINE.read()
+    kept = (table["in19"] == 1) | all_tasks
+    return _LANDMINE.bunch(table, as_frame, return_X_y, kept, target_names=["mine"])
 
 
+@loader
 def load_school(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Exam scores of 15 362 students of 139 schools, each school a task.
 
@@ -60,8 +62,6 @@ def load_school(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     ----------
     as_frame : bool, default=False
         Give pandas objects, with categories as text. Arrays have one column of 0 and 1 for each category.
-    return_X_y : bool, default=False
-        Give (data, target, tasks) instead of a Bunch.
 
     Returns
     -------
@@ -100,17 +100,11 @@ def load_school(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     )
 
 
+@loader
 def load_sarcos(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Seven joint torques of a robot arm from positions, velocities and accelerations: the test file.
 
     `stack_outputs` makes seven tasks of the seven outputs.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -123,20 +117,14 @@ def load_sarcos(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> load_sarcos().data.shape  # doctest: +SKIP
     (4449, 21)
     """
-    return _outputs("sarcos/sarcos_test.csv.gz", SARCOS_COLUMNS, 7, _describe.SARCOS, as_frame, return_X_y)
+    return _SARCOS.load(as_frame, return_X_y)
 
 
+@loader
 def load_slump(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Slump, flow and strength of 103 concretes from seven ingredients.
 
     `stack_outputs` makes three tasks of the three outputs.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -149,19 +137,12 @@ def load_slump(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> load_slump().data.shape  # doctest: +SKIP
     (103, 7)
     """
-    path = "concrete_slump/concrete_slump.csv"
-    return _outputs(path, SLUMP_COLUMNS, 3, _describe.SLUMP, as_frame, return_X_y)
+    return _SLUMP.load(as_frame, return_X_y)
 
 
+@loader
 def load_vowels(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Eleven vowels spoken by fifteen people, each speaker a task.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target, tasks) instead of a Bunch.
 
     Returns
     -------
@@ -175,22 +156,12 @@ def load_vowels(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> load_vowels().data.shape  # doctest: +SKIP
     (990, 10)
     """
-    inputs = [f"x{i}" for i in range(10)]
-    table = read_table(locate("vowel/vowel.csv.gz"))
-    vowel = table["vowel"].astype(int)
-    return make_bunch(
-        np.column_stack([table[name] for name in inputs]),
-        vowel,
-        table["speaker"].astype(int),
-        feature_names=inputs,
-        target_names=["vowel"],
-        description=_describe.VOWELS,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-        words=[str(table["word"][vowel == v][0]) for v in range(11)],
-    )
+    table = _VOWELS.read()
+    words = [str(table["word"][table["vowel"] == v][0]) for v in range(11)]
+    return _VOWELS.bunch(table, as_frame, return_X_y, words=words)
 
 
+@loader
 def load_usps(*, scaling: str = "saturated", as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Handwritten digits of 16 x 16 pixels: 7291 rows for training, then 2007 for testing.
 
@@ -199,10 +170,6 @@ def load_usps(*, scaling: str = "saturated", as_frame: bool = False, return_X_y:
     scaling : {"saturated", "smooth"}, default="saturated"
         Grey levels from -1 to 1, of which two versions are in circulation. "saturated" is that of the
         Elements of Statistical Learning; "smooth" is that of the toolbox of Lawrence et al. 2005.
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -241,20 +208,3 @@ def _grey_levels(table: Table, scaling: str, path: str) -> np.ndarray:
             "X_train_smooth and X_test_smooth into the folder GLEANGP_DATA, or use scaling='saturated'."
         )
     return np.vstack([table["X_train_smooth"], table["X_test_smooth"]]) / 127.5 - 1.0
-
-
-def _outputs(
-    path: str, columns: tuple[str, ...], n_outputs: int, text: str, as_frame: bool, return_X_y: bool
-) -> Any:
-    table = read_table(locate(path))
-    values = np.column_stack([table[name] for name in columns])
-    return make_bunch(
-        values[:, :-n_outputs],
-        values[:, -n_outputs:],
-        None,
-        feature_names=list(columns[:-n_outputs]),
-        target_names=list(columns[-n_outputs:]),
-        description=text,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-    )

@@ -7,20 +7,24 @@ from typing import Any
 import numpy as np
 
 from gleangp.datasets import _describe
-from gleangp.datasets._bunch import make_bunch
+from gleangp.datasets._bunch import Columns, loader, make_bunch
+from gleangp.datasets._convert import HABERMAN_COLUMNS, MPG_COLUMNS
 from gleangp.datasets._places import locate
 from gleangp.datasets._tables import read_table
 
+_HABERMAN = Columns(
+    "haberman/haberman.csv", _describe.HABERMAN, HABERMAN_COLUMNS[:-1], HABERMAN_COLUMNS[-1:], classes=True
+)
+_MPG = Columns("auto_mpg/auto_mpg.csv", _describe.AUTO_MPG, MPG_COLUMNS[1:], MPG_COLUMNS[:1])
+_CRESCENT = Columns(
+    "crescent/crescent_semisup.csv", _describe.CRESCENT, ("x1", "x2"), ("label",), classes=True
+)
+_PROTEIN = Columns("protein/protein.csv.gz", _describe.PROTEIN, [f"f{i}" for i in range(1, 10)], ("rmsd",))
 
+
+@loader
 def load_haberman(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Survival of 306 patients five years after breast-cancer surgery, from three numbers.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -34,29 +38,12 @@ def load_haberman(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> load_haberman().data.shape  # doctest: +SKIP
     (306, 3)
     """
-    inputs = ["age", "operation_year", "positive_nodes"]
-    table = read_table(locate("haberman/haberman.csv"))
-    return make_bunch(
-        np.column_stack([table[name] for name in inputs]),
-        table["survival_status"].astype(int),
-        None,
-        feature_names=inputs,
-        target_names=["survival_status"],
-        description=_describe.HABERMAN,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-    )
+    return _HABERMAN.load(as_frame, return_X_y)
 
 
+@loader
 def load_iris(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Three species of iris from four measurements: scikit-learn's copy, in the manner of this module.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -85,6 +72,7 @@ def load_iris(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     )
 
 
+@loader
 def load_auto_mpg(*, complete: bool = True, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Miles per gallon of cars from seven numbers.
 
@@ -92,10 +80,6 @@ def load_auto_mpg(*, complete: bool = True, as_frame: bool = False, return_X_y: 
     ----------
     complete : bool, default=True
         Leave out the six cars without horsepower; otherwise theirs is NaN.
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -108,31 +92,14 @@ def load_auto_mpg(*, complete: bool = True, as_frame: bool = False, return_X_y: 
     >>> load_auto_mpg().data.shape  # doctest: +SKIP
     (392, 7)
     """
-    inputs = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year", "origin"]
-    table = read_table(locate("auto_mpg/auto_mpg.csv"))
-    X = np.column_stack([table[name] for name in inputs])
-    kept = np.isfinite(X).all(axis=1) if complete else np.ones(len(X), dtype=bool)
-    return make_bunch(
-        X[kept],
-        table["mpg"][kept],
-        None,
-        feature_names=inputs,
-        target_names=["mpg"],
-        description=_describe.AUTO_MPG,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-    )
+    table = _MPG.read()
+    known = np.isfinite(table["horsepower"])
+    return _MPG.bunch(table, as_frame, return_X_y, kept=known | (not complete))
 
 
+@loader
 def load_crescent(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Two interlocking crescents of 400 points, 37 of them labelled.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -145,28 +112,12 @@ def load_crescent(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> load_crescent().data.shape  # doctest: +SKIP
     (400, 2)
     """
-    table = read_table(locate("crescent/crescent_semisup.csv"))
-    return make_bunch(
-        np.column_stack([table["x1"], table["x2"]]),
-        table["label"].astype(int),
-        None,
-        feature_names=["x1", "x2"],
-        target_names=["label"],
-        description=_describe.CRESCENT,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-    )
+    return _CRESCENT.load(as_frame, return_X_y)
 
 
+@loader
 def load_kin40k(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Forward kinematics of a robot arm: 40 000 rows, of which the first 10 000 are for training.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -193,15 +144,9 @@ def load_kin40k(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     )
 
 
+@loader
 def load_protein(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     """Error of decoys of protein structures, from nine physicochemical properties.
-
-    Parameters
-    ----------
-    as_frame : bool, default=False
-        Give pandas objects instead of arrays.
-    return_X_y : bool, default=False
-        Give (data, target) instead of a Bunch.
 
     Returns
     -------
@@ -214,15 +159,4 @@ def load_protein(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> load_protein().data.shape  # doctest: +SKIP
     (45730, 9)
     """
-    inputs = [f"f{i}" for i in range(1, 10)]
-    table = read_table(locate("protein/protein.csv.gz"))
-    return make_bunch(
-        np.column_stack([table[name] for name in inputs]),
-        table["rmsd"],
-        None,
-        feature_names=inputs,
-        target_names=["rmsd"],
-        description=_describe.PROTEIN,
-        as_frame=as_frame,
-        return_X_y=return_X_y,
-    )
+    return _PROTEIN.load(as_frame, return_X_y)

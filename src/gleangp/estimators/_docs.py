@@ -62,6 +62,11 @@ def describe_methods(cls: type, of_methods: str = "") -> None:
             method.__doc__ = _completed(method, known, {}, _RETURNS.get(name, ""))
 
 
+def describe(function: Any, shared: str, returns: str = "") -> None:
+    """Complete the docstring of a function by what `shared` says of its parameters, and by its result."""
+    function.__doc__ = _completed(function, _entries(shared), {}, returns)
+
+
 def describe_parameters(cls: type) -> None:
     """Complete the docstring of a class by parameters and attributes of its bases."""
     bases = [_sections(base.__doc__ or "") for base in cls.__mro__[:0:-1]]
