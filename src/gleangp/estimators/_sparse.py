@@ -22,7 +22,7 @@ from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.io.classes import register
 from gleangp.models import priors
-from gleangp.models.active.learn import Settings, TaskBlocks, most_stages
+from gleangp.models.active.learn import Settings, TaskBlocks
 from gleangp.models.active.model import SparseModel, fit_sparse_model
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.default_kernel import default_n_active
@@ -107,7 +107,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         if self._is_active:
             reason, n_jobs = self._why_uncoupled(len(sizes)), self.n_jobs if one else None
             settings = replace(self._settings(sizes), uncoupled=reason, n_jobs=n_jobs)
-            fit, most = partial(self._fit_active, settings), most_stages(settings)
+            fit, most = partial(self._fit_active, settings), settings.n_rounds + 2  # posteriors twice
         else:
             if self.posterior == "projected":
                 warn_user(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.gaussian_process.kernels import ConstantKernel
@@ -61,11 +61,6 @@ class Settings:
     invariances: Sequence[Any] = ()  # functions from rows to as many rows, see `add_virtual_vectors`
 
 
-def most_stages(settings: Settings) -> int:
-    """Most stages of a fit: rounds, posteriors twice."""
-    return settings.n_rounds + 2
-
-
 class TaskBlocks:
     """Rows of tasks that share kernel and noise: those tasks, of all that are given, that have rows.
 
@@ -80,12 +75,11 @@ class TaskBlocks:
         self.sizes = [len(b) for b in self.blocks]
         self.noise = self.blocks[0].noise  # all share its parameters
 
-    def with_noise(self, values: dict[str, Any]) -> TaskBlocks:
-        """The same rows under other noise values."""
-        if not values:
-            return self
+    def at(self, parameters: Parameters) -> TaskBlocks:
+        """The same rows under the learnt noise of the parameters."""
+        values = {name: parameters.noise.parameters[name] for name in parameters.learn_noise}
         blocks = [replace(b, noise=replace(b.noise, **values)) for b in self.blocks]
-        return TaskBlocks(blocks, self.rows, list(self.codes))
+        return TaskBlocks(blocks, self.rows, list(self.codes)) if values else self
 
     def is_exact(self, settings: Settings) -> bool:
         """Whether all rows are active with Gaussian noise: the evidence is then the exact one of all rows."""
@@ -215,15 +209,11 @@ class ActiveEvidence:
         return gaussian_evidence(q, precision), found.theta[0], of_noise
 
 
-@dataclass(frozen=True, eq=False)
-class SharedKernelFit:
+class SharedKernelFit(NamedTuple):
     """What was learnt."""
 
     parameters: Parameters
     selection: Selection
-    posteriors: list[TaskPosterior]
-    sites: list[Sites]
-    log_evidence: float
     n_rounds: int
     converged: bool
     last_change: float
@@ -252,26 +242,28 @@ class Learner:
         information about the noise, which drifts from round to round while the evidence rises. If all rows
         are active and noise is Gaussian there is one round, on the exact evidence.
         """
-        settings, most = self.settings, 1 if self.exact else self.settings.n_rounds
-        if not settings.optimize or not (parameters.n_kernel or parameters.learn_noise):
-            return self._finish(parameters, None, 0, True, 0.0)
-        best, best_value, value, change, settled, n_rounds = parameters, -np.inf, -np.inf, np.inf, False, 0
-        points, best_points = None, None  # chosen with the present parameters, where that was done already
+        settings, n_tasks = self.settings, len(self.tasks.sizes)
+        free = settings.optimize and bool(parameters.n_kernel or parameters.learn_noise)
+        most = 0 if not free else 1 if self.exact else settings.n_rounds
+        value, change, settled, converged, n_rounds = -np.inf, 0.0, False, not free, 0
+        points: Selection | None = None  # chosen with the present parameters, where that was done already
+        best, best_points, best_value = parameters, points, value
         while n_rounds < most and not settled:
-            sizes = len(self.tasks.sizes), min(settings.n_active, self.n_rows)
-            stage = Stage(f"round {n_rounds + 1}", settings.max_iter * (1 + settings.n_restarts), *sizes)
+            n_active = min(settings.n_active, self.n_rows)
+            most_steps = settings.max_iter * (1 + settings.n_restarts)
+            stage = Stage(f"round {n_rounds + 1}", most_steps, n_tasks, n_active)
             if settings.progress(stage, 0, best_value if n_rounds else None):
                 break
             n_rounds += 1
             optimum, parameters, points = self._learn_once(parameters, points, stage, n_rounds == 1)
             change, value = -optimum.value - value, -optimum.value
             if value > best_value:
-                best, best_value, best_points = parameters, value, points
-            settled = optimum.converged and change <= settings.tol * self.n_rows
-        if n_rounds == 0:  # asked to stop before the first
-            return self._finish(best, None, 0, False, 0.0)
-        settled = settled or change <= ACTIVE.little * settings.tol * self.n_rows or most == 1
-        return self._finish(best, best_points, n_rounds, settled and optimum.converged, change)
+                best, best_points, best_value = parameters, points, value
+            enough = settings.tol * self.n_rows
+            settled = optimum.converged and change <= enough
+            converged = optimum.converged and (change <= ACTIVE.little * enough or most == 1)
+        selection = self._choose(best) if best_points is None else best_points
+        return SharedKernelFit(best, selection, n_rounds, converged, change)
 
     def _learn_once(
         self, parameters: Parameters, selection: Selection | None, stage: Stage, first: bool
@@ -282,7 +274,7 @@ class Learner:
         """
         if selection is None and not self.exact:
             selection = self._choose(parameters)
-        evidence = self._at(parameters).evidence(parameters.kernel, selection, self.settings)
+        evidence = self.tasks.at(parameters).evidence(parameters.kernel, selection, self.settings)
         settings, held = self.settings, evidence.sites is not None
         # Sites held, the evidence does not know the noise: LPJ05 algorithm 2 learns it in a step of its own.
         free = replace(parameters, learn_noise=()) if held else parameters
@@ -330,28 +322,14 @@ class Learner:
 
     def _sum_log_z(self, parameters: Parameters) -> tuple[LogEvidence, Selection]:
         """Sum of log Z over all rows as a function of noise values, and the points chosen at present ones."""
-        tasks, kernel, selection = self._at(parameters), parameters.kernel, self._choose(parameters)
+        tasks, kernel, selection = self.tasks.at(parameters), parameters.kernel, self._choose(parameters)
         posteriors = tasks.fit(kernel, selection, self.settings)[0]
         return tasks.noise_objective(kernel, selection, posteriors), selection
 
     def _choose(self, parameters: Parameters) -> Selection:
         if self._chosen is not None:
             return self._chosen
-        chosen = self._at(parameters).choose(parameters.kernel, self.settings, self.seed)
+        chosen = self.tasks.at(parameters).choose(parameters.kernel, self.settings, self.seed)
         if getattr(self.settings.selector, "model_free", False):
             self._chosen = chosen
         return chosen
-
-    def _at(self, parameters: Parameters) -> TaskBlocks:
-        values = {name: parameters.noise.parameters[name] for name in parameters.learn_noise}
-        return self.tasks.with_noise(values)
-
-    def _finish(self, parameters: Parameters, points, n_rounds, converged, change) -> SharedKernelFit:
-        """The posteriors at the learnt parameters."""
-        selection = self._choose(parameters) if points is None else points
-        n_tasks = len(self.tasks.sizes)
-        stage = Stage("posterior", n_tasks, n_tasks, len(selection.order))
-        self.settings.progress(stage, 0, None)
-        found = self._at(parameters).fit(parameters.kernel, selection, self.settings)
-        self.settings.progress(stage, n_tasks, None)
-        return SharedKernelFit(parameters, selection, *found, n_rounds, converged, change)

@@ -193,7 +193,7 @@ def fit_sparse_model(
     parameters: Parameters, tasks: TaskBlocks, n_tasks: int, n_rows: int, settings: Settings, rng
 ) -> SparseModel:
     """Learn from the rows of all tasks; a task without rows is known but has only the prior."""
-    fit = Learner(tasks, settings, rng).learn(parameters)
+    fit, n_filled = Learner(tasks, settings, rng).learn(parameters), len(tasks.sizes)
     no_rows, no_points = np.zeros(0, dtype=np.intp), prior_only(tasks.blocks[0].X.shape[1])
     empty = SparseModel(
         fit.parameters.kernel,
@@ -211,7 +211,11 @@ def fit_sparse_model(
         selection_objective=fit.selection.objective,
         choice=Choice("kernel", {}, settings.uncoupled),
     )
-    model = empty.with_points(tasks, fit.selection, (fit.posteriors, fit.sites, fit.log_evidence))
+    stage = Stage("posterior", n_filled, n_filled, len(fit.selection.order))
+    settings.progress(stage, 0, None)
+    found = tasks.at(fit.parameters).fit(fit.parameters.kernel, fit.selection, settings)
+    settings.progress(stage, n_filled, None)
+    model = empty.with_points(tasks, fit.selection, found)
     if not settings.invariances:
         return model
     seed = int(rng.integers(2**31))

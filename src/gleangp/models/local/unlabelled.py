@@ -37,11 +37,10 @@ from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import UNLABELLED
 from gleangp.models.local.data import Data, canonical_order, some_of
 from gleangp.models.local.fit import arrange, local_posterior
-from gleangp.models.local.learn import plan_search
 from gleangp.models.local.model import Draw, LocalModel, active_points
-from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
-from gleangp.models.units import InputMap
+from gleangp.models.terms import coupled_terms
+from gleangp.models.units import InputMap, identity_map
 from gleangp.noise import NullCategory
 
 ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
@@ -54,19 +53,16 @@ class _Kernel:
     terms: tuple[Term, ...]
     inputs: InputMap
     warp: FloatArray
-    first: _Kernel | None = None  # under which sites settle before
+
+
+Kernels = Sequence[Sequence[_Kernel]]  # of every class, under which sites settle one after the other
 
 
 class ClassPrior:
-    """The prior of a class over the rows of `data`, under a given kernel.
-
-    `first` is a prior under which sites settle before they do under this one; None: there is none.
-    """
+    """The prior of a class over the rows of `data`, under a given kernel."""
 
     def __init__(self, kernel: _Kernel, data: Data, choose_basis: Any, n_basis: int | None, seed: int):
-        self.kernel, first = kernel, kernel.first
-        self.first: Any = None if first is None else ClassPrior(first, data, choose_basis, n_basis, seed)
-        self.how = UNLABELLED.conditioning.with_points(n_basis, len(data))
+        self.kernel, self.how = kernel, UNLABELLED.conditioning.with_points(n_basis, len(data))
         W, rng = kernel.inputs(data.X, kernel.warp), np.random.default_rng(seed)
         self.rows, self.basis = arrange(kernel.terms, W, data, choose_basis, self.how, rng)
         self.prior = BlockPrior(kernel.terms, W, self.rows.layout, self.rows.Z)
@@ -82,14 +78,8 @@ class ClassPrior:
         """As `propagate.labelled_first`."""
         return labelled_first(block, self.marginals, labelled, self._among)
 
-    def posterior(self, model: LocalModel, swept: Swept, evidence: float, noise: Any) -> LocalModel:
-        """A model with this prior, given the sites of all rows; `model` has what else is known of it."""
-        q, sites = swept.marginals.state, swept.sites
-        posterior = local_posterior(self.prior, self.rows, q, sites, evidence, self.how)
-        inputs, best = self.kernel.inputs, Draw(posterior, self.kernel.warp, np.zeros(0))
-        points = active_points(posterior, self.basis)
-        model = replace(model, inputs=inputs, best=best, draws=(), noise=noise, targets=None, **points)
-        return replace(model, n_silent=sites.n_silent)
+
+Stages = Sequence[Sequence[ClassPrior]]  # as `Kernels`
 
 
 def signs_of(y: IntArray, n_models: int) -> list[FloatArray]:
@@ -104,15 +94,14 @@ def _blocks(noises, y: IntArray) -> list[Block]:
     return [Block(none, signs, noise) for signs, noise in zip(signs_of(y, len(noises)), noises, strict=True)]
 
 
-def propagate_classes(priors: Sequence[ClassPrior], noises, y: IntArray) -> list[tuple[Swept, float]]:
+def propagate_classes(stages: Stages, noises, y: IntArray) -> list[tuple[Swept, float]]:
     """Settled sites of every binary problem under the null category, and its evidence."""
-    blocks = _blocks(noises, y)
-    starts: list[Any]
-    if priors[0].first is None:
-        starts = [p.labelled_first(b, y >= 0) for p, b in zip(priors, blocks, strict=True)]
-    else:
-        starts = [s.sites for s, _ in propagate_classes([p.first for p in priors], noises, y)]
-    return _settle([p.marginals for p in priors], blocks, starts)
+    blocks, found = _blocks(noises, y), []
+    starts = [p.labelled_first(b, y >= 0) for p, b in zip(stages[0], blocks, strict=True)]
+    for priors in stages:
+        found = _settle([p.marginals for p in priors], blocks, starts)
+        starts = [s.sites for s, _ in found]
+    return found
 
 
 def _settle(marginals: Sequence[MarginalsOfSites], blocks, starts) -> list[tuple[Swept, float]]:
@@ -135,7 +124,7 @@ def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swep
     return noise_only.maximize(sum_log_z, scale=float(len(signs)))[0].noise
 
 
-def held_out_scores(priors: Sequence[ClassPrior], noises, y: IntArray, labelled: IntArray) -> FloatArray:
+def held_out_scores(stages: Stages, noises, y: IntArray, labelled: IntArray) -> FloatArray:
     """Log probabilities (l,) of the classes of labelled rows, held out in turn.
 
     Rows without a label are silent unless the noise is the null category.
@@ -149,10 +138,10 @@ def held_out_scores(priors: Sequence[ClassPrior], noises, y: IntArray, labelled:
         known = y.copy()
         known[out] = -1
         if isinstance(noises[0], NullCategory):
-            at = [(s.cavity_mean, s.cavity_var) for s, _ in propagate_classes(priors, noises, known)]
+            at = [(s.cavity_mean, s.cavity_var) for s, _ in propagate_classes(stages, noises, known)]
         else:
             at = []
-            for prior, block in zip(priors, _blocks(noises, known), strict=True):
+            for prior, block in zip(stages[0], _blocks(noises, known), strict=True):
                 now = prior.marginals(prior.labelled_first(block, known >= 0))
                 at.append((now.mean, now.var))
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
@@ -213,7 +202,7 @@ class UnlabelledRows:
         self.y = self.data.y.astype(np.intp)
         missing, soft = float(np.mean(self.y < 0)), UNLABELLED.soft
         self.noises = [NullCategory(m.noise.bias, missing, missing, variance=soft) for m in self.models]
-        self.of_labelled = [_Kernel(m.terms, m.inputs, m.best.warp) for m in self.models]
+        self.of_labelled = [[_Kernel(m.terms, m.inputs, m.best.warp) for m in self.models]]
 
     def fit(self) -> list[LocalModel]:
         """The models with or without the rows that have no label, whatever predicts held-out labels best."""
@@ -237,7 +226,7 @@ class UnlabelledRows:
         made, n = Decision("unlabelled rows", best, means, reason), len(self.y)
         return [replace(m, decisions=(*m.decisions, made), n_rows=n) for m in models]
 
-    def _scores(self, kernels: dict[str, list[_Kernel]]) -> dict[str, FloatArray]:
+    def _scores(self, kernels: dict[str, Kernels]) -> dict[str, FloatArray]:
         """Log probabilities of held-out labels, on some of the rows."""
         rng = np.random.default_rng(self.seed)
         labelled, others = np.flatnonzero(self.y >= 0), np.flatnonzero(self.y < 0)
@@ -246,58 +235,64 @@ class UnlabelledRows:
         others = others[some_of(len(others), UNLABELLED.n_checked - len(labelled), rng)]
         rows = np.sort(np.concatenate([labelled, others]))
         data, y, has_label = self.data.at(rows), self.y[rows], np.flatnonzero(self.y[rows] >= 0)
-        of_labelled = self._priors(self.of_labelled, data, None)
+        of_labelled = self._stages(self.of_labelled, data, None)
         scores = {ALONE: held_out_scores(of_labelled, [m.noise for m in self.models], y, has_label)}
         for name, of_classes in kernels.items():
-            priors = of_labelled if name == LABELLED else self._priors(of_classes, data, None)
-            scores[name] = held_out_scores(priors, self.noises, y, has_label)
+            stages = of_labelled if name == LABELLED else self._stages(of_classes, data, None)
+            scores[name] = held_out_scores(stages, self.noises, y, has_label)
         return scores
 
-    def _fit_all(self, kernels: list[_Kernel]) -> list[LocalModel]:
+    def _fit_all(self, kernels: Kernels) -> list[LocalModel]:
         """The models of all rows under given kernels.
 
         Parameters of the null category are learnt in turn: sites are settled, then the sum of log Z over all
         rows is maximised, cavities held.
         """
-        priors, noises, names = self._priors(kernels, self.data, self.n_basis), self.noises, self.noise_names
-        found = propagate_classes(priors, noises, self.y)
+        stages, noises, names = self._stages(kernels, self.data, self.n_basis), self.noises, self.noise_names
+        found = propagate_classes(stages, noises, self.y)
         for _ in range(UNLABELLED.n_passes if names else 0):
-            parts = zip(noises, signs_of(self.y, len(priors)), found, strict=True)
+            parts = zip(noises, signs_of(self.y, len(noises)), found, strict=True)
             noises = [_noise_at(noise, names, signs, swept) for noise, signs, (swept, _) in parts]
-            found = propagate_classes(priors, noises, self.y)
+            found = propagate_classes(stages, noises, self.y)
         models = []
-        for model, prior, noise, (swept, evidence) in zip(self.models, priors, noises, found, strict=True):
-            model = prior.posterior(model, swept, evidence, noise)
-            models.append(replace(model, row_numbers=self.order, active=self.order[model.active]))
+        for model, p, noise, (swept, evidence) in zip(self.models, stages[-1], noises, found, strict=True):
+            posterior = local_posterior(p.prior, p.rows, swept.marginals.state, swept.sites, evidence, p.how)
+            points = active_points(posterior, p.basis)
+            points["active"] = self.order[points["active"]]
+            best, n_silent = Draw(posterior, p.kernel.warp, np.zeros(0)), swept.sites.n_silent
+            made: dict[str, Any] = {
+                "inputs": p.kernel.inputs,
+                "best": best,
+                "draws": (),
+                "noise": noise,
+                "targets": None,
+            }
+            made |= {"row_numbers": self.order, "n_silent": n_silent, **points}
+            models.append(replace(model, **made))
         return models
 
-    def _priors(self, kernels: list[_Kernel], data: Data, n_basis: int | None) -> list[ClassPrior]:
-        """Of every class; classes with the same kernel share one."""
-        made: dict[int, ClassPrior] = {}
-        for k in kernels:
-            if id(k) not in made:
-                made[id(k)] = ClassPrior(k, data, self.choose_basis, n_basis, self.seed)
-        return [made[id(k)] for k in kernels]
+    def _stages(self, kernels: Kernels, data: Data, n_basis: int | None) -> Stages:
+        """Classes with the same kernel share a prior."""
+        every = dict.fromkeys(kernel for stage in kernels for kernel in stage)
+        priors = {k: ClassPrior(k, data, self.choose_basis, n_basis, self.seed) for k in every}
+        return [[priors[kernel] for kernel in stage] for stage in kernels]
 
-    def _start_kernels(self) -> list[_Kernel]:
+    def _start_kernels(self) -> Kernels:
         """Those given, or the default ones, with the distance of neighbours as length scale."""
         if self.kernels is not None:
-            return [self._made(kernel) for kernel in self.kernels]
+            return [[self._made(kernel) for kernel in self.kernels]]
         first = null_category_kernel(self.data.X)
-        length = first.k2.kernel.length_scale
-        stretched = UNLABELLED.stretch * length
+        stretched = UNLABELLED.stretch * first.k2.kernel.length_scale
         then = clone(first).set_params(
             k1__constant_value=UNLABELLED.variance, k2__kernel__length_scale=stretched
         )
         first.set_params(k1__constant_value=UNLABELLED.first_variance)
-        return [replace(self._made(then), first=self._made(first))] * len(self.models)
+        return [[self._made(kernel)] * len(self.models) for kernel in (first, then)]
 
     def _made(self, kernel: Kernel) -> _Kernel:
-        data, coupling = self.data, self.coupling if self.data.n_tasks > 1 else "auto"
-        likelihood = Likelihood(self.noises[0])
-        search = plan_search(data.X, data.n_tasks, likelihood, kernel=kernel, coupling=coupling)
-        specs = search.terms(search.starts[0], search.forms[0])
-        return _Kernel(tuple(Term(s.kernel, s.loadings, s.own) for s in specs), search.inputs, np.zeros(0))
+        n_tasks, inputs = self.data.n_tasks, identity_map(self.data.X.shape[1])
+        specs = coupled_terms(self.coupling if n_tasks > 1 else "auto", clone(kernel), {}, n_tasks)
+        return _Kernel(tuple(Term(s.kernel, s.loadings, s.own) for s in specs), inputs, np.zeros(0))
 
 
 def _clearly_better(scores: FloatArray, others: FloatArray) -> bool:
