@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import count_features
+from gleangp.estimators._docs import describe
 from gleangp.exceptions import TaskError
 
 # Okabe and Ito's colours, in an order in which neighbours are told apart by everyone.
@@ -18,11 +19,30 @@ DIVERGING = "PuOr"
 MARKERS = "osD^vP*X"
 
 
+_PARAMETERS = """
+ax : matplotlib axes, default=None
+    Where to draw. None: a new figure.
+feature_names : sequence of str, default=None
+    Names of the inputs. None: those of the columns of X, or of the frame the model was fitted on.
+task : default=None
+    Which task, if the model has several.
+tasks : array-like of shape (n,), default=None
+    Their tasks, if the model takes them so.
+label : str, default=None
+    For a legend.
+"""
+
+
 class Display:
-    """Base of the Displays: `ax_`, `figure_`."""
+    """Base of the Displays: `ax_`, `figure_`, and what public methods take and return."""
 
     ax_: Any
     figure_: Any
+
+    def __init_subclass__(cls) -> None:
+        for name in {"from_estimator", "from_predictions", "plot"} & set(vars(cls)):
+            method = vars(cls)[name]
+            describe(getattr(method, "__func__", method), _PARAMETERS, cls.__name__)
 
     def _start(self, ax: Any) -> Any:
         """The axes to draw on: those given, or those of a new figure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.plots._base import COLORS, Display, active_tasks, shortened, submodels, task_names
 
 
+@dataclass(eq=False, repr=False)
 class ActiveGainDisplay(Display):
     """The score of every active point when it came in, in order of inclusion.
 
@@ -34,9 +36,8 @@ class ActiveGainDisplay(Display):
     8
     """
 
-    def __init__(self, gains: list[FloatArray], labels: list[str] | None = None) -> None:
-        self.gains = gains
-        self.labels = labels
+    gains: list[FloatArray]
+    labels: list[str] | None = None
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None) -> Self:
@@ -46,12 +47,6 @@ class ActiveGainDisplay(Display):
         ----------
         model : estimator
             A fitted sparse estimator.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        ActiveGainDisplay
         """
         active_tasks(model)  # says what is wrong where there are none
         gains = [m.gain for m in submodels(model)]
@@ -59,17 +54,7 @@ class ActiveGainDisplay(Display):
         return cls(gains, labels).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        ActiveGainDisplay
-        """
+        """Draw."""
         ax = self._start(ax)
         for i, gain in enumerate(self.gains):
             label = None if self.labels is None else self.labels[i]
@@ -87,6 +72,7 @@ class ActiveGainDisplay(Display):
         return self
 
 
+@dataclass(eq=False, repr=False)
 class BudgetDisplay(Display):
     """How many active points every task has.
 
@@ -111,9 +97,8 @@ class BudgetDisplay(Display):
     9
     """
 
-    def __init__(self, counts: IntArray, names: list[str]) -> None:
-        self.counts = counts
-        self.names = names
+    counts: IntArray
+    names: list[str]
 
     @classmethod
     def from_estimator(cls, model: Any, *, ax: Any = None) -> Self:
@@ -123,12 +108,6 @@ class BudgetDisplay(Display):
         ----------
         model : estimator
             A fitted sparse estimator.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        BudgetDisplay
         """
         names = task_names(model)
         return cls(np.bincount(active_tasks(model), minlength=len(names)), names).plot(ax=ax)
@@ -138,14 +117,8 @@ class BudgetDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
         most : int, default=20
             With more tasks than this, a histogram replaces the bars.
-
-        Returns
-        -------
-        BudgetDisplay
         """
         ax = self._start(ax)
         if len(self.counts) > most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from gleangp.plots._base import COLORS, Display, check_kind
 _LEVELS = np.linspace(0.05, 0.95, 19)
 
 
+@dataclass(eq=False, repr=False)
 class CoverageDisplay(Display):
     """Share of targets within the central intervals of a regression, against what was promised.
 
@@ -47,17 +49,10 @@ class CoverageDisplay(Display):
     30
     """
 
-    def __init__(
-        self,
-        levels: FloatArray,
-        coverage: FloatArray,
-        n_rows: int,
-        by_task: dict[Any, FloatArray] | None = None,
-    ) -> None:
-        self.levels = levels
-        self.coverage = coverage
-        self.n_rows = n_rows
-        self.by_task = by_task or {}
+    levels: FloatArray
+    coverage: FloatArray
+    n_rows: int
+    by_task: dict[Any, FloatArray] | None = None
 
     @classmethod
     def from_estimator(cls, model: Any, X: Any, y: Any, *, tasks: Any = None, ax: Any = None) -> Self:
@@ -71,14 +66,6 @@ class CoverageDisplay(Display):
             Inputs that it has not seen, as it takes them.
         y : array-like of shape (n,)
             Their targets.
-        tasks : array-like of shape (n,), default=None
-            Their tasks, if the model takes them so.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        CoverageDisplay
         """
         given = {} if tasks is None else {"tasks": tasks}
         check_kind(cls.__name__, model, of_classes=False, instead="CalibrationDisplay")
@@ -99,12 +86,6 @@ class CoverageDisplay(Display):
             the target is NaN do not count.
         tasks : array-like of shape (n,), default=None
             Task of each row.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        CoverageDisplay
         """
         y, mean, std = (np.asarray(a, dtype=np.float64) for a in (y, mean, std))
         known = ~np.isnan(y)
@@ -117,19 +98,7 @@ class CoverageDisplay(Display):
         return cls(_LEVELS, inside.mean(axis=0), int(known.sum()), by_task).plot(ax=ax)
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-        label : str, default=None
-            For a legend.
-
-        Returns
-        -------
-        CoverageDisplay
-        """
+        """Draw."""
         ax = _diagonal(self._start(ax))
         spread = 2 * np.sqrt(self.levels * (1 - self.levels) / self.n_rows)
         ax.fill_between(
@@ -140,7 +109,7 @@ class CoverageDisplay(Display):
             lw=0,
             label="chance, ± 2 sd",
         )
-        if len(self.by_task) > 1:
+        if self.by_task and len(self.by_task) > 1:
             low, high = np.quantile(list(self.by_task.values()), [0.1, 0.9], axis=0)
             ax.fill_between(self.levels, low, high, color=COLORS[0], alpha=0.2, lw=0, label="80 % of tasks")
         ax.plot(self.levels, self.coverage, "o-", color=COLORS[0], ms=4, label=label or "observed")
@@ -149,6 +118,7 @@ class CoverageDisplay(Display):
         return self
 
 
+@dataclass(eq=False, repr=False)
 class CalibrationDisplay(Display):
     """Observed frequency against predicted probability, in bins of equal numbers of rows.
 
@@ -180,10 +150,9 @@ class CalibrationDisplay(Display):
     30
     """
 
-    def __init__(self, predicted: FloatArray, observed: FloatArray, counts: FloatArray) -> None:
-        self.predicted = predicted
-        self.observed = observed
-        self.counts = counts
+    predicted: FloatArray
+    observed: FloatArray
+    counts: FloatArray
 
     @classmethod
     def from_estimator(cls, model: Any, X: Any, y: Any, *, tasks: Any = None, ax: Any = None) -> Self:
@@ -197,14 +166,6 @@ class CalibrationDisplay(Display):
             Inputs that it has not seen, as it takes them.
         y : array-like of shape (n,)
             Their labels.
-        tasks : array-like of shape (n,), default=None
-            Their tasks, if the model takes them so.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        CalibrationDisplay
         """
         given = {} if tasks is None else {"tasks": tasks}
         check_kind(cls.__name__, model, of_classes=True, instead="CoverageDisplay")
@@ -226,12 +187,6 @@ class CalibrationDisplay(Display):
             Its predicted probability.
         n_bins : int, default=10
             Most bins; each has at least ten rows where there are so many.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        CalibrationDisplay
         """
         hit, proba = np.asarray(hit, dtype=np.float64), np.asarray(proba, dtype=np.float64)
         order = np.argsort(proba, kind="stable")
@@ -241,19 +196,7 @@ class CalibrationDisplay(Display):
         return cls(predicted, observed, np.array([len(rows) for rows in bins], dtype=float)).plot(ax=ax)
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-        label : str, default=None
-            For a legend.
-
-        Returns
-        -------
-        CalibrationDisplay
-        """
+        """Draw."""
         ax = _diagonal(self._start(ax))
         # Wilson's interval: right also where no row or every row is a hit.
         n, z = self.counts, 2.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ from gleangp.plots._base import (
 _MANY = 60  # active points from which they are marked lightly
 
 
+@dataclass(eq=False, repr=False)
 class DecisionDisplay(Display):
     """Probabilities (two classes) or winning classes (more) over two inputs.
 
@@ -64,30 +66,17 @@ class DecisionDisplay(Display):
     (20, 20, 2)
     """
 
-    def __init__(
-        self,
-        xx: FloatArray,
-        yy: FloatArray,
-        proba: FloatArray,
-        classes: np.ndarray,
-        *,
-        null: FloatArray | None = None,
-        X: FloatArray | None = None,
-        y: np.ndarray | None = None,
-        active: FloatArray | None = None,
-        labels: tuple[str, str] = ("first input", "second input"),
-        others: str = "",
-    ) -> None:
-        self.xx = xx
-        self.yy = yy
-        self.proba = proba
-        self.classes = classes
-        self.null = null
-        self.X = X
-        self.y = y
-        self.active = active
-        self.labels = labels
-        self.others = others
+    xx: FloatArray
+    yy: FloatArray
+    proba: FloatArray
+    classes: np.ndarray
+    _: KW_ONLY
+    null: FloatArray | None = None
+    X: FloatArray | None = None
+    y: np.ndarray | None = None
+    active: FloatArray | None = None
+    labels: tuple[str, str] = ("first input", "second input")
+    others: str = ""
 
     @classmethod
     def from_estimator(
@@ -113,20 +102,10 @@ class DecisionDisplay(Display):
             categories) at which other inputs are held. A task column is left out.
         y : array-like of shape (n,), default=None
             Their labels, to be shown; values that are no class are drawn as unlabelled.
-        task : default=None
-            Which task, if the model has several.
         features : pair of int or str, default=(0, 1)
             Which inputs, by their positions or names.
         n_points : int, default=120
             Points along each.
-        feature_names : sequence of str, default=None
-            Names of the inputs. None: those of the columns of X, or of the frame the model was fitted on.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        DecisionDisplay
         """
         check_kind(cls.__name__, model, of_classes=True, instead="PredictionDisplay")
         names = input_names(model, X, feature_names)
@@ -157,17 +136,7 @@ class DecisionDisplay(Display):
         return display.plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        DecisionDisplay
-        """
+        """Draw."""
         ax = self._start(ax)
         if len(self.classes) == 2:
             self._draw_probability(ax)

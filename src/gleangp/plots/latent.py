@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from gleangp._typing import FloatArray
 from gleangp.plots._base import MARKERS, Display, color_of, shortened
 
 
+@dataclass(eq=False, repr=False)
 class LatentSpaceDisplay(Display):
     """Two latent dimensions of every row.
 
@@ -40,12 +42,9 @@ class LatentSpaceDisplay(Display):
     (20, 2)
     """
 
-    def __init__(
-        self, positions: FloatArray, groups: np.ndarray | None = None, dimensions: tuple[int, int] = (0, 1)
-    ) -> None:
-        self.positions = positions
-        self.groups = groups
-        self.dimensions = dimensions
+    positions: FloatArray
+    groups: np.ndarray | None = None
+    dimensions: tuple[int, int] = (0, 1)
 
     @classmethod
     def from_estimator(
@@ -69,12 +68,6 @@ class LatentSpaceDisplay(Display):
             Labels or tasks of the rows.
         dimensions : pair of int, default=None
             Which two dimensions. None: the most relevant ones, by `relevance_`.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        LatentSpaceDisplay
         """
         if not hasattr(model, "transform"):
             needed = "Fit a SharedLatentGPClassifier or a SharedLatentGPRegressor."
@@ -95,14 +88,8 @@ class LatentSpaceDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
         most_groups : int, default=8
             With more groups than this the smallest are drawn in grey.
-
-        Returns
-        -------
-        LatentSpaceDisplay
         """
         ax = self._start(ax)
         first, second = self.dimensions

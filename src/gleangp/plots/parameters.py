@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ _WORDS = {"length_scale": "length scale", "noise_level": "variance of the noise"
 _PARTS = {"RBF": "smooth part", "Matern": "rough part", "DotProduct": "linear part", "WhiteKernel": "noise"}
 
 
+@dataclass(eq=False, repr=False)
 class KernelParametersDisplay(Display):
     """Learnt kernel parameters on a logarithmic axis, with their bounds where these are near.
 
@@ -39,9 +41,8 @@ class KernelParametersDisplay(Display):
     ['variance of the linear part', 'variance of the smooth part', 'length scale of x0', 'length scale of x1']
     """
 
-    def __init__(self, names: list[str], values: FloatArray) -> None:
-        self.names = names
-        self.values = values
+    names: list[str]
+    values: FloatArray
 
     @classmethod
     def from_estimator(
@@ -55,12 +56,6 @@ class KernelParametersDisplay(Display):
             A fitted estimator with `kernel_`, or with `kernels_`, one for each task.
         feature_names : sequence of str, default=None
             Names of the inputs. None: those of the frame the model was fitted on.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        KernelParametersDisplay
         """
         check_is_fitted(model)
         kernels = _kernels(model)
@@ -73,17 +68,7 @@ class KernelParametersDisplay(Display):
         return cls(names, np.exp([k.theta for k in kernels])).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        KernelParametersDisplay
-        """
+        """Draw."""
         ax = self._start(ax)
         places = np.arange(len(self.names))
         jitter = np.linspace(-0.2, 0.2, len(self.values)) if len(self.values) > 1 else [0.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from gleangp.plots._base import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class PredictionDisplay(Display):
     """Mean and bands of two standard deviations over one input.
 
@@ -62,32 +64,18 @@ class PredictionDisplay(Display):
     (300,)
     """
 
-    def __init__(
-        self,
-        x: FloatArray,
-        mean: FloatArray,
-        std: FloatArray,
-        *,
-        std_with_noise: FloatArray | None = None,
-        X: FloatArray | None = None,
-        y: FloatArray | None = None,
-        active: FloatArray | None = None,
-        label: str | None = None,
-        x_label: str = "input",
-        y_label: str = "target",
-        others: str = "",
-    ) -> None:
-        self.x = x
-        self.mean = mean
-        self.std = std
-        self.std_with_noise = std_with_noise
-        self.X = X
-        self.y = y
-        self.active = active
-        self.label = label
-        self.x_label = x_label
-        self.y_label = y_label
-        self.others = others
+    x: FloatArray
+    mean: FloatArray
+    std: FloatArray
+    _: KW_ONLY
+    std_with_noise: FloatArray | None = None
+    X: FloatArray | None = None
+    y: FloatArray | None = None
+    active: FloatArray | None = None
+    label: str | None = None
+    x_label: str = "input"
+    y_label: str = "target"
+    others: str = ""
 
     @classmethod
     def from_estimator(
@@ -116,24 +104,14 @@ class PredictionDisplay(Display):
             tasks are left out.
         y : array-like of shape (n,), default=None
             Their targets, to be shown.
-        task : default=None
-            Which task, if the model has several.
         feature : int or str, default=0
             Which input, by its position or its name.
         n_points : int, default=300
             Points along it.
         margin : float, default=0.1
             How far to go beyond the data, as a share of their range.
-        feature_names : sequence of str, default=None
-            Names of the inputs. None: those of the columns of X, or of the frame the model was fitted on.
         target : str, default=None
             Name of the target. None: that of y, if it has one.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        PredictionDisplay
         """
         check_kind(cls.__name__, model, of_classes=False, instead="DecisionDisplay")
         names = input_names(model, X, feature_names)
@@ -174,14 +152,8 @@ class PredictionDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
         color : str
             Of the line and the bands.
-
-        Returns
-        -------
-        PredictionDisplay
         """
         ax = self._start(ax)
         if self.std_with_noise is not None:

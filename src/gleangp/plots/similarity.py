@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from gleangp._typing import FloatArray
 from gleangp.plots._base import DIVERGING, Display, at_task, inputs_of, shortened, task_names
 
 
+@dataclass(eq=False, repr=False)
 class TaskSimilarityDisplay(Display):
     """A matrix over tasks, such as the correlation of their predictions or a relevance between them.
 
@@ -38,12 +40,9 @@ class TaskSimilarityDisplay(Display):
            [-1.,  1.]])
     """
 
-    def __init__(
-        self, matrix: FloatArray, names: list[str], label: str = "correlation of predictions"
-    ) -> None:
-        self.matrix = matrix
-        self.names = names
-        self.label = label
+    matrix: FloatArray
+    names: list[str]
+    label: str = "correlation of predictions"
 
     @classmethod
     def from_estimator(cls, model: Any, X: Any, *, ax: Any = None) -> Self:
@@ -55,12 +54,6 @@ class TaskSimilarityDisplay(Display):
             A fitted model of several tasks.
         X : frame or array-like of shape (n, p)
             Inputs at which tasks are compared. A task column is left out.
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
-
-        Returns
-        -------
-        TaskSimilarityDisplay
         """
         X = inputs_of(model, X)
         names = task_names(model)
@@ -73,16 +66,10 @@ class TaskSimilarityDisplay(Display):
 
         Parameters
         ----------
-        ax : matplotlib axes, default=None
-            Where to draw. None: a new figure.
         cmap : str
             Colour map; the default is symmetric about zero.
         most_names : int, default=25
             With more tasks than this their names are left out.
-
-        Returns
-        -------
-        TaskSimilarityDisplay
         """
         ax = self._start(ax)
         order = _by_likeness(self.matrix)
