@@ -280,14 +280,14 @@ class LocalPosterior:
         added later has informed no other: its rows and those of others are correlated as far as the others'
         posterior says.
         """
-        mean, parts, known = np.empty(len(X)), self._alike(codes), {}
-        for task, rows in parts:
+        mean, parts = np.empty(len(X)), []
+        for task, rows in self._alike(codes):
             near = np.unique(self.neighbours(X[rows], task))
             solved = self._solve(near[None], task, cache=self.together)
-            tasks = codes[rows] if self.together else task
-            known[task] = solved, self._seen(solved, X[rows][None], tasks)
-            mean[rows] = known[task][1][3].ravel()
-        cov = (self._cov_of_one_block if self.together else self._cov_of_blocks)(X, codes, parts, known)
+            seen = self._seen(solved, X[rows][None], codes[rows] if self.together else task)
+            T, F, g, mean[rows] = (part[0] for part in seen)
+            parts.append((task, rows, T, F, g))
+        cov = (self._cov_of_one_block if self.together else self._cov_of_blocks)(X, codes, parts)
         cov.flat[:: len(X) + 1] += white_variance(self.terms, X, codes)
         root = np.sqrt(self.factor(X, codes))
         return mean, cov * np.outer(root, root)
@@ -309,37 +309,28 @@ class LocalPosterior:
             codes = np.where(same, codes[same].min(initial=len(self.rows_of_task)), codes)
         return list(filled_blocks(codes))
 
-    def _cov_of_one_block(self, X: FloatArray, codes: IntArray, parts, known) -> FloatArray:
+    def _cov_of_one_block(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
         """Posterior covariance (n, n) of new rows in a model of one block, without white noise."""
-        cov = np.empty((len(X), len(X)))
-        for i, (part, rows) in enumerate(parts):
-            for other, others in parts[i:]:
-                (one, seen), (two, seen_other) = known[part], known[other]
-                given = two if one.base is None else one
-                if part != other and one.base is not None and two.base is not None:
-                    given = one.base
-                at, to = X[None, rows], X[None, others]
-                left = seen if given is one else self._seen(given, at, codes[rows])
-                right = seen_other if given is two else self._seen(given, to, codes[others])
-                block = covariance(self.terms, at, codes[None, rows], to, codes[None, others])[0]
-                block -= left[0][0].T @ right[0][0]
-                cov[np.ix_(rows, others)], cov[np.ix_(others, rows)] = block, block.T
+        T, n = np.empty((self.n_learnt, len(X))), self.n_learnt
+        for _, rows, seen, _, _ in parts:
+            T[:, rows] = seen[:n]
+        cov = covariance(self.terms, X, codes, X, codes) - T.T @ T
+        for _, rows, seen, _, _ in parts:  # rows of an added task, which inform this task alone
+            cov[np.ix_(rows, rows)] -= seen[n:].T @ seen[n:]
         return cov
 
-    def _cov_of_blocks(self, X: FloatArray, codes: IntArray, parts, known) -> FloatArray:
+    def _cov_of_blocks(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
         """The same in a model of several blocks.
 
         Residuals of different tasks are independent; their means move with the common basis variables.
         """
-        moves = np.empty((len(X), len(self.common.mean)))
-        for task, rows in parts:
-            g, D = known[task][1][2][0], moves.shape[1]
+        moves, D = np.empty((len(X), len(self.common.mean))), len(self.common.mean)
+        for task, rows, _, _, g in parts:
             moves[rows] = g[:, :D] - g[:, D:] @ self.group(task).back if task in self.own else g
         cov = moves @ self._common_knowledge[1] @ moves.T
-        for task, rows in parts:
-            T, F, g, _ = (part[0] for part in known[task][1])
-            J, at, code = g if self._informed(task) else F, X[None, rows], np.array([[task]])
-            block = covariance(self.terms, at, code, at, code)[0] - F @ F.T - T.T @ T
+        for task, rows, T, F, g in parts:
+            J, at, of_rows = g if self._informed(task) else F, X[rows], codes[rows]
+            block = covariance(self.terms, at, of_rows, at, of_rows) - F @ F.T - T.T @ T
             cov[np.ix_(rows, rows)] = block + J @ self.knowledge(task)[1] @ J.T
         return cov
 

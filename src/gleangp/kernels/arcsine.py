@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
-from gleangp.kernels.evaluate import Evaluation, is_free, of_number, onto, rule_for, side_by_side
+from gleangp.kernels.evaluate import ZERO, Evaluation, is_free, of_number, onto, rule_for, side_by_side
 
 
 class ArcSine(Kernel):
@@ -141,19 +141,20 @@ def _(kernel, A, B):
         W = (2.0 / np.pi) * G / np.sqrt(_gap(inner, first, second))
         WN = W * inner
         d_first, d_second = -0.5 * WN.sum(axis=-1) / (first + 1.0), -0.5 * WN.sum(axis=-2) / (second + 1.0)
-        # inner and norms are all w (...) + b
-        one = b / b
-        d_bias = of_number(W, b) + of_number(d_first, b) + of_number(d_second, b)
-        d_both = of_number(WN, one) + of_number(d_first * first, one) + of_number(d_second * second, one)
+
+        def total(factor, *parts):  # inner and norms are all w (...) + b
+            return sum(of_number(part, factor, ()) for part in parts)
+
+        d_bias, d_both = total(b, W, d_first, d_second), total(b / b, WN, d_first * first, d_second * second)
         theta = side_by_side(  # alphabetical: bias first
             d_bias if is_free(kernel.bias_variance_bounds) else np.empty(0),
             d_both - d_bias if is_free(kernel.weight_variance_bounds) else np.empty(0),
         )
         if not inputs:
-            return theta, A, None
+            return theta, ZERO, ZERO
         d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
         if B is None:
-            return theta, w * ((W + W.swapaxes(-1, -2)) @ A + (d_first + d_second) * A), None
+            return theta, w * ((W + W.swapaxes(-1, -2)) @ A + (d_first + d_second) * A), ZERO
         dA, dB = w * (W @ B + d_first * A), w * (W.swapaxes(-1, -2) @ A + d_second * B)
         return theta, onto(dA, A), onto(dB, B)
 

@@ -33,9 +33,10 @@ from gleangp._typing import FloatArray
 STEP = np.cbrt(np.finfo(float).eps)  # balances truncation (step**2) and rounding (eps / step)
 _DIAGONAL_ROWS = 64  # at a time where only the diagonal of a square block is wanted
 
-# dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is None where B is A, and both arguments move with A.
+# dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is zero where B is A, and both arguments move with A.
 # Without `inputs` the last two may be anything.
-Gradients = tuple[FloatArray, FloatArray, FloatArray | None]
+Gradients = tuple[FloatArray, FloatArray, FloatArray]
+ZERO = np.zeros(1)  # the gradient where there is none
 
 
 class Evaluation(NamedTuple):
@@ -62,8 +63,7 @@ def evaluate_diag(kernel: Kernel, X: FloatArray, white: bool = True) -> Evaluati
 
     def diag_vjp(g: FloatArray, inputs: bool = True) -> Gradients:
         theta, first, second = vjp(g[:, None, None], inputs=inputs)
-        moved = first if second is None else first + second
-        return theta, np.broadcast_to(moved, rows.shape)[:, 0], None
+        return theta, np.broadcast_to(first + second, rows.shape)[:, 0], ZERO
 
     return Evaluation(np.broadcast_to(value, (len(X), 1, 1))[:, 0, 0], diag_vjp)
 
@@ -260,8 +260,13 @@ def of_features(product: FloatArray, parameter: FloatArray) -> FloatArray:
     return sums.sum(-1, keepdims=True) if np.shape(parameter)[-1:] in ((), (1,)) else sums
 
 
-def of_number(M: FloatArray, factor: FloatArray | float) -> FloatArray:
-    """An entry of dL/dtheta: the factor times the sum of M, or that of each matrix for factors (B, 1, 1)."""
+def of_number(M: FloatArray, factor: FloatArray | float, bounds: Any) -> FloatArray:
+    """An entry of dL/dtheta: the factor times the sum of M, or that of each matrix for factors (B, 1, 1).
+
+    Nothing if `bounds` are "fixed".
+    """
+    if not is_free(bounds):
+        return np.empty(0)
     if np.ndim(factor) == 0:
         return np.array([factor * M.sum()])
     return np.asarray(factor)[:, :, 0] * M.reshape(len(M), -1).sum(axis=1)[:, None]
@@ -297,8 +302,8 @@ def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
         thetas, dA, dB = zip(*each, strict=True)
         theta = np.array(thetas) if own else np.sum(thetas, axis=0)
         if not inputs:
-            return theta, A, None
-        back = None if B is None else onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
+            return theta, ZERO, ZERO
+        back = ZERO if B is None else onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
         return theta, onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
 
     return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *shape), vjp)
@@ -330,15 +335,15 @@ def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluati
             n, m = G.shape
             joint = np.block([[np.zeros((n, n)), 0.5 * G], [0.5 * G.T, np.zeros((m, m))]])
             theta = of_theta(np.vstack((A, B)), joint)
-            return theta, *((of_first(A, B, G), of_first(B, A, G.T)) if inputs else (A, None))
+            return theta, *((of_first(A, B, G), of_first(B, A, G.T)) if inputs else (ZERO, ZERO))
         theta = of_theta(A, G)
         if not inputs:
-            return theta, A, None
+            return theta, ZERO, ZERO
         both = G + G.T  # kernels are symmetric, so either argument's derivative serves
         if own_input is not None and not has_white(kernel):
-            return theta, of_first(A, A, both), None
+            return theta, of_first(A, A, both), ZERO
         np.fill_diagonal(both, 0.0)
-        return theta, of_first(A, A, both) + _by_differences(kernel.diag, A, A, np.diagonal(G)), None
+        return theta, of_first(A, A, both) + _by_differences(kernel.diag, A, A, np.diagonal(G)), ZERO
 
     return Evaluation(value, vjp)
 
@@ -353,7 +358,7 @@ def _variances(kernel: Kernel, A: FloatArray) -> Evaluation:
         for start in range(0, len(X), _DIAGONAL_ROWS):
             rows = slice(start, start + _DIAGONAL_ROWS)
             theta += _one_matrix(kernel, X[rows], None).vjp(np.diag(g[rows]), inputs=False)[0]
-        return theta, _by_differences(kernel.diag, X, X, g).reshape(A.shape) if inputs else A, None
+        return theta, _by_differences(kernel.diag, X, X, g).reshape(A.shape) if inputs else ZERO, ZERO
 
     return Evaluation(kernel.diag(X).reshape(*A.shape[:-1], 1), vjp)
 

@@ -22,6 +22,7 @@ from sklearn.gaussian_process import kernels
 
 from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import (
+    ZERO,
     Evaluation,
     Gradients,
     is_free,
@@ -43,7 +44,7 @@ def _(kernel, A, B):
     left, right = rule(kernel.k1, A, B), rule(kernel.k2, A, B)
 
     def vjp(G, inputs=True):
-        return _joined(left.vjp(G, inputs=inputs), right.vjp(G, inputs=inputs), inputs)
+        return _joined(left.vjp(G, inputs=inputs), right.vjp(G, inputs=inputs))
 
     whole = np.broadcast_shapes(np.shape(left.value), np.shape(right.value))
     for part, k in ((left, kernel.k1), (right, kernel.k2)):
@@ -58,8 +59,7 @@ def _(kernel, A, B):
     left, right = rule(kernel.k1, A, B), rule(kernel.k2, A, B)
 
     def vjp(G, inputs=True):
-        first, second = _scaled_vjp(left, right.value, G, inputs), _scaled_vjp(right, left.value, G, inputs)
-        return _joined(first, second, inputs)
+        return _joined(_scaled_vjp(left, right.value, G, inputs), _scaled_vjp(right, left.value, G, inputs))
 
     return Evaluation(left.value * right.value, vjp)
 
@@ -70,16 +70,12 @@ def _scaled_vjp(K: Evaluation, factor: FloatArray, G: FloatArray, inputs: bool) 
         return K.vjp(np.asarray(np.vdot(G, factor)), inputs=inputs)
     if np.ndim(factor) == 0:
         theta, dA, dB = K.vjp(G, inputs=inputs)
-        return factor * theta, factor * dA, None if dB is None else factor * dB
+        return factor * theta, factor * dA, factor * dB
     return K.vjp(G * factor, inputs=inputs)
 
 
-def _joined(left: Gradients, right: Gradients, inputs: bool) -> Gradients:
-    theta = side_by_side(left[0], right[0])
-    if not inputs:
-        return theta, left[1], None
-    dB = None if left[2] is None or right[2] is None else left[2] + right[2]
-    return theta, left[1] + right[1], dB
+def _joined(left: Gradients, right: Gradients) -> Gradients:
+    return side_by_side(left[0], right[0]), left[1] + right[1], left[2] + right[2]
 
 
 @rule_for(kernels.Exponentiation)
@@ -95,8 +91,7 @@ def _(kernel, A, B):
 @rule_for(kernels.ConstantKernel)
 def _(kernel, A, B):
     def vjp(G, inputs=True):
-        theta = of_number(G, kernel.constant_value) if is_free(kernel.constant_value_bounds) else np.empty(0)
-        return theta, np.zeros(1), None if B is None else np.zeros(1)
+        return of_number(G, kernel.constant_value, kernel.constant_value_bounds), ZERO, ZERO
 
     return Evaluation(np.asarray(kernel.constant_value, dtype=np.float64), vjp)
 
@@ -106,13 +101,10 @@ def _(kernel, A, B):
     n = A.shape[-2]
 
     def vjp(G, inputs=True):
-        theta = np.empty(0)
-        if is_free(kernel.noise_level_bounds):
-            diagonals = np.zeros((len(A), 1))
-            if B is None:
-                diagonals = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n)))
-            theta = of_number(diagonals, kernel.noise_level)
-        return theta, np.zeros(1), None if B is None else np.zeros(1)
+        diagonals = np.zeros((len(A), 1))
+        if B is None:
+            diagonals = np.einsum("...ii->...i", np.broadcast_to(G, (*A.shape[:-1], n)))
+        return of_number(diagonals, kernel.noise_level, kernel.noise_level_bounds), ZERO, ZERO
 
     return Evaluation(kernel.noise_level * np.eye(n) if B is None else np.asarray(0.0), vjp)
 
@@ -123,11 +115,11 @@ def _(kernel, A, B):
 
     def vjp(G, inputs=True):
         # of log sigma_0, hence the 2
-        theta = of_number(G, 2.0 * square) if is_free(kernel.sigma_0_bounds) else np.empty(0)
+        theta = of_number(G, 2.0 * square, kernel.sigma_0_bounds)
         if not inputs:
-            return theta, A, None
+            return theta, ZERO, ZERO
         if B is None:
-            return theta, (G + G.swapaxes(-1, -2)) @ A, None
+            return theta, (G + G.swapaxes(-1, -2)) @ A, ZERO
         return theta, onto(G @ B, A), onto(G.swapaxes(-1, -2) @ A, B)
 
     value = A @ np.swapaxes(A if B is None else B, -1, -2)
@@ -159,10 +151,8 @@ def _(kernel, A, B):
 
     def vjp(G, inputs=True):
         theta, dA, dB = inner_vjp(G, inputs=inputs)
-        if is_free(kernel.alpha_bounds):  # alphabetical: alpha first
-            slope = value * ((base - 1.0) / base - np.log(base))
-            theta = side_by_side(of_number(G * slope, alpha), theta)
-        return theta, dA, dB
+        slope = value * ((base - 1.0) / base - np.log(base))
+        return side_by_side(of_number(G * slope, alpha, kernel.alpha_bounds), theta), dA, dB  # alphabetical
 
     return Evaluation(value, vjp)
 
@@ -178,12 +168,12 @@ def _(kernel, A, B):
 
     def vjp(G, inputs=True):
         W = 4.0 * G * value * sine
-        slopes = (W * sine, kernel.length_scale_bounds), (W * cosine * angle, kernel.periodicity_bounds)
         theta = side_by_side(
-            *(of_number(slope, inverse_square) for slope, bounds in slopes if is_free(bounds))
+            of_number(W * sine, inverse_square, kernel.length_scale_bounds),
+            of_number(W * cosine * angle, inverse_square, kernel.periodicity_bounds),
         )
         if not inputs:
-            return theta, A, None
+            return theta, ZERO, ZERO
         # phi' = -(sin cos angle / d) 2 K / (length^2 d), and 0 where rows are equal
         M = (-0.5 * inverse_square * np.pi / kernel.periodicity) * W * cosine * _inverse(distance)
         return theta, *_contract(M, A, B, inverse_square)[1:]
@@ -208,7 +198,7 @@ def _stationary(kernel, A, B, shape, rough=False) -> Evaluation:
         a, b = A / length, None if B is None else B / length
         theta, da, db = _contract(G * slope(), a, b, length)
         theta = -theta if is_free(kernel.length_scale_bounds) else np.empty(0)
-        return theta, da / length, None if db is None else db / length
+        return theta, da / length, db / length
 
     return Evaluation(value, vjp)
 
@@ -260,10 +250,10 @@ def _contract(M, a, b, parameter):
     else:
         da = 2.0 * (M.sum(-1)[..., None] * a - M @ b)
         if square:
-            return of_features(a * da, parameter), da, None
+            return of_features(a * da, parameter), da, ZERO
         db = 2.0 * (M.sum(-2)[..., None] * b - M.swapaxes(-1, -2) @ a)
         theta = of_features(a * da, parameter) + of_features(b * db, parameter)
-    return (0.5 * theta, da, None) if square else (theta, onto(da, a), onto(db, b))
+    return (0.5 * theta, da, ZERO) if square else (theta, onto(da, a), onto(db, b))
 
 
 def _gaussian(d2):

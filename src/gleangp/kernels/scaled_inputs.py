@@ -138,6 +138,6 @@ def _(kernel, A, B):
         if free:
             by_scale = of_features(a * da, scales) + (0.0 if b is None else of_features(b * db, scales))
             theta = side_by_side(theta, by_scale)
-        return theta, da * scales, None if db is None else db * scales
+        return theta, da * scales, db * scales
 
     return Evaluation(inner.value, vjp)
