@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,15 @@ class Printed:
 
     mean: float
     spread: float | None = None
+
+
+def printed(columns: Sequence[str], **methods: Sequence[float]) -> dict[tuple[str, str, str], Printed]:
+    """A paper's table without settings: of every method, mean and standard deviation in each column."""
+    return {
+        ("", method, column): Printed(*numbers[2 * j : 2 * j + 2])
+        for method, numbers in methods.items()
+        for j, column in enumerate(columns)
+    }
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 
 from gleangp.reproduce.experiment import Experiment, Method
@@ -15,6 +16,7 @@ from gleangp.reproduce.experiments._estimators import Measure, Split, estimator_
 from gleangp.reproduce.figures import draw_curves, new_figure
 from gleangp.reproduce.runner import Results
 
+BOOSTING = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
 _ALPHAS = np.logspace(-2, 4, 25)
 _FEWEST = 3  # labels for a model of a task alone
 
@@ -44,6 +46,18 @@ def couplings(estimator: type, measure: Measure, **named: Any) -> tuple[Method, 
 def boosting(name: str, model: Any, measure: Measure) -> Method:
     """Gradient boosting of all rows, with the number of the task as an input."""
     return estimator_method(name, lambda: WithTask(clone(model), indicators=False), measure)
+
+
+def plain_gps(estimator: type, measure: Measure, task: str = "task") -> tuple[Method, ...]:
+    """Our estimator without coupling: all rows with indicators of the tasks, and one model for each task."""
+
+    def make() -> Any:
+        return estimator(random_state=0)
+
+    pooled = estimator_method(
+        "GP, rows pooled + indicators", lambda: WithTask(make(), indicators=True), measure
+    )
+    return pooled, estimator_method(f"GP per {task}", lambda: Alone(make), measure)
 
 
 class WithTask:

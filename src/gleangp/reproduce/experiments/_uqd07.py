@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from gleangp.models.latent.space import fit_shared_kernel
 from gleangp.models.latent.terms import GaussianTerm
 from gleangp.models.parameters import Parameters
 from gleangp.plots._base import MARKERS, color_of
-from gleangp.reproduce.experiment import Column, Context, Method, Outcome
+from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome
 from gleangp.reproduce.figures import new_figure
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import values_of
@@ -204,3 +205,7 @@ def draw_panels(results: Results) -> dict[str, Any]:
     axes[0].set_ylabel("error of the target task")
     axes[0].legend(fontsize=7)
     return {"errors": figure}
+
+
+curves = partial(Experiment, methods=METHODS, columns=COLUMNS, n_runs=10, draw=draw_panels, notes=NOTES)
+QUICK_METHODS = ("default", "transfer", "PCA", "pixels")

@@ -6,7 +6,6 @@ Images are in the grey levels of the authors' toolbox.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,23 +14,22 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 from gleangp import SparseGPClassifier
 from gleangp.datasets import load_usps
 from gleangp.reproduce.experiment import Column, Context, Outcome
+from gleangp.reproduce.experiments._estimators import Split
 
 OVERALL = "overall error %"
+OPTIONS = {
+    "digits": tuple(range(10)), "n_train": None, "n_test": None, "n_active": 800, "kernel_points": 500,
+    "kernel_rounds": 8,
+}  # fmt: skip
+QUICK_OPTIONS = {
+    "digits": (0, 1, 2), "n_train": 500, "n_test": 300, "n_active": 100, "kernel_points": 60,
+    "kernel_rounds": 1,
+}  # fmt: skip
 COLUMNS = (Column(OVERALL, -1, 2), *(Column(f"digit {d} error %", -1, 2) for d in range(10)))
 
 
-@dataclass(frozen=True)
-class Digits:
-    """Training and test images; `y` is -1 where a label is withheld."""
-
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-
-
-def load_images(context: Context) -> Digits:
-    """All of them; in the quick form some rows of some digits."""
+def load_images(context: Context) -> Split:
+    """All of them; in the quick form some rows of some digits. A label of -1 is withheld."""
     found = load_usps(scaling="smooth")
     n, digits = found.n_train, context.options["digits"]
     parts = []
@@ -43,7 +41,7 @@ def load_images(context: Context) -> Digits:
         if most is not None:
             rows = np.sort(np.random.default_rng(context.seed).permutation(rows)[:most])
         parts += [X[rows], y[rows]]
-    return Digits(*parts)
+    return Split(*parts)
 
 
 def paper_kernel() -> Kernel:
@@ -79,7 +77,7 @@ def held(kernel: Kernel) -> Kernel:
     return kernel.set_params(**{f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters})
 
 
-def one_against_rest(data: Digits, context: Context, fit: Callable[[int, np.ndarray], Any]) -> Outcome:
+def one_against_rest(data: Split, context: Context, fit: Callable[[int, np.ndarray], Any]) -> Outcome:
     """Errors in %: of every binary problem, and of the digit with the largest decision value.
 
     `fit(digit, target)` gives a fitted model; target is 1, -1, or 0 where a label is withheld.
@@ -95,7 +93,7 @@ def one_against_rest(data: Digits, context: Context, fit: Callable[[int, np.ndar
     return Outcome({OVERALL: 100.0 * float(np.mean(winner != data.y_test)), **values})
 
 
-def all_digits(model: SparseGPClassifier, data: Digits) -> Outcome:
+def all_digits(model: SparseGPClassifier, data: Split) -> Outcome:
     """Errors in %: overall, and of every digit against the rest, of a classifier of all digits."""
     found = model.predict(data.X_test)
     margins = model.decision_function(data.X_test)

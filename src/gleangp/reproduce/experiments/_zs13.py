@@ -6,7 +6,7 @@ instead of chosen by cross-validation, and kernel, likelihood and inference are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from gleangp import (
     SparseGPRegressor,
     TaskRelevance,
 )
-from gleangp.reproduce.experiment import Method
+from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Quick, printed
 from gleangp.reproduce.experiments._estimators import (
     Measure,
     PerTask,
@@ -30,6 +30,7 @@ from gleangp.reproduce.experiments._estimators import (
     estimator_method,
     task_auc,
 )
+from gleangp.reproduce.figures import draw_table
 
 DEFAULT = "default"
 NOTES = (
@@ -111,6 +112,44 @@ def split_rows(X: np.ndarray, y: np.ndarray, n_train: int, n_test: int, rng: np.
     train, test = rows[:n_train], rows[n_train:]
     scaler = StandardScaler().fit(X[train])
     return Split(scaler.transform(X[train]), y[train], scaler.transform(X[test]), y[test])
+
+
+def one_task_table(
+    name: str,
+    source: str,
+    load: Callable[..., Any],
+    rows: tuple[int, int],
+    n_keep: int,
+    columns: tuple[Column, ...],
+    paper: Mapping[str, tuple[float, float]],
+    *,
+    title: str,
+    classes: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Experiment:
+    """Tables 1 to 3: rows to learn from and to test are drawn from a set; the first column is the paper's."""
+    n_train, n_test = rows
+    kind = {0: "regression", 2: "two classes", 3: "three classes"}[classes]
+    measured = columns[0].name
+
+    def problem(context: Context) -> Split:
+        X, y = load(return_X_y=True)
+        return split_rows(X, y, n_train, n_test, context.rng())
+
+    return Experiment(
+        name=name,
+        source=source,
+        shows=f"IVM and MPGR keep {n_keep} of {n_train} rows; {kind}.",
+        problem=problem,
+        methods=one_task_methods(n_keep, error_rate if classes else relative_error, classes=classes > 0),
+        columns=columns,
+        n_runs=10,
+        test_share=n_test / n_train,
+        paper=printed((measured,), **paper),
+        quick=Quick(n_runs=2),
+        draw=lambda results: {"errors": draw_table(results, measured, title)},
+        notes=(*NOTES, *notes),
+    )
 
 
 def error_rate(split: Split, prediction: np.ndarray, probability: np.ndarray | None) -> dict[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.linear_model import RidgeCV
 
 from gleangp import HierarchicalGPRegressor, Order, SparseGPRegressor
 from gleangp.models.default_kernel import units_of_features
-from gleangp.reproduce.experiment import Column, Context, Method, Outcome
+from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome
 from gleangp.reproduce.figures import draw_table
 from gleangp.reproduce.runner import Results
 
@@ -221,3 +222,6 @@ def draw_both(results: Results) -> dict[str, Any]:
         "transductive": draw_table(results, "transductive nMSE"),
         "inductive": draw_table(results, "inductive nMSE"),
     }
+
+
+table = partial(Experiment, columns=COLUMNS, n_runs=10, draw=draw_both, version=3)

@@ -1,20 +1,20 @@
 """Tasks that share little: seven torques of a robot arm."""
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.preprocessing import StandardScaler
 
 from gleangp import CoregionCoupling, SparseGPRegressor
 from gleangp.datasets import load_sarcos
 from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
 from gleangp.reproduce.experiments._coupling import (
+    BOOSTING,
     Alone,
-    WithTask,
     boosting,
     couplings,
     draw_by_labels,
     explained_variance,
     make_ridge,
+    plain_gps,
 )
 from gleangp.reproduce.experiments._estimators import Split, estimator_method
 
@@ -32,7 +32,6 @@ def problem(context: Context) -> Split:
     return Split(X[old], Y[old, tasks], X[new], Y[new, tasks_test], tasks, tasks_test)
 
 
-_BOOSTING = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
 EXPERIMENT = Experiment(
     name="coupling-sarcos",
     source="not in a paper",
@@ -52,15 +51,8 @@ EXPERIMENT = Experiment(
             },
         ),
         estimator_method("ridge per task", lambda: Alone(make_ridge), explained_variance),
-        boosting("boosting + task", _BOOSTING, explained_variance),
-        estimator_method(
-            "GP, rows pooled + indicators",
-            lambda: WithTask(SparseGPRegressor(random_state=0), indicators=True),
-            explained_variance,
-        ),
-        estimator_method(
-            "GP per task", lambda: Alone(lambda: SparseGPRegressor(random_state=0)), explained_variance
-        ),
+        boosting("boosting + task", BOOSTING, explained_variance),
+        *plain_gps(SparseGPRegressor, explained_variance),
     ),
     columns=(Column("explained variance", 1, 3),),
     n_runs=10,

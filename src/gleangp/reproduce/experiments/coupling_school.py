@@ -1,14 +1,13 @@
 """Tasks that share a function: exam scores of students in 139 schools."""
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 from gleangp import HierarchicalGPRegressor, SparseGPRegressor
 from gleangp.datasets import load_school
 from gleangp.models.default_kernel import units_of_features
 from gleangp.reproduce.experiment import Column, Context, Experiment, Quick
 from gleangp.reproduce.experiments._coupling import (
-    Alone,
+    BOOSTING,
     WithTask,
     boosting,
     couplings,
@@ -16,6 +15,7 @@ from gleangp.reproduce.experiments._coupling import (
     explained_variance,
     make_ridge,
     mixed_model,
+    plain_gps,
 )
 from gleangp.reproduce.experiments._estimators import Split, estimator_method
 from gleangp.reproduce.experiments.school import school_generator
@@ -41,7 +41,6 @@ def _common() -> HierarchicalGPRegressor:
     return HierarchicalGPRegressor(mean="common", random_state=0)
 
 
-_BOOSTING = HistGradientBoostingRegressor(random_state=0, learning_rate=0.05, min_samples_leaf=10)
 EXPERIMENT = Experiment(
     name="coupling-school",
     source="not in a paper",
@@ -57,18 +56,11 @@ EXPERIMENT = Experiment(
             "ridge + school offsets", lambda: WithTask(make_ridge(), indicators=True), explained_variance
         ),
         *mixed_model(explained_variance),
-        boosting("boosting + school", _BOOSTING, explained_variance),
+        boosting("boosting + school", BOOSTING, explained_variance),
         estimator_method(
             "GP, rows pooled", lambda: SparseGPRegressor(random_state=0), explained_variance, pooled=True
         ),
-        estimator_method(
-            "GP, rows pooled + indicators",
-            lambda: WithTask(SparseGPRegressor(random_state=0), indicators=True),
-            explained_variance,
-        ),
-        estimator_method(
-            "GP per school", lambda: Alone(lambda: SparseGPRegressor(random_state=0)), explained_variance
-        ),
+        *plain_gps(SparseGPRegressor, explained_variance, task="school"),
     ),
     columns=(Column("explained variance", 1, 3),),
     n_runs=10,

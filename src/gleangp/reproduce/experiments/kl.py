@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteK
 from gleangp import EntropySelector, RandomSelector, SparseGPRegressor
 from gleangp.plots._base import MARKERS, color_of
 from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome, Quick
+from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.figures import draw_curves, logarithmic, new_figure
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import series
@@ -23,16 +24,10 @@ TRUE = RBF(1.0)  # theta = (1, 1, 100, 0): variance 1, inverse squared length 1,
 NOISE = 0.01
 
 
-@dataclass(frozen=True)
-class Tasks:
+@dataclass(frozen=True, kw_only=True)
+class Tasks(Split):
     """Rows to learn from, rows without noise to test with, inputs for the divergence."""
 
-    X: np.ndarray
-    y: np.ndarray
-    tasks: np.ndarray
-    X_test: np.ndarray
-    f_test: np.ndarray
-    tasks_test: np.ndarray
     X_kl: np.ndarray
 
 
@@ -68,9 +63,8 @@ def problem(context: Context) -> Tasks:
         f_test.append(f[n:])
     names = np.arange(N_TASKS)
     return Tasks(
-        np.vstack(X), np.concatenate(y), np.repeat(names, n),
-        np.vstack(X_test), np.concatenate(f_test), np.repeat(names, TEST_ROWS),
-        inputs(KL_ROWS, rng),
+        np.vstack(X), np.concatenate(y), np.vstack(X_test), np.concatenate(f_test),
+        np.repeat(names, n), np.repeat(names, TEST_ROWS), X_kl=inputs(KL_ROWS, rng),
     )  # fmt: skip
 
 
@@ -94,7 +88,7 @@ def method(name: str, role: str, **parameters: Any) -> Method:
         before = time.process_time()
         model.fit(data.X, data.y, tasks=data.tasks)
         seconds = time.process_time() - before
-        error = model.predict(data.X_test, tasks=data.tasks_test) - data.f_test
+        error = model.predict(data.X_test, tasks=data.tasks_test) - data.y_test
         return Outcome({
             "KL": divergence(data.X_kl, model.kernel_(data.X_kl)),
             "RMSE": float(np.sqrt(np.mean(error**2))),

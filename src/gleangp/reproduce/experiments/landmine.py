@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from gleangp.datasets import load_landmine
-from gleangp.reproduce.experiment import Column, Context, Experiment, Printed, Quick
+from gleangp.reproduce.experiment import Column, Context, Experiment, Quick, printed
 from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.experiments._zs13 import NOTES, error_rate, many_task_methods
 from gleangp.reproduce.figures import draw_table
@@ -33,12 +33,7 @@ EXPERIMENT = Experiment(
     columns=(Column("error %", -1, 1), Column("AUC", 1, 3)),
     n_runs=10,
     test_share=80 / 320,
-    paper={
-        ("", "MTIVM", "error %"): Printed(9.8, 5.0),
-        ("", "rMTIVM", "error %"): Printed(7.8, 2.7),
-        ("", "MTMPGR", "error %"): Printed(7.4, 2.8),
-        ("", "rMTMPGR", "error %"): Printed(5.8, 1.5),
-    },
+    paper=printed(("error %",), MTIVM=(9.8, 5.0), rMTIVM=(7.8, 2.7), MTMPGR=(7.4, 2.8), rMTMPGR=(5.8, 1.5)),
     options={"n_tasks": 19},
     quick=Quick(methods=("default", "MTIVM", "rMTIVM", "linear model per task"), options={"n_tasks": 4}),
     draw=lambda results: {

@@ -3,8 +3,8 @@
 import numpy as np
 
 from gleangp.datasets import load_sarcos
-from gleangp.reproduce.experiment import Context, Experiment, Printed, Quick
-from gleangp.reproduce.experiments._zy09 import COLUMNS, Roles, draw_both, hierarchical, methods
+from gleangp.reproduce.experiment import Context, Quick, printed
+from gleangp.reproduce.experiments._zy09 import Roles, hierarchical, methods, table
 
 
 def problem(context: Context) -> Roles:
@@ -20,7 +20,7 @@ def problem(context: Context) -> Roles:
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = table(
     name="sarcos",
     source="ZY09 Table 1",
     shows="Seven torques as tasks, 20 labels each: a common prior, unlabelled rows, pairwise orders.",
@@ -31,21 +31,14 @@ EXPERIMENT = Experiment(
         pairs_per_task=100,
         mean_name="mean of the task",
     ),
-    columns=COLUMNS,
-    n_runs=10,
-    paper={
-        ("", "SSTR", "transductive nMSE"): Printed(1.0228, 0.1318),
-        ("", "SSTR", "inductive nMSE"): Printed(1.0270, 0.1450),
-        ("", "SMTR", "transductive nMSE"): Printed(0.4149, 0.1109),
-        ("", "SMTR", "inductive nMSE"): Printed(0.4368, 0.1020),
-        ("", "SSMTR", "transductive nMSE"): Printed(0.3810, 0.1080),
-        ("", "SSMTR", "inductive nMSE"): Printed(0.3905, 0.1123),
-        ("", "SSMTRPI", "transductive nMSE"): Printed(0.3500, 0.1088),
-        ("", "SSMTRPI", "inductive nMSE"): Printed(0.3486, 0.1010),
-    },
+    paper=printed(
+        ("transductive nMSE", "inductive nMSE"),
+        SSTR=(1.0228, 0.1318, 1.0270, 0.1450),
+        SMTR=(0.4149, 0.1109, 0.4368, 0.1020),
+        SSMTR=(0.3810, 0.1080, 0.3905, 0.1123),
+        SSMTRPI=(0.3500, 0.1088, 0.3486, 0.1010),
+    ),
     quick=Quick(methods=("SSTR", "SMTR", "SMTR, default kernel", "ridge per task", "ridge pooled")),
-    draw=draw_both,
-    version=3,
     notes=(
         "Drawn from the 4449 rows of the published test file, so tasks share about 45 % of their rows; from "
         "the training file it would be a few per cent. The paper's level of SSTR needs raw, unstandardised "

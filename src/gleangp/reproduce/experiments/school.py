@@ -3,8 +3,8 @@
 import numpy as np
 
 from gleangp.datasets import load_school
-from gleangp.reproduce.experiment import Context, Experiment, Printed, Quick
-from gleangp.reproduce.experiments._zy09 import COLUMNS, Roles, coupled, draw_both, hierarchical, methods
+from gleangp.reproduce.experiment import Context, Quick, printed
+from gleangp.reproduce.experiments._zy09 import Roles, coupled, hierarchical, methods, table
 
 
 def school_generator(context: Context) -> np.random.Generator:
@@ -29,7 +29,7 @@ def problem(context: Context) -> Roles:
 
 FEW = 2  # runs of pairs that are not the paper's: minutes each
 
-EXPERIMENT = Experiment(
+EXPERIMENT = table(
     name="school",
     source="ZY09 Table 2",
     shows="139 schools as tasks, two labels each: a common prior, unlabelled rows, pairwise orders.",
@@ -45,25 +45,18 @@ EXPERIMENT = Experiment(
         mean_name="one constant",
         runs_of_pairs=FEW,
     ),
-    columns=COLUMNS,
-    n_runs=10,
-    paper={
-        ("", "SSTR", "transductive nMSE"): Printed(1.2914, 0.3146),
-        ("", "SSTR", "inductive nMSE"): Printed(1.3240, 0.3274),
-        ("", "SMTR", "transductive nMSE"): Printed(1.1151, 0.3025),
-        ("", "SMTR", "inductive nMSE"): Printed(1.1535, 0.3128),
-        ("", "SSMTR", "transductive nMSE"): Printed(1.0506, 0.2804),
-        ("", "SSMTR", "inductive nMSE"): Printed(1.0612, 0.2813),
-        ("", "SSMTRPI", "transductive nMSE"): Printed(0.9817, 0.2809),
-        ("", "SSMTRPI", "inductive nMSE"): Printed(0.9824, 0.2832),
-    },
+    paper=printed(
+        ("transductive nMSE", "inductive nMSE"),
+        SSTR=(1.2914, 0.3146, 1.3240, 0.3274),
+        SMTR=(1.1151, 0.3025, 1.1535, 0.3128),
+        SSMTR=(1.0506, 0.2804, 1.0612, 0.2813),
+        SSMTRPI=(0.9817, 0.2809, 0.9824, 0.2832),
+    ),
     options={"n_schools": 139},
     quick=Quick(
         methods=("default", "SMTR", "SMTR, default kernel", "one constant", "ridge pooled"),
         options={"n_schools": 20},
     ),
-    draw=draw_both,
-    version=3,
     notes=(
         "The model of the paper shares kernel parameters and no function values; with two labels a school "
         "that carries little. What we recommend for tasks of one meaning and few labels is "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.gaussian_process.kernels import RBF
 from gleangp import EntropySelector, RandomSelector, SparseGPRegressor, TaskRelevance
 from gleangp.plots._base import color_of
 from gleangp.reproduce.experiment import Column, Context, Experiment, Method, Outcome, Printed, Quick
+from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.figures import new_figure
 from gleangp.reproduce.runner import Results
 from gleangp.reproduce.summary import shown
@@ -21,20 +21,8 @@ TITLES = ("two clusters", "normal, deviation 2", "uniform, -15 to 15")
 NOISE = 0.01
 
 
-@dataclass(frozen=True)
-class Sines:
-    """Rows of the three tasks, and new rows of the same inputs with the true function."""
-
-    X: np.ndarray
-    y: np.ndarray
-    tasks: np.ndarray
-    X_test: np.ndarray
-    f_test: np.ndarray
-    tasks_test: np.ndarray
-
-
-def problem(context: Context) -> Sines:
-    """30 points of each task; the inputs of the tasks are distributed differently."""
+def problem(context: Context) -> Split:
+    """30 points of each task, differently distributed; new rows of the same kind with the true function."""
     rng = context.rng()
 
     def draw(n: int) -> np.ndarray:
@@ -47,20 +35,18 @@ def problem(context: Context) -> Sines:
     x, x_test = draw(ROWS), draw(TEST_ROWS)
     y = function(x, ROWS) + np.sqrt(NOISE) * rng.standard_normal(len(x))
     names = np.arange(1, N_TASKS + 1)
-    return Sines(
-        x[:, None], y, np.repeat(names, ROWS),
-        x_test[:, None], function(x_test, TEST_ROWS), np.repeat(names, TEST_ROWS),
-    )  # fmt: skip
+    tasks, tasks_test = np.repeat(names, ROWS), np.repeat(names, TEST_ROWS)
+    return Split(x[:, None], y, x_test[:, None], function(x_test, TEST_ROWS), tasks, tasks_test)
 
 
 def method(name: str, role: str, **parameters: Any) -> Method:
     """Fit, count the kept points of each task, measure the error on new rows."""
 
-    def run(data: Sines, context: Context) -> Outcome:
+    def run(data: Split, context: Context) -> Outcome:
         model = SparseGPRegressor(random_state=context.run, **parameters)
         model.fit(data.X, data.y, tasks=data.tasks)
-        error = model.predict(data.X_test, tasks=data.tasks_test) - data.f_test
-        counts = np.bincount(data.tasks[model.active_], minlength=N_TASKS + 1)[1:]
+        error = model.predict(data.X_test, tasks=data.tasks_test) - data.y_test
+        counts = np.bincount(model.active_ // ROWS, minlength=N_TASKS)
         values = {f"points of task {t + 1}": float(c) for t, c in enumerate(counts)}
         values["RMSE"] = float(np.sqrt(np.mean(error**2)))
         picture = {"x": data.X[:, 0].tolist(), "y": data.y.tolist(), "active": model.active_.tolist()}

@@ -5,7 +5,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import stack_outputs
 from gleangp.datasets import load_slump
-from gleangp.reproduce.experiment import Column, Context, Experiment, Printed, Quick
+from gleangp.reproduce.experiment import Column, Context, Experiment, Quick, printed
 from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.experiments._zs13 import NOTES, many_task_methods
 from gleangp.reproduce.figures import draw_table
@@ -49,12 +49,7 @@ EXPERIMENT = Experiment(
     columns=(Column(JUDGED, -1, 1), Column("MARE % all three", -1, 1), Column("mean nMSE", -1, 3)),
     n_runs=10,
     test_share=23 / 80,
-    paper={
-        ("", "MTIVM", JUDGED): Printed(15.3, 2.6),
-        ("", "rMTIVM", JUDGED): Printed(14.7, 1.4),
-        ("", "MTMPGR", JUDGED): Printed(17.1, 3.9),
-        ("", "rMTMPGR", JUDGED): Printed(16.0, 3.4),
-    },
+    paper=printed((JUDGED,), MTIVM=(15.3, 2.6), rMTIVM=(14.7, 1.4), MTMPGR=(17.1, 3.9), rMTMPGR=(16.0, 3.4)),
     quick=Quick(n_runs=2),
     draw=lambda results: {"errors": draw_table(results, JUDGED, "Concrete slump")},
     notes=(

@@ -9,10 +9,12 @@ from sklearn.svm import SVC
 
 from gleangp import SparseGPClassifier, translations
 from gleangp.reproduce.experiment import Context, Experiment, Method, Outcome, Printed, Quick
+from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.experiments._usps import (
     COLUMNS,
+    OPTIONS,
     OVERALL,
-    Digits,
+    QUICK_OPTIONS,
     all_digits,
     given_kernel,
     held,
@@ -33,7 +35,7 @@ TABLE_3 = (
 def sparse_method(name: str, role: str, *, moves: Any) -> Method:
     """One classifier a digit with the kernel learnt on all labels, held; bias and slope are learnt again."""
 
-    def run(data: Digits, context: Context) -> Outcome:
+    def run(data: Split, context: Context) -> Outcome:
         return one_against_rest(
             data, context,
             lambda digit, target: SparseGPClassifier(
@@ -46,13 +48,13 @@ def sparse_method(name: str, role: str, *, moves: Any) -> Method:
     return Method(name, run, role, f"posterior='active', {kind}, kernel learnt on all labels, then noise")
 
 
-def default(data: Digits, context: Context) -> Outcome:
+def default(data: Split, context: Context) -> Outcome:
     """One classifier of all digits, which learns its kernels; all images and copies are used."""
     model = SparseGPClassifier(invariances=MOVES, n_active=context.options["n_active"], random_state=0)
     return all_digits(model.fit(data.X, data.y), data)
 
 
-def support_vectors(data: Digits, context: Context, *, virtual: bool) -> Outcome:
+def support_vectors(data: Split, context: Context, *, virtual: bool) -> Outcome:
     """An SVM, and one of its support vectors with their translations."""
     svm = SVC(C=10.0).fit(data.X, data.y)
     if virtual:
@@ -81,16 +83,8 @@ EXPERIMENT = Experiment(
     paper={
         ("", VIRTUAL, c.name): Printed(*numbers) for c, numbers in zip(COLUMNS, TABLE_3, strict=True)
     },
-    options={
-        "digits": tuple(range(10)), "n_train": None, "n_test": None, "n_active": 1000, "kernel_points": 500,
-        "kernel_rounds": 8,
-    },
-    quick=Quick(
-        options={
-            "digits": (0, 1, 2), "n_train": 500, "n_test": 300, "n_active": 100, "kernel_points": 60,
-            "kernel_rounds": 1,
-        },
-    ),
+    options=OPTIONS | {"n_active": 1000},
+    quick=Quick(options=QUICK_OPTIONS),
     prepare=learn_kernels,
     draw=lambda results: {"errors": draw_table(results, OVERALL, "USPS, all labels")},
     notes=(

@@ -13,10 +13,12 @@ from sklearn.svm import SVC
 
 from gleangp import SparseGPClassifier
 from gleangp.reproduce.experiment import Context, Experiment, Method, Outcome, Printed, Quick
+from gleangp.reproduce.experiments._estimators import Split
 from gleangp.reproduce.experiments._usps import (
     COLUMNS,
+    OPTIONS,
     OVERALL,
-    Digits,
+    QUICK_OPTIONS,
     all_digits,
     given_kernel,
     learn_kernels,
@@ -68,14 +70,14 @@ def _printed() -> dict[tuple[str, str, str], Printed]:
     return out
 
 
-def problem(context: Context) -> Digits:
+def problem(context: Context) -> Split:
     """Each training image keeps its label with the probability of the setting."""
     data = load_images(context)
     kept = context.rng().random(len(data.y)) < float(context.setting)
     return dataclasses.replace(data, y=np.where(kept, data.y, -1))
 
 
-def learnt(data: Digits, context: Context) -> Outcome:
+def learnt(data: Split, context: Context) -> Outcome:
     """Table 1: the kernel is learnt from the few labels and the unlabelled rows."""
     return one_against_rest(
         data, context,
@@ -86,7 +88,7 @@ def learnt(data: Digits, context: Context) -> Outcome:
     )  # fmt: skip
 
 
-def given(data: Digits, context: Context) -> Outcome:
+def given(data: Split, context: Context) -> Outcome:
     """Table 2: the kernel was learnt on all labels."""
     return one_against_rest(
         data, context,
@@ -97,7 +99,7 @@ def given(data: Digits, context: Context) -> Outcome:
     )  # fmt: skip
 
 
-def labelled_only(data: Digits, context: Context) -> Outcome:
+def labelled_only(data: Split, context: Context) -> Outcome:
     """The same kernels on the labelled rows alone."""
     rows = data.y >= 0
 
@@ -117,7 +119,7 @@ class _Constant:
         return np.full(len(X), -1.0)
 
 
-def default(data: Digits, context: Context) -> Outcome:
+def default(data: Split, context: Context) -> Outcome:
     """One classifier of all digits, of which an unlabelled image has exactly one; kernels given."""
     present = [int(digit) for digit in np.unique(data.y[data.y >= 0])]
     kernel = CompoundKernel([given_kernel(context, digit) for digit in present])
@@ -127,7 +129,7 @@ def default(data: Digits, context: Context) -> Outcome:
     return all_digits(model, data)
 
 
-def default_learnt(data: Digits, context: Context) -> Outcome:
+def default_learnt(data: Split, context: Context) -> Outcome:
     """One classifier of all digits; the kernels are those of the labelled rows, then all rows are used."""
     rows = data.y >= 0
     labelled = SparseGPClassifier(paper_kernel(), random_state=0).fit(data.X[rows], data.y[rows])
@@ -137,16 +139,16 @@ def default_learnt(data: Digits, context: Context) -> Outcome:
     return all_digits(model, data)
 
 
-def labelled_default(data: Digits, context: Context) -> Outcome:
+def labelled_default(data: Split, context: Context) -> Outcome:
     """One classifier of all digits on the labelled rows, nothing set."""
     rows = data.y >= 0
     return all_digits(SparseGPClassifier(random_state=0).fit(data.X[rows], data.y[rows]), data)
 
 
-def plain(make: Callable[[], Any], *, labelled: bool = False) -> Callable[[Digits, Context], Outcome]:
+def plain(make: Callable[[], Any], *, labelled: bool = False) -> Callable[[Split, Context], Outcome]:
     """A classifier of scikit-learn: semi-supervised, or on the labelled rows."""
 
-    def run(data: Digits, context: Context) -> Outcome:
+    def run(data: Split, context: Context) -> Outcome:
         rows = data.y >= 0 if labelled else slice(None)
         found = make().fit(data.X[rows], data.y[rows]).predict(data.X_test)
         return Outcome({OVERALL: 100.0 * float(np.mean(found != data.y_test))})
@@ -207,17 +209,8 @@ EXPERIMENT = Experiment(
     settings=SHARES,
     setting_name="share labelled",
     paper=_printed(),
-    options={
-        "digits": tuple(range(10)), "n_train": None, "n_test": None, "n_active": 800, "kernel_points": 500,
-        "kernel_rounds": 8,
-    },
-    quick=Quick(
-        settings=("0.1",),
-        options={
-            "digits": (0, 1, 2), "n_train": 500, "n_test": 300, "n_active": 100, "kernel_points": 60,
-            "kernel_rounds": 1,
-        },
-    ),
+    options=OPTIONS,
+    quick=Quick(settings=("0.1",), options=QUICK_OPTIONS),
     prepare=learn_kernels,
     draw=draw,
     notes=(
