@@ -23,7 +23,7 @@ ROUGH = {
 
 def evidence(kernel, block, Z):
     """Log evidence of a task of the hierarchy, and its gradients in theta and the log of the noise."""
-    term = TaskOnBasis(kernel, TaskRows(block.X, block.y, basis=Z))
+    term = TaskOnBasis(kernel, [TaskRows(block.X, block.y, basis=Z)])
 
     def at(theta, log_noise):
         found = term(theta[None], np.array([log_noise]), np.zeros(1), 0.0)

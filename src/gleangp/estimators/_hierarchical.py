@@ -30,7 +30,7 @@ from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import linear_plus_rbf
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical import model as hierarchy
-from gleangp.models.hierarchical.learn import TOLERANCE, most_stages
+from gleangp.models.hierarchical.learn import TOLERANCE
 from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.models.hierarchical.task import DataDependentPosterior, RowsOfTasks, TaskRows
 from gleangp.models.units import natural_units, units_of_hierarchy
@@ -188,7 +188,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             kernel = self._given_kernel() or linear_plus_rbf(X.shape[1], offset=self._n_tasks > 1)
             tasks_rows, rng = self._rows_of_tasks(X, y, codes, rows, constraints), self.random_state
             n_passes = 2 if tasks_rows.leave_some_out else 1
-            progress = FitProgress(self, given, most_stages(self.n_rounds) * n_passes)
+            # Stages: three ways to begin, two starts, the rounds, and the tasks.
+            progress = FitProgress(self, given, (3 + 2 + self.n_rounds + 1) * n_passes)
             kernels, noise = [kernel] * self._n_tasks, HIERARCHY.noise
             for _ in range(n_passes):  # the second selects rows with the kernels just learnt
                 blocks, self.active_ = tasks_rows.choose(kernels, noise, generator_from(rng))

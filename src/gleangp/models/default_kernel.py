@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel
 from sklearn.neighbors import NearestNeighbors
@@ -9,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from gleangp._typing import FloatArray
 from gleangp.kernels import ScaledInputs
 from gleangp.models.defaults import START_KERNEL, UNITS
-from gleangp.models.priors import Gamma, LogNormal, Prior
+from gleangp.models.priors import Gamma, LogNormal
 
 # Rows from which the spread of the features is computed: more make no difference to where a search starts.
 _MOST_SAMPLED = 50_000
@@ -101,7 +103,7 @@ def null_category_kernel(X: FloatArray) -> Kernel:
     return ConstantKernel(1.0, (1e-4, 1e4)) * _one_length_scale(spread, start)
 
 
-def variance_priors(kernel: Kernel) -> dict[str, Prior]:
+def variance_priors(kernel: Kernel) -> dict[str, Any]:
     """The exponential prior on process variances of Lawrence, Platt & Jordan 2005, section 4.3.
 
     Without it a growing variance shrinks the null category to nothing.
@@ -112,13 +114,13 @@ def variance_priors(kernel: Kernel) -> dict[str, Prior]:
 
 def default_priors(
     kernel: Kernel, *, variance_spread: float = 1.0, length_spread: float = 1.0
-) -> dict[str, Prior]:
+) -> dict[str, Any]:
     """Log-normal priors around the start: a factor of e costs half a nat, of e^2 two nats.
 
     They only matter where data are few: five rows would otherwise be explained without noise, and a
     hundred noisy labels leave length scales of features that tell little free to fit them.
     """
-    priors: dict[str, Prior] = {}
+    priors: dict[str, Any] = {}
     for h in kernel.hyperparameters:
         if not h.fixed:
             value = np.asarray(kernel.get_params()[h.name], dtype=float)
@@ -127,7 +129,7 @@ def default_priors(
     return priors
 
 
-def task_priors(kernel: Kernel, n_features: int) -> dict[str, Prior]:
+def task_priors(kernel: Kernel, n_features: int) -> dict[str, Any]:
     """The same for a kernel with a linear part, beside which one length scale for all features stays put.
 
     What is left of a few labels after the linear part looks like noise, and a short length scale explains it.
@@ -138,7 +140,7 @@ def task_priors(kernel: Kernel, n_features: int) -> dict[str, Prior]:
     return default_priors(kernel, length_spread=max(0.25, 1.0 / np.sqrt(n_features)) if one else 1.0)
 
 
-def class_priors(kernel: Kernel) -> dict[str, Prior]:
+def class_priors(kernel: Kernel) -> dict[str, Any]:
     """The same for classes, where labels do not settle the variance as standardised targets do.
 
     Classes that are well apart want a large one, and with one length scale for all features there is
@@ -152,7 +154,7 @@ def _n_length_scales(kernel: Kernel) -> int:
     return sum(h.n_elements for h in kernel.hyperparameters if h.name.endswith("length_scale"))
 
 
-def noise_prior() -> dict[str, Prior]:
+def noise_prior() -> dict[str, Any]:
     """Noise of a tenth of the variance of the targets, give or take a factor of e^2."""
     return {"noise__variance": LogNormal(0.1, 2.0)}
 

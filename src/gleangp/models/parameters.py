@@ -16,7 +16,6 @@ from scipy.special import expit, logit
 
 from gleangp._typing import FloatArray
 from gleangp.kernels.evaluate import MovingKernel
-from gleangp.models.priors import Prior
 from gleangp.numerics.optimize import Optimum, minimize
 
 # From the free scale to the parameter; back; and the slope of the first, from the parameter.
@@ -29,26 +28,17 @@ _TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..
 
 def constrain(transform: str, free: Any) -> FloatArray:
     """Parameter in natural units from its value on the unbounded scale."""
-    return _functions(transform)[0](np.asarray(free, dtype=np.float64))
+    return _TRANSFORMS[transform][0](np.asarray(free, dtype=np.float64))
 
 
 def unconstrain(transform: str, value: Any) -> FloatArray:
     """Parameter on the scale on which it is unbounded, from its value in natural units."""
-    return _functions(transform)[1](np.asarray(value, dtype=np.float64))
+    return _TRANSFORMS[transform][1](np.asarray(value, dtype=np.float64))
 
 
 def constrain_slope(transform: str, value: Any) -> FloatArray:
     """d value / d free: turns a gradient in natural units into one on the unbounded scale."""
-    return _functions(transform)[2](np.asarray(value, dtype=np.float64))
-
-
-def _functions(transform: str) -> tuple[Callable[..., Any], ...]:
-    if transform not in _TRANSFORMS:
-        raise ValueError(
-            f"unknown transform {transform!r}: expected 'identity', 'log' or 'logit', as in the "
-            "`transforms` of a noise model."
-        )
-    return _TRANSFORMS[transform]
+    return _TRANSFORMS[transform][2](np.asarray(value, dtype=np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,21 +75,16 @@ class Slots:
     """Slots side by side in one vector."""
 
     def __init__(self, slots: Sequence[Slot]):
-        self.slots = tuple(slot for slot in slots if len(slot.start))
-        ends = np.cumsum([len(slot.start) for slot in self.slots], dtype=int)
-        self.where = {s.name: slice(end - len(s.start), end) for s, end in zip(self.slots, ends, strict=True)}
-        self._transforms = {slot.name: slot.transform for slot in self.slots}
-        self.size = int(ends[-1]) if len(ends) else 0
-
-    @property
-    def start(self) -> FloatArray:
-        """(q,) where a search begins."""
-        return np.concatenate([np.zeros(0), *(slot.start for slot in self.slots)])
+        self.slots = {slot.name: slot for slot in slots if len(slot.start)}
+        starts = [np.zeros(0), *(slot.start for slot in self.slots.values())]
+        ends = np.cumsum([len(start) for start in starts])
+        self.where = {n: slice(*ends[k : k + 2]) for k, n in enumerate(self.slots)}
+        self.start, self.size = np.concatenate(starts), int(ends[-1])  # (q,) where a search begins
 
     @property
     def bounds(self) -> FloatArray:
         """(q, 2) on the free scale."""
-        rows = [np.column_stack(np.broadcast_arrays(s.low, s.high, s.start)[:2]) for s in self.slots]
+        rows = [np.column_stack(np.broadcast_arrays(s.low, s.high, s.start)[:2]) for s in self.slots.values()]
         return np.vstack([np.zeros((0, 2)), *rows])
 
     def get(self, z: FloatArray, name: str) -> FloatArray:
@@ -108,16 +93,16 @@ class Slots:
 
     def natural(self, z: FloatArray, name: str) -> FloatArray:
         """The values of a slot in natural units."""
-        return constrain(self._transforms[name], z[self.where[name]])
+        return constrain(self.slots[name].transform, z[self.where[name]])
 
     def slope(self, z: FloatArray, name: str) -> FloatArray:
         """Derivative of the natural values of a slot in the free ones."""
-        return constrain_slope(self._transforms[name], self.natural(z, name))
+        return constrain_slope(self.slots[name].transform, self.natural(z, name))
 
     def log_prior(self, z: FloatArray) -> tuple[float, FloatArray]:
         """Log density of all slots, and its gradient."""
         value, gradient = 0.0, np.zeros(self.size)
-        for slot in self.slots:
+        for slot in self.slots.values():
             if slot.prior is not None:
                 natural = self.natural(z, slot.name)
                 density, slope = slot.prior.log_prob(natural)
@@ -148,7 +133,7 @@ class Parameters:
     kernel: Any
     noise: Any
     learn_noise: tuple[str, ...] = ()
-    priors: Mapping[str, Prior] = field(default_factory=dict)
+    priors: Mapping[str, Any] = field(default_factory=dict)
     noise_bounds: Mapping[str, Any] = field(default_factory=dict)  # of files of version 0.1; not used
 
     @cached_property

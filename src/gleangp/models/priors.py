@@ -17,19 +17,11 @@ array([-0.1733, -0.1733])
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.special import gammaln
 
 from gleangp._typing import FloatArray
-
-
-class Prior(Protocol):
-    """A density of parameters, elementwise."""
-
-    def log_prob(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log density at x, or of what the prior is a density of, and its derivative in x."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ Large ones and those with order constraints are evaluated one by one, in threads
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import parallel_config
@@ -40,8 +39,7 @@ from gleangp.numerics.parallel import in_parallel
 _LARGEST_STACKED = 128
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskEvidence:
+class TaskEvidence(NamedTuple):
     """Log evidence of B tasks and its derivatives."""
 
     value: FloatArray  # (B,)
@@ -63,11 +61,8 @@ class TaskTerms:
         self.has_order = any(t.order is not None for t in tasks)
         self.groups: list[tuple[list[int], TaskStack | TaskOnBasis]] = []
         for at in _grouped(tasks):
-            on_basis = tasks[at[0]].basis is not None
-            term = (
-                TaskOnBasis(kernel, tasks[at[0]]) if on_basis else TaskStack(kernel, [tasks[i] for i in at])
-            )
-            self.groups.append((at, term))
+            kind = TaskStack if tasks[at[0]].basis is None else TaskOnBasis
+            self.groups.append((at, kind(kernel, [tasks[i] for i in at])))
         self._order = np.argsort(np.concatenate([at for at, _ in self.groups]))
 
     def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
@@ -79,12 +74,11 @@ class TaskTerms:
         calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
         with parallel_config(backend="threading"), np.errstate(over="ignore", invalid="ignore"):
             parts = in_parallel(lambda term, *at: term(*at), calls, self.n_jobs)
-        names = [f.name for f in fields(TaskEvidence)]
-        total = TaskEvidence(*(np.concatenate([getattr(p, n) for p in parts])[self._order] for n in names))
+        total = TaskEvidence(*(np.concatenate(part)[self._order] for part in zip(*parts, strict=True)))
         if self.noise is not None:
             return total
         d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
-        return replace(total, d_theta=np.column_stack([total.d_theta, d_log_noise]))
+        return total._replace(d_theta=np.column_stack([total.d_theta, d_log_noise]))
 
 
 def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
@@ -217,8 +211,8 @@ def _laplace_gradients(K: FloatArray, sites: OrderSites, fit: LaplaceFit) -> tup
 class TaskOnBasis:
     """One task whose labels contribute through a basis of few rows, O(l d^2)."""
 
-    def __init__(self, kernel: Any, task: TaskRows):
-        self.kernel, self.task = MovingKernel(kernel), task
+    def __init__(self, kernel: Any, tasks: Sequence[TaskRows]):
+        self.kernel, [self.task] = MovingKernel(kernel), tasks
 
     def __call__(self, theta, log_noise, log_alpha, log_width) -> TaskEvidence:
         task, nothing = self.task, np.zeros(1)

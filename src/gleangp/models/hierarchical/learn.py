@@ -67,11 +67,6 @@ class HierarchyFit:
     last_change: float = 0.0
 
 
-def most_stages(max_rounds: int) -> int:
-    """Most stages that learning a hierarchy has: three ways to begin, two starts, the rounds, the tasks."""
-    return 3 + 2 + max_rounds + 1
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Learner:
     """Learns the prior and every task's parameters; each task has at least one label or constraint."""
@@ -178,19 +173,16 @@ class Learner:
             own.append(_slot("z", z, HIERARCHY.z_bounds, 0.0, 1.0))
         own.append(_slot("log_alpha", point.log_alpha[graph], HIERARCHY.alpha_bounds, *HIERARCHY.alpha))
         slots = Slots(own)
-        peak = sum(float(np.sum(s.prior.log_prob(s.prior.mean + 0.0 * s.start)[0])) for s in slots.slots)
+        priors = [(s.prior, s.prior.mean + 0.0 * s.start) for s in slots.slots.values()]
+        peak = sum(float(np.sum(prior.log_prob(mean)[0])) for prior, mean in priors)
 
         def at(x: FloatArray) -> Point:
             mean = point.mean if self.mean_bounds is None else slots.get(x, "mean")
             width = float(slots.get(x, "log_width")[0]) if "log_width" in slots.where else point.log_width
-            z = (
-                slots.get(x, "z").reshape(point.theta.shape)
-                if "z" in slots.where
-                else np.zeros_like(point.theta)
-            )
+            z = slots.get(x, "z") if "z" in slots.where else np.zeros(point.theta.size)
             log_alpha = point.log_alpha.copy()
             log_alpha[graph] = slots.get(x, "log_alpha")
-            return Point(mean, width, mean + z @ root.T, log_alpha)
+            return Point(mean, width, mean + z.reshape(point.theta.shape) @ root.T, log_alpha)
 
         def objective(x: FloatArray) -> tuple[float, FloatArray]:
             now = at(x)

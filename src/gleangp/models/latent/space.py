@@ -206,7 +206,9 @@ class LatentObjective:
         self.perceptron, maps = perceptron, [p.parameters for p in parts]
         first = start.ravel() if perceptron is None else perceptron.pack()
         slots = [Slot("positions", first, -np.inf, np.inf, transform="identity")]
-        slots += [replace(s, name=f"{k}__{s.name}") for k, m in enumerate(maps) for s in m.slots.slots]
+        slots += [
+            replace(s, name=f"{k}__{s.name}") for k, m in enumerate(maps) for s in m.slots.slots.values()
+        ]
         self.slots = Slots(slots)
         self._edges = np.cumsum([len(first), *(m.slots.size for m in maps)])[:-1]
         self._kernels = [MovingKernel(m.kernel) for m in maps]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.neighbourhoods import neighbourhoods
 from gleangp.data.tasks import filled_blocks
 from gleangp.inference.block import Block
+from gleangp.inference.prior import Term
 from gleangp.noise import Gaussian
 from gleangp.selection.runs import PivotedRun
 from gleangp.selection.selectors import ResidualSelector
@@ -65,6 +67,17 @@ def blocks_of_tasks(codes: IntArray, W: FloatArray, block: int) -> list[IntArray
         parts = neighbourhoods(W[rows], block) if len(rows) > 2 * block else [np.arange(len(rows))]
         blocks += [rows[part] for part in parts]
     return blocks
+
+
+def own_bases(terms: Sequence[Term], data: Data, X: FloatArray, blocks, count: int, rng) -> dict[int, Any]:
+    """Rows of X as a basis of every task with several blocks, if it has functions of its own."""
+    own: dict[int, Any] = {}
+    n_blocks = np.bincount([data.codes[rows[0]] for rows in blocks])
+    for task in np.flatnonzero(n_blocks > 1).tolist() if data.n_tasks > 1 else ():
+        if any(t.own[task] > 0.0 for t in terms):
+            rows = np.flatnonzero(data.codes == task)
+            own[task] = X[rows[some_of(len(rows), count, rng)]]
+    return own
 
 
 def some_of(n: int, count: int, rng: np.random.Generator) -> IntArray:

@@ -30,7 +30,7 @@ from gleangp.kernels.evaluate import length_scales
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import Conditioning, Learning
 from gleangp.models.local.answers import choose_spread
-from gleangp.models.local.data import Data, blocks_of_tasks, some_of, targets_of
+from gleangp.models.local.data import Data, blocks_of_tasks, own_bases, some_of, targets_of
 from gleangp.models.local.learn import Learnt, Search, learn, learn_on_all, race
 from gleangp.models.local.model import Draw, LocalModel, active_points
 from gleangp.models.objective import LogPosterior, Rows
@@ -180,10 +180,10 @@ def _decided_forms(modes: list[Mode]) -> list[Decision]:
         return []
     shares, made = softmax([mode.log_mass for mode in modes]), []
     for what, of, text in (
-        ("smoothness", lambda form: form.kernel, "The most probable model has the kernel {}"),
-        ("warping", lambda form: form.inputs, "The most probable model sees inputs {}"),
+        ("smoothness", "kernel", "The most probable model has the kernel {}"),
+        ("warping", "inputs", "The most probable model sees inputs {}"),
     ):
-        names: list[str] = [of(mode.learnt.form) for mode in modes]
+        names: list[str] = [getattr(mode.learnt.form, of) for mode in modes]
         numbers: dict[str, float] = {}
         for name, share in zip(names, shares, strict=True):
             numbers[name] = numbers.get(name, 0.0) + float(share)
@@ -292,21 +292,17 @@ def arrange(
     terms: Sequence[Term], W: FloatArray, data: Data, choose_basis: Any, how: Conditioning, rng
 ) -> tuple[Rows, IntArray]:
     """All rows in blocks, with a basis, and the rows it is made of; inputs W as the kernels see them."""
-    own, basis, every = {}, np.zeros(0, dtype=np.intp), np.arange(len(data))
+    basis, every = np.zeros(0, dtype=np.intp), np.arange(len(data))
     if len(data) <= how.n_together:
         return Rows(W, data.y, data.noise, lay_out(data.codes, [every]), W[:0], every), basis
     blocks = blocks_of_tasks(data.codes, W / length_scales(terms[0].kernel, W.shape[1]), how.block)
-    if data.n_tasks > 1:
-        for task in np.flatnonzero(data.sizes > 2 * how.block):
-            if any(t.own[task] > 0.0 for t in terms):
-                of_task = np.flatnonzero(data.codes == task)
-                own[int(task)] = W[of_task[some_of(len(of_task), how.n_own_basis, rng)]]
+    layout = lay_out(data.codes, blocks, own_bases(terms, data, W, blocks, how.n_own_basis, rng))
     shared = [t for t in terms if t.loadings.shape[1]]
     if shared and len(blocks) > 1:
         pool = some_of(len(data), how.pool * how.n_basis, rng)
         chosen = choose_basis(shared[0].kernel, W[pool], data.at(pool), how.n_basis, rng)
         basis = pool[np.asarray(chosen, dtype=np.intp)]
-    return Rows(W, data.y, data.noise, lay_out(data.codes, blocks, own), W[basis], every), basis
+    return Rows(W, data.y, data.noise, layout, W[basis], every), basis
 
 
 def local_posterior(

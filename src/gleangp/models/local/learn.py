@@ -24,7 +24,7 @@ from gleangp.kernels.evaluate import length_scales
 from gleangp.models import defaults
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import MIXTURES, PRIORS, Conditioning, Learning, PriorWidths, Start
-from gleangp.models.local.data import Data, blocks_of_tasks, pivots_of
+from gleangp.models.local.data import Data, blocks_of_tasks, own_bases, pivots_of
 from gleangp.models.objective import Likelihood, LogPosterior, Rows
 from gleangp.models.terms import (
     CoregionCoupling,
@@ -237,7 +237,7 @@ def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> 
 def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -> list[Learnt]:
     """Another form on the same rows, from where the first has ended: most parameters stay about there."""
     objective = search.objective(found.objective.start, form).on(found.objective.rows, found.n_rows)
-    z = objective.slots.start
+    z = objective.slots.start.copy()
     for name, part in objective.slots.where.items():
         if name in found.objective.slots.where:
             z[part] = found.objective.slots.get(found.z, name)
@@ -315,20 +315,15 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
         count = max(1, round(len(blocks) * stage.n_rows / len(data)))
         spread = (np.arange(count) + rng.random()) * (len(blocks) / count)
         blocks = [blocks[int(k)] for k in spread]
-    rows, ends = np.concatenate(blocks), np.cumsum([len(b) for b in blocks])
-    places = [np.arange(end - len(b), end) for b, end in zip(blocks, ends, strict=True)]
-    codes, own = data.codes[rows], {}
-    if data.n_tasks > 1 and any(t.own.any() for t in terms):
-        for task in np.flatnonzero(np.bincount([codes[p[0]] for p in places]) > 1).tolist():
-            of_task = rows[codes == task]
-            chosen = rng.choice(len(of_task), min(len(of_task), learning.n_own_basis), replace=False)
-            own[task] = data.X[of_task[np.sort(chosen)]]
+    rows = np.concatenate(blocks)
+    part, places = data.at(rows), np.split(np.arange(len(rows)), np.cumsum([len(b) for b in blocks])[:-1])
+    own = own_bases(terms, part, part.X, places, learning.n_own_basis, rng)
     Z = data.X[:0]
     shared = [t for t in terms if t.loadings.shape[1]]
     if shared and len(blocks) > 1:
         pool = rng.choice(len(data), min(len(data), 20 * stage.n_basis), replace=False)
         Z = data.X[pool[pivots_of(shared[0].kernel, W[pool], None, stage.n_basis, rng)]]
-    return Rows(data.X[rows], data.y[rows], data.noise.at(rows), lay_out(codes, places, own), Z, rows)
+    return Rows(part.X, part.y, part.noise, lay_out(part.codes, places, own), Z, rows)
 
 
 def _climb(
@@ -398,4 +393,4 @@ def _with_enough_noise(objective: LogPosterior, z: FloatArray, learning: Learnin
 
 
 def _best(found: list[Learnt]) -> Learnt:
-    return min(found, key=lambda f: f.value if np.isfinite(f.value) else np.inf)
+    return min(found, key=lambda f: f.value)
