@@ -236,14 +236,35 @@ class Noise(NoiseModel):
         refuse(~np.isfinite(y), y, "y", "A finite number is needed: leave the row out, or fill it in.")
 
 
-def mixture(log_weights: Sequence[Floats], parts: Sequence[Three]) -> tuple[FloatArray, ...]:
-    """log_z, g and nu of a weighted sum of two densities, from those of the parts; and their shares in Z."""
-    logs = [weight + part[0] for weight, part in zip(log_weights, parts, strict=True)]
-    log_z = np.logaddexp(*logs)
-    p, q = (np.exp(log - log_z) for log in logs)
-    (_, g_p, nu_p), (_, g_q, nu_q) = parts
-    # -d**2 log Z / d mean**2: the mean of the parts less the variance of their slopes.
-    return log_z, p * g_p + q * g_q, p * nu_p + q * nu_q - p * q * (g_p - g_q) ** 2, p, q
+class Mixture(NoiseModel):
+    """p(y | f) is a weighted sum of two densities, whose Z are known: not log-concave."""
+
+    log_concave = False
+
+    def _parts(self, y: Floats, mean: Floats, var: Floats) -> tuple[Sequence[Floats], Sequence[Three]]:
+        """Logarithms of the two weights, and log_z, g and nu of the densities."""
+        raise NotImplementedError
+
+    def _mixed(self, y: Floats, mean: Floats, var: Floats) -> tuple[Three, list[FloatArray], Sequence[Three]]:
+        """log_z, g and nu; the shares of the two densities in Z; and what they have themselves."""
+        log_weights, parts = self._parts(y, mean, var)
+        (_, g_p, nu_p), (_, g_q, nu_q) = parts
+        with np.errstate(invalid="ignore"):  # where both weights are zero
+            logs = [weight + part[0] for weight, part in zip(log_weights, parts, strict=True)]
+            log_z = np.logaddexp(*logs)
+            p, q = shares = [np.exp(log - log_z) for log in logs]
+        # -d**2 log Z / d mean**2: the mean of the parts less the variance of their slopes.
+        nu = p * nu_p + q * nu_q - p * q * (g_p - g_q) ** 2
+        return (log_z, p * g_p + q * g_q, nu), shares, parts
+
+    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
+        return self._mixed(y, mean, var)[0]
+
+
+def log_shares(of_second: Floats) -> tuple[FloatArray, FloatArray]:
+    """Logarithms of two weights that sum to one."""
+    with np.errstate(divide="ignore"):  # log 0 = -inf is right where there is no second part
+        return np.log1p(-np.asarray(of_second)), np.log(of_second)
 
 
 def refuse(bad: Any, values: Any, what: str, remedy: str) -> None:

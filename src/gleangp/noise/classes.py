@@ -1,13 +1,13 @@
 """Labels: two classes, also with wrong labels, and ordered categories."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri_exp
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise, NoiseModel, Three, mixture
+from gleangp.noise.base import Floats, Mixture, Noise, NoiseModel, Three, log_shares
 from gleangp.numerics.special import log_diff_ndtr_derivatives, log_expit_derivatives, log_ndtr_derivatives
 
 # A variance beside which the noise of `Logit` (logistic, of variance pi^2 / 3) has the effect of normal noise
@@ -26,9 +26,15 @@ class TwoClasses(NoiseModel):
     (0.66, 0.41)
     """
 
+    def log_sides(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
+        """log of what f ~ N(mean, var) says for -1 and for +1; the two need not sum to one."""
+        return self.log_partition(-1.0, mean, var)[0], self.log_partition(1.0, mean, var)[0]
+
     def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
         """log of the probabilities of -1 and of +1 of a new row with f ~ N(mean, var)."""
-        return self.log_partition(-1.0, mean, var)[0], self.log_partition(1.0, mean, var)[0]
+        minus, plus = self.log_sides(mean, var)
+        total = np.logaddexp(minus, plus)
+        return minus - total, plus - total
 
     def margin(self, mean: Floats, var: Floats) -> FloatArray:
         """Normal quantile of the probability of +1; positive for +1."""
@@ -114,18 +120,12 @@ class Logit(TwoClasses, Noise):
         log_z, g, nu = (np.where(wide, a, b)[()] for a, b in zip(normal, narrow, strict=True))
         return log_z, g, nu
 
-    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """As for other noise; without the error of the quadrature in their sum, which is one."""
-        minus, plus = super().class_log_prob(mean, var)
-        total = np.logaddexp(minus, plus)
-        return minus - total, plus - total
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
         return {"bias": self.log_partition(y, mean, var)[1]}
 
 
 @dataclass(frozen=True, eq=False)
-class RobustProbit(TwoClasses):
+class RobustProbit(TwoClasses, Mixture):
     """p(y | f) = flip + (1 - 2 flip) Phi(y (f + bias)) for y in {-1, +1}.
 
     Parameters
@@ -149,23 +149,16 @@ class RobustProbit(TwoClasses):
     flip: Floats = 0.05
     bias: Floats = 0.0
 
-    log_concave = False
     transforms = {"flip": "logit", "bias": "identity"}
     priors = {"flip": (0.01, 1.5)}
 
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
-        log_z, g, nu, _, _ = self._mixture(y, mean, var)[0]
-        return log_z, g, nu
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        (log_z, g, _, _, _), (true, flipped) = self._mixture(y, mean, var)
+        (log_z, g, _), _, (true, flipped) = self._mixed(y, mean, var)
         return {"flip": np.exp(flipped[0] - log_z) - np.exp(true[0] - log_z), "bias": g}
 
-    def _mixture(self, y: Floats, mean: Floats, var: Floats) -> tuple[Any, list[Three]]:
-        """`mixture` of both classes, and what they have themselves."""
-        parts = [Probit(self.bias).log_partition(label, mean, var) for label in (y, np.negative(y))]
-        with np.errstate(divide="ignore"):  # log 0 = -inf is right where no label is flipped
-            return mixture((np.log1p(-np.asarray(self.flip)), np.log(self.flip)), parts), parts
+    def _parts(self, y: Floats, mean: Floats, var: Floats) -> tuple[Sequence[Floats], Sequence[Three]]:
+        probit = Probit(self.bias)
+        return log_shares(self.flip), [probit.log_partition(of, mean, var) for of in (y, np.negative(y))]
 
 
 @dataclass(frozen=True, eq=False)

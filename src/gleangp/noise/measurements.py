@@ -1,13 +1,14 @@
 """Measured targets: normal noise that is added to the latent function, also with outliers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Noise, NoiseModel, Three, mixture
+from gleangp.noise.base import Floats, Mixture, Noise, NoiseModel, Three, log_shares
 
 _LOG_TWO_PI = np.log(2.0 * np.pi)
 
@@ -79,7 +80,7 @@ class Gaussian(AddedNoise):
 
 
 @dataclass(frozen=True, eq=False)
-class ContaminatedNormal(AddedNoise):
+class ContaminatedNormal(Mixture, AddedNoise):
     """p(y | f) = (1 - share) N(y | f + bias, scale**2) + share N(y | f + bias, (reach scale)**2).
 
     `regular` is the noise of a row that is no outlier. Estimators use it for intervals and deviations: these
@@ -113,19 +114,14 @@ class ContaminatedNormal(AddedNoise):
     reach: Floats = 10.0
     bias: Floats = 0.0
 
-    log_concave = False
     transforms = {"scale": "log", "share": "logit", "reach": "log", "bias": "identity"}
     priors = {"scale": (0.3, 1.5), "share": (0.02, 1.0), "reach": (10.0, 1.0)}
     of_tasks = ("scale", 0.5)
 
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
-        log_z, g, nu, _, _ = self._mixture(y, mean, var)[0]
-        return log_z, g, nu
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        (log_z, g, _, p, q), parts = self._mixture(y, mean, var)
+        (log_z, g, _), shares, parts = self._mixed(y, mean, var)
         # d log Z / d variance of both components
-        of_1, of_2 = (w * 0.5 * (g_i**2 - nu_i) for w, (_, g_i, nu_i) in zip((p, q), parts, strict=True))
+        of_1, of_2 = (w * 0.5 * (g_i**2 - nu_i) for w, (_, g_i, nu_i) in zip(shares, parts, strict=True))
         return {
             "scale": 2.0 * self.scale * (of_1 + np.square(self.reach) * of_2),
             "share": np.exp(parts[1][0] - log_z) - np.exp(parts[0][0] - log_z),
@@ -133,11 +129,9 @@ class ContaminatedNormal(AddedNoise):
             "bias": g,
         }
 
-    def _mixture(self, y: Floats, mean: Floats, var: Floats) -> tuple[Any, list[Three]]:
-        """`mixture` of both components, and what they have themselves."""
+    def _parts(self, y: Floats, mean: Floats, var: Floats) -> tuple[Sequence[Floats], Sequence[Three]]:
         parts = [noise.log_partition(y, mean, var) for noise in (self.regular, self.outlier)]
-        with np.errstate(divide="ignore"):  # log 0 = -inf is right where there are no outliers
-            return mixture((np.log1p(-np.asarray(self.share)), np.log(self.share)), parts), parts
+        return log_shares(self.share), parts
 
     def with_variance(self, variance: FloatArray) -> Self:
         """With these scale**2; what outliers have beyond stays, as a wrong entry is far off in any task."""

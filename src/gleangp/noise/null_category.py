@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from gleangp._typing import FloatArray
-from gleangp.noise.base import Floats, Three, mixture
+from gleangp.noise.base import Floats, Mixture, Three
 from gleangp.noise.classes import Probit, TwoClasses
 
 _STEP_VARIANCE = 2.0**-52
 
 
 @dataclass(frozen=True, eq=False)
-class NullCategory(TwoClasses):
+class NullCategory(TwoClasses, Mixture):
     """Two classes, -1 and +1, and 0 for a missing label, with a region between that excludes data.
 
     With c = 1 / sqrt(variance), Phi_minus = Phi(-(f + bias + width / 2) c) and
@@ -59,7 +59,6 @@ class NullCategory(TwoClasses):
     width: float = 1.0
     variance: Floats = _STEP_VARIANCE
 
-    log_concave = False
     transforms = {
         "bias": "identity",
         "gamma_minus": "logit",
@@ -68,17 +67,8 @@ class NullCategory(TwoClasses):
         "variance": "log",
     }
 
-    def log_prob(self, y: Floats, f: Floats) -> FloatArray:  # also where a gamma of 1 or 0 forbids a label
-        sides = zip(self._log_weights(y), self.log_sides(f, 0.0), strict=True)
-        return np.logaddexp(*(weight + log_phi for weight, log_phi in sides))
-
-    def log_partition(self, y: Floats, mean: Floats, var: Floats) -> Three:
-        log_z, g, nu, _, _ = mixture(self._log_weights(y), self._sides(mean, var))
-        return log_z, g, nu
-
     def log_partition_grad(self, y: Floats, mean: Floats, var: Floats) -> dict[str, FloatArray]:
-        minus, plus = sides = self._sides(mean, var)
-        log_z, _, _, p_minus, p_plus = mixture(self._log_weights(y), sides)
+        (log_z, _, _), (p_minus, p_plus), (minus, plus) = self._mixed(y, mean, var)
 
         def of_gamma(log_phi: FloatArray, gamma: Floats, label: int) -> FloatArray:
             if_missing = np.exp(np.where(np.equal(y, 0), log_phi - log_z, -np.inf))
@@ -91,17 +81,11 @@ class NullCategory(TwoClasses):
             "width": 0.5 * (p_minus * minus[1] - p_plus * plus[1]),
         }
 
-    def class_log_prob(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """log of the probabilities of -1 and of +1 of a new row, which is not in the null category.
-
-        Whether labels are missing does not matter to the class, so the gammas do not enter.
-        """
-        minus, plus = self.log_sides(mean, var)
-        total = np.logaddexp(minus, plus)
-        return minus - total, plus - total
-
     def log_sides(self, mean: Floats, var: Floats) -> tuple[FloatArray, FloatArray]:
-        """log of the probabilities that f ~ N(mean, var) is below and above the null category."""
+        """log of the probabilities that f ~ N(mean, var) is below and above the null category.
+
+        A new row is not in between. Whether labels are missing does not matter, so gammas do not enter.
+        """
         minus, plus = self._sides(mean, var)
         return minus[0], plus[0]
 
@@ -120,11 +104,12 @@ class NullCategory(TwoClasses):
         minus = Probit(self.bias + half, slope).log_partition(-1.0, mean, var)
         return minus, Probit(self.bias - half, slope).log_partition(1.0, mean, var)
 
-    def _log_weights(self, y: Floats) -> list[FloatArray]:
-        """Logarithms of what the label leaves of either class."""
+    def _parts(self, y: Floats, mean: Floats, var: Floats) -> tuple[list[FloatArray], tuple[Three, Three]]:
+        """What the label leaves of either class, and their half-lines."""
         missing, sides = np.equal(y, 0), ((self.gamma_minus, -1), (self.gamma_plus, 1))
         with np.errstate(divide="ignore"):  # a gamma of 1 or 0 excludes a class: log -inf
-            return [
+            log_weights = [
                 np.where(missing, np.log(gamma), np.where(np.equal(y, label), np.log1p(-gamma), -np.inf))
                 for gamma, label in sides
             ]
+        return log_weights, self._sides(mean, var)
