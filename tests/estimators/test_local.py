@@ -514,3 +514,17 @@ def test_few_points_of_few_rows_are_learnt_once():
     few, every = (SparseGPRegressor(n_active=n, random_state=0).fit(X, y, tasks=tasks) for n in (10, None))
     assert few.log_evidence_ < every.log_evidence_ - 15.0
     assert all(d.what != "learning" for d in few.decisions_)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_copies_of_rows_do_not_take_the_noise_away(seed):
+    """A quarter of the rows is there twice, target included: the noise is that of the distinct rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 6, (60, 2))
+    y = np.sin(X[:, 0]) + X[:, 1] / 6 + 0.3 * rng.normal(size=60)
+    rows = np.r_[:60, :15]
+    model = SparseGPRegressor(random_state=0).fit(X[rows], y[rows])
+    function, whole = (
+        model.predict(X[:1], return_std=True, include_noise=noise)[1] for noise in (False, True)
+    )
+    assert 0.2 < np.sqrt(whole**2 - function**2) < 0.45

@@ -15,7 +15,7 @@ from scipy.stats import multivariate_normal
 from gleangp.inference.block import lay_out
 from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import LEARNING, LINKED_PRIORS, PRIORS
-from gleangp.models.local.data import Data
+from gleangp.models.local.data import Data, exact_copies
 from gleangp.models.local.fit import _posterior
 from gleangp.models.local.learn import Form, Learnt, plan_search
 from gleangp.models.objective import Likelihood, Rows
@@ -143,6 +143,30 @@ def test_gaussian_log_posterior():
     expected = multivariate_normal(np.zeros(N), K).logpdf(y) + correction_of_tasks(slots, z)
     assert_allclose(-objective(z)[0], expected + slots.log_prior(z)[0], rtol=1e-9)
     assert objective.value(z) == pytest.approx(objective(z)[0], rel=1e-12)
+
+
+def test_copies_count_as_one_row_with_less_noise():
+    """Value and gradient with copies of rows: those of the distinct rows, each with its count as weight.
+
+    They differ by what does not depend on the parameters. If one repeated row differs, none is a copy.
+    """
+    _, y, _ = gaussian()
+    counts = np.array([3, 1, 2] + [1] * 5 + [2] + [1] * 5)
+    rows = np.repeat(np.arange(N), counts)
+    copies = exact_copies(Data(X[rows], y[rows], CODES[rows], TASKS, Gaussian()))
+    assert_allclose(np.flatnonzero(copies), np.flatnonzero(np.diff(rows, prepend=-1) == 0))
+    search, distinct, z = problem(gaussian()[0], y, Gaussian(1.0 / counts))
+    search = replace(search, likelihood=replace(search.likelihood, copies=copies))
+    everything = search.objective(LEARNING.starts[0], Form(2.5))
+    layout = lay_out(CODES[rows], [np.arange(len(rows))])
+    several = Rows(X[rows], y[rows], Gaussian(np.ones(len(rows))), layout, X[:0], np.arange(len(rows)))
+    everything, other = everything.on(several, len(rows)), 0.9 * z
+    assert_allclose(everything(z)[1], distinct(z)[1], rtol=1e-6, atol=1e-7)
+    lost, expected = (f.value(other) - f.value(z) for f in (everything, distinct))
+    assert lost == pytest.approx(expected, rel=1e-8)
+
+    differs = y[rows] + (np.arange(len(rows)) == 1)
+    assert not exact_copies(Data(X[rows], differs, CODES[rows], TASKS, Gaussian())).any()
 
 
 def sequential_propagation(K, y, noise):

@@ -21,7 +21,7 @@ from gleangp.kernels import has_white
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
 from gleangp.models.local.answers import left_out_predictions
-from gleangp.models.local.data import Data
+from gleangp.models.local.data import Data, exact_copies
 from gleangp.models.local.model import LocalModel
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
@@ -295,6 +295,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         data, noise, real = rows.at(at), noise.at(at), noise.support == "real"
         bias = {"bias": noise.typical_bias(data.y)}
         likelihood = Likelihood(replace(shared, **bias), learn, sizes=data.sizes)
+        if likelihood.gaussian:
+            copies = exact_copies(data)
+            sizes = data.at(np.flatnonzero(~copies)).sizes
+            likelihood = replace(likelihood, sizes=sizes, copies=copies)
         if not (self.normalize_y and real):
             self._units = natural_units(rows.n_tasks)
         else:  # outputs are in units of their own

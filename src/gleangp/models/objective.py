@@ -75,13 +75,17 @@ class Likelihood:
     about its log variance, the objective has -1/2 log(1 + tau^2 I_t). Differences between rows carry
     (n_t - 1) / 2. Their mean carries rho^2 / 2: its variance is that of the offset, which has that factor.
     Counts carry less: then tau is learnt smaller, and tasks are more alike.
+
+    Of `copies`, rows that repeat another one with Gaussian noise (`exact_copies`), the evidence has no part:
+    the difference of each from its first has mean zero and the variance of the noise, whatever the function.
     """
 
     model: Any
     learn: tuple[str, ...] = ()
     priors: Mapping[str, Any] = field(default_factory=dict)
-    sizes: IntArray = ()  # type: ignore[assignment]  # (M,) rows of the tasks
+    sizes: IntArray = ()  # type: ignore[assignment]  # (M,) rows of the tasks, without copies
     tol: float = 1e-6  # nats per row, of propagation: a tenth of that at which the search stops
+    copies: np.ndarray = ()  # type: ignore[assignment]  # (n,) of all rows of the data; empty: none
 
     @property
     def gaussian(self) -> bool:
@@ -162,7 +166,8 @@ class Likelihood:
             by_log = self._by_log(rows, slots, z, of_evidence.noise_variance)
             return {"noise__variance": np.array([by_log.sum()]), **self._gradients_of_tasks(slots, z, by_log)}
 
-        evidence = gaussian_evidence(q, precision) + self._correction(slots, z)
+        of_copies = -0.5 * float(self._copies(rows) @ np.log(2.0 * np.pi * self.variance(slots, z)))
+        evidence = gaussian_evidence(q, precision) - of_copies + self._correction(slots, z)
         return Settled(q, evidence, found, slot_gradients)
 
     def _propagated(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites) -> Settled:
@@ -209,7 +214,13 @@ class Likelihood:
         """
         of_task = np.bincount(rows.layout.codes, by_row * rows.noise.variance, len(self.sizes))
         variance = self.variance(slots, z)
-        return variance * of_task * (variance > _LEAST if self.varies else True)
+        by_log = variance * of_task + 0.5 * self._copies(rows)
+        return by_log * (variance > _LEAST if self.varies else True)
+
+    def _copies(self, rows: Rows) -> IntArray:
+        """(M,) rows of each task that repeat another one."""
+        copied = self.copies[rows.numbers] if len(self.copies) else np.zeros(len(rows.y), dtype=bool)
+        return np.bincount(rows.layout.codes[copied], minlength=len(self.sizes))
 
     def own_scale(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M,) exp(rho tau z_t), the factor of the variance of what is a task's own."""
