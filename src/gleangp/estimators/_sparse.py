@@ -343,7 +343,8 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
 
         All scores are in closed form, under the parameters of the fit; where the noise is not Gaussian, given
         the sites of the expectation propagation. With more than two classes the scores of all classes add
-        up. Names come from up to 3000 rows, evenly chosen; a task of which none is chosen has no names.
+        up. Names come from up to 3000 rows, evenly chosen; a task of which none is chosen has no names. A
+        task of one row is predicted as a new task would be: a low score means that it is unlike the others.
 
         Returns
         -------
