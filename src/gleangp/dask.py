@@ -358,7 +358,7 @@ class BlocksOnCluster:
 
     def _send_part(self, prior: BlockPrior, stacks: list[tuple[int, Stack]]) -> Part:
         """Stacks whose rows are numbered among themselves, and the inputs of these rows."""
-        n = len(prior.layout)
+        n = len(prior.X)
         every = np.concatenate([stack.rows[stack.rows < n] for _, stack in stacks])
         place = np.full(n + 1, len(every))  # also that of a padded row
         place[every] = np.arange(len(every))

@@ -79,7 +79,7 @@ def test_any_noise(noise):
     if isinstance(noise, Ordered):
         block.y[:] = np.digitize(block.X[:, 0], [-1.0, 1.0])
     posterior = fit_on_basis(kernel, block, block.X[:8])
-    mean, cov = posterior.predict_cov(kernel, X_NEW)
+    mean, cov = posterior.predict(kernel, X_NEW, joint=True)
     ours = posterior.predict(kernel, X_NEW)
     assert_allclose(ours[0], mean, rtol=1e-9, atol=1e-12)
     assert_allclose(ours[1], np.diagonal(cov), rtol=1e-8)

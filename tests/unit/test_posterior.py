@@ -42,8 +42,8 @@ def test_prediction(kernel, monkeypatch):
     X = make_block(Gaussian(1.0), 9).X
     posterior = posterior_from_sites(kernel, X, sites)
     mean, cov = dense_prediction(kernel, X, sites, X_NEW)
-    assert_allclose(posterior.predict_cov(kernel, X_NEW)[0], mean, rtol=1e-9, atol=1e-12)
-    assert_allclose(posterior.predict_cov(kernel, X_NEW)[1], cov, rtol=1e-9, atol=1e-12)
+    assert_allclose(posterior.predict(kernel, X_NEW, joint=True)[0], mean, rtol=1e-9, atol=1e-12)
+    assert_allclose(posterior.predict(kernel, X_NEW, joint=True)[1], cov, rtol=1e-9, atol=1e-12)
     for chunk in (4_000_000, 18):
         monkeypatch.setattr(linalg, "CHUNK_ENTRIES", chunk)
         ours = posterior.predict(kernel, X_NEW)
@@ -59,7 +59,7 @@ def test_prior():
     assert_array_equal(mean, 0.0)
     assert_array_equal(prior_only(2).predict(kernel, X_NEW, with_var=False)[0], 0.0)
     assert_allclose(var, kernel.diag(X_NEW))
-    assert_allclose(prior_only(2).predict_cov(kernel, X_NEW)[1], kernel(X_NEW))
+    assert_allclose(prior_only(2).predict(kernel, X_NEW, joint=True)[1], kernel(X_NEW))
     assert len(posterior_from_sites(kernel, np.zeros((0, 2)), Sites(np.zeros(0), np.zeros(0)))) == 0
 
 

@@ -17,7 +17,7 @@ from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
 from gleangp.estimators._parameters import SparseParameters, generator_from
 from gleangp.exceptions import KernelError, TaskError, warn_user
-from gleangp.inference import evidence, local, posterior, prior, propagate
+from gleangp.inference import evidence, local, posterior, prior
 from gleangp.inference.block import Block
 from gleangp.invariances import check_invariances
 from gleangp.io.classes import register
@@ -44,7 +44,7 @@ from gleangp.selection.selectors import SELECTORS, ResidualSelector
 # What model files contain; the last two lines: coupled models of version 0.1.
 register(Choice, Decision, Parameters, priors.Exponential, priors.Gamma, priors.HalfCauchy, priors.HalfNormal)
 register(priors.LogNormal, priors.Normal, priors.Tied, SparseModel, posterior.Sites, posterior.TaskPosterior)
-register(Draw, InputMap, LocalModel, local.LocalPosterior, propagate.RowSites, prior.Term)
+register(Draw, InputMap, LocalModel, local.LocalPosterior, evidence.RowSites, prior.Term)
 register(evidence.GroupKnowledge, BasisKnowledge=evidence.Knowledge)
 register(upgrade.CoupledModel, upgrade.CoupledParameters, upgrade.CoupledPosterior)
 register(upgrade.Knowledge, upgrade.OwnRows, upgrade.Pareto)

@@ -52,11 +52,6 @@ class Stack:
         order = np.argsort(codes, kind="stable")
         return _stack(codes, np.split(order, np.flatnonzero(np.diff(codes[order])) + 1))
 
-    @property
-    def tasks(self) -> IntArray:
-        """(B,) the task of each block, where blocks are not mixed."""
-        return self.codes[:, 0]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
@@ -73,9 +68,6 @@ class Layout:
 
     codes: IntArray  # (n,)
     groups: list[Group]
-
-    def __len__(self) -> int:
-        return len(self.codes)
 
 
 def lay_out(

@@ -47,6 +47,25 @@ _FAINT = 1e-9  # precision times variance below which a site's effect is lost in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RowSites:
+    """Sites of all rows, in natural form."""
+
+    precision: FloatArray  # (n,)
+    shift: FloatArray  # (n,) precision * site mean
+    n_silent: int = 0  # rows without effect because the noise model would widen the posterior
+
+    def at(self, rows) -> RowSites:
+        """The sites of some rows."""
+        return RowSites(self.precision[rows], self.shift[rows])
+
+    @property
+    def mean(self) -> FloatArray:
+        """(n,) where each would have the function; zero for a row that says nothing."""
+        out = np.zeros_like(self.shift)
+        return np.divide(self.shift, self.precision, out=out, where=self.precision > 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Knowledge:
     """Of the common basis variables: u ~ N(mean, P^-1)."""
 
@@ -127,7 +146,7 @@ def condition(
     With `rows=False` the quantities of every row (`alpha`, `mean`) are left out, which saves a pass. `also`
     is one more of them: `row_variance` or `row_inverse`.
     """
-    n, d = len(prior.layout), prior.n_features()
+    n, d = len(prior.X), prior.n_features()
     root = np.append(np.sqrt(precision), 0.0)
     scaled = np.append(np.divide(shift, root[:-1], out=np.zeros(n), where=root[:-1] > 0.0), 0.0)
     if known is None:
@@ -239,7 +258,7 @@ def evidence_gradient(
 
     `of_weights`: of which terms the gradients of loadings and own weights are wanted; None: of all.
     """
-    terms, n = prior.terms, len(prior.layout)
+    terms, n = prior.terms, len(prior.X)
     theta: list[Any] = [0.0 for _ in terms]
     loadings, own = [np.zeros_like(t.loadings) for t in terms], [np.zeros_like(t.own) for t in terms]
     wanted = [True] * len(terms) if of_weights is None else of_weights

@@ -31,7 +31,8 @@ from scipy.special import expit
 
 from gleangp._typing import FloatArray
 from gleangp.inference.block import Block
-from gleangp.inference.propagate import MarginalsOfSites, RowSites, Swept, sweep_rows
+from gleangp.inference.evidence import RowSites
+from gleangp.inference.propagate import MarginalsOfSites, Swept, sweep_rows
 
 _MAX_ROUNDS = 10
 _SWEEPS = 2  # of a class in its turn

@@ -185,26 +185,23 @@ class KernelPosterior(ABC):
         K (d, n) are their covariances with the points kept.
         """
 
-    def predict(self, kernel: Any, X: FloatArray, *, with_var: bool = True) -> MeanAndVar:
-        """Mean and variance (n,) of the function, the kernel's white noise in it.
+    def predict(
+        self, kernel: Any, X: FloatArray, *, joint: bool = False, with_var: bool = True
+    ) -> MeanAndVar:
+        """Mean and variance (n,), or covariance (n, n), of the function, the kernel's white noise in it.
 
         Without the variance, which is empty then, it costs O(n d).
         """
-        mean = np.zeros(len(X))
-        var = np.array(kernel.diag(X), dtype=np.float64) if with_var else np.zeros(0)
-        for part in row_chunks(len(X), len(self.X)) if len(self.X) else ():
+        if joint:
+            K = kernel_columns(kernel, self.X, X)
+            return self.weights @ K, kernel(X) - self.taken(K, joint=True)
+        mean, var = np.zeros(len(X)), kernel.diag(X).astype(np.float64) if with_var else np.zeros(0)
+        for part in row_chunks(len(X), len(self.X)):
             K = kernel_columns(kernel, self.X, X[part])
             mean[part] = self.weights @ K
             if with_var:
                 var[part] -= self.taken(K)
         return mean, np.maximum(var, 0.0)  # rounding can leave a known point with a variance of -1e-17
-
-    def predict_cov(self, kernel: Any, X: FloatArray) -> MeanAndVar:
-        """Mean (n,) and joint covariance (n, n) of the function, white noise on the diagonal."""
-        if len(self.X) == 0:
-            return np.zeros(len(X)), kernel(X)
-        K = kernel_columns(kernel, self.X, X)
-        return self.weights @ K, kernel(X) - self.taken(K, joint=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,18 +246,14 @@ def predict_tasks(
     n = len(X)
     mean, spread = np.empty(n), np.zeros((n, n)) if joint else np.empty(n if with_var else 0)
     for task, rows in filled_blocks(codes):
-        if joint:
-            found = [p.predict_cov(kernel, X[rows]) for kernel, p in nodes[task]]
-        else:
-            found = [p.predict(kernel, X[rows], with_var=with_var) for kernel, p in nodes[task]]
-        means = np.array([m for m, _ in found])
+        found = [p.predict(kernel, X[rows], joint=joint, with_var=with_var) for kernel, p in nodes[task]]
+        means, spreads = (np.array(part) for part in zip(*found, strict=True))
         mean[rows] = means.mean(axis=0)
         if joint:
             away = means - mean[rows]
-            within = np.mean([c for _, c in found], axis=0)
-            spread[np.ix_(rows, rows)] = within + away.T @ away / len(means)
+            spread[np.ix_(rows, rows)] = spreads.mean(axis=0) + away.T @ away / len(means)
         elif with_var:
-            spread[rows] = np.mean([v for _, v in found], axis=0) + means.var(axis=0)
+            spread[rows] = spreads.mean(axis=0) + means.var(axis=0)
     return mean, spread
 
 
@@ -301,7 +294,7 @@ def absorb_rows(
 
     Assumed-density filtering goes on where it stopped: the posterior is the prior of the new rows.
     """
-    mean, K = posterior.predict_cov(kernel, block.X)
+    mean, K = posterior.predict(kernel, block.X, joint=True)
     new = filter_all(block, K, mean)
     more = new.sites()
     means, precisions = np.append(sites.mean, more.mean), np.append(sites.precision, more.precision)

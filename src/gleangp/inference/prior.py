@@ -142,7 +142,7 @@ class BlockCovariance:
 
     def __init__(self, term: Term, stack: Stack, X: FloatArray):
         self._term, self.stack, self._K = term, stack, evaluate(term.kernel, X)
-        self._weight: FloatArray | None = term.within[stack.tasks][:, None, None]
+        self._weight: FloatArray | None = term.within[stack.codes[:, 0]][:, None, None]  # of one task
         if stack.mixed and (term.own.any() or (term.loadings != term.loadings[0]).any()):
             self._weight = term.between(stack.codes, stack.codes)
         elif (self._weight == 1.0).all():
@@ -158,7 +158,7 @@ class BlockCovariance:
         theta, d_rows, _ = self._K.vjp(G if self._weight is None else self._weight * G)
         if weights is not None:
             (loadings, own), L = weights, self._term.loadings
-            codes, tasks = self.stack.codes, self.stack.tasks
+            codes, tasks = self.stack.codes, self.stack.codes[:, 0]
             if self.stack.mixed:
                 GK = G * self._K.value
                 np.add.at(own, codes, np.sum(GK * (codes[:, :, None] == codes[:, None, :]), axis=2))
@@ -242,7 +242,7 @@ class BlockPrior:
             self.parts.append(self.common + own)
         D = max((self.n_features(g) for g in range(len(self.parts))), default=0)
         widest = max((s.rows.shape[1] for g in layout.groups for s in g.stacks), default=0)
-        self.keeps = len(layout) * (widest + D) <= _KEPT_ENTRIES
+        self.keeps = len(X) * (widest + D) <= _KEPT_ENTRIES
         self._kept: dict[tuple[int, int], BuiltStack] = {}
         self._elsewhere = None if elsewhere is None or self.keeps else elsewhere(self)
 

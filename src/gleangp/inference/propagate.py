@@ -21,7 +21,7 @@ import numpy as np
 from gleangp._typing import BoolArray, FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block
-from gleangp.inference.evidence import LOG_TWO_PI, condition, row_variance
+from gleangp.inference.evidence import LOG_TWO_PI, RowSites, condition, row_variance
 from gleangp.inference.prior import BlockPrior
 from gleangp.numerics.linalg import inverse_factors
 
@@ -32,25 +32,6 @@ _NO_VARIANCE = 1e-10  # of a function that is known
 # Share of its variance that a row explains at least: little enough to change nothing, and enough to get the
 # variance of the row from its site. With labels that would widen the posterior it also gives room to a shift.
 _LEAST_EXPLAINED = {True: 1e-8, False: 1e-4}  # by whether the noise is log-concave
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowSites:
-    """Sites of all rows, in natural form."""
-
-    precision: FloatArray  # (n,)
-    shift: FloatArray  # (n,) precision * site mean
-    n_silent: int = 0  # rows without effect because the noise model would widen the posterior
-
-    def at(self, rows) -> RowSites:
-        """The sites of some rows."""
-        return RowSites(self.precision[rows], self.shift[rows])
-
-    @property
-    def mean(self) -> FloatArray:
-        """(n,) where each would have the function; zero for a row that says nothing."""
-        out = np.zeros_like(self.shift)
-        return np.divide(self.shift, self.precision, out=out, where=self.precision > 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,9 +18,9 @@ from scipy.special import softmax
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import Block, Layout
-from gleangp.inference.evidence import condition, evidence_gradient, gaussian_evidence, row_inverse
+from gleangp.inference.evidence import RowSites, condition, evidence_gradient, gaussian_evidence, row_inverse
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
+from gleangp.inference.propagate import marginals_of, sweep_rows
 from gleangp.models.defaults import PriorWidths, Start
 from gleangp.models.parameters import Slot, Slots, noise_values, unconstrain
 from gleangp.models.priors import Exponential, LogNormal, Normal

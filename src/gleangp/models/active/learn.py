@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import Block, Layout, lay_out
-from gleangp.inference.evidence import LOG_TWO_PI, condition, evidence_gradient, gaussian_evidence
+from gleangp.inference.evidence import LOG_TWO_PI, RowSites, condition, evidence_gradient, gaussian_evidence
 from gleangp.inference.posterior import (
     NO_SITES,
     PRECISION_FLOOR,
@@ -27,7 +27,7 @@ from gleangp.inference.posterior import (
     without_own_site,
 )
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import RowSites, marginals_of, sweep_rows
+from gleangp.inference.propagate import marginals_of, sweep_rows
 from gleangp.models.defaults import ACTIVE
 from gleangp.models.parameters import LogEvidence, Parameters
 from gleangp.numerics.linalg import log_determinant

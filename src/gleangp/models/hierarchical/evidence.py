@@ -93,7 +93,9 @@ def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
     for members in alike.values():
         codes = np.repeat(members, [len(tasks[i].X) for i in members])
         rows = np.split(np.arange(len(codes)), np.flatnonzero(np.diff(codes)) + 1)
-        groups += [stack.tasks.tolist() for group in lay_out(codes, rows).groups for stack in group.stacks]
+        groups += [
+            stack.codes[:, 0].tolist() for group in lay_out(codes, rows).groups for stack in group.stacks
+        ]
     return groups
 
 

@@ -22,10 +22,9 @@ from sklearn.base import clone
 from gleangp._typing import FloatArray, IntArray
 from gleangp.exceptions import NotPositiveDefiniteError
 from gleangp.inference.block import lay_out
-from gleangp.inference.evidence import Conditioned
+from gleangp.inference.evidence import Conditioned, RowSites
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term
-from gleangp.inference.propagate import RowSites
 from gleangp.kernels.evaluate import length_scales
 from gleangp.models.decisions import Choice, Decision
 from gleangp.models.defaults import Conditioning, Learning

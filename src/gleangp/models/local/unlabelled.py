@@ -21,11 +21,11 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Kernel
 
 from gleangp._typing import BoolArray, FloatArray, IntArray
 from gleangp.inference.block import Block, lay_out
+from gleangp.inference.evidence import RowSites
 from gleangp.inference.exclusive import settle_exclusive
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import (
     MarginalsOfSites,
-    RowSites,
     Swept,
     dense_marginals,
     labelled_first,
