@@ -72,7 +72,7 @@ def problem(likelihood, y, noise, widths=PRIORS):
     """The log posterior of all rows as one block, and parameters that are not where a search starts."""
     search = plan_search(X, TASKS, likelihood, widths=widths)
     objective = search.objective(LEARNING.starts[0], Form(2.5))
-    objective = objective.on(Rows(X, y, noise, lay_out(CODES, [np.arange(N)]), X[:0], np.arange(N)), N)
+    objective = objective.on(Rows(X, y, noise, lay_out(CODES, [np.arange(N)]), X[:0], np.arange(N)))
     z = objective.slots.start + 0.3 * np.random.default_rng(5).normal(size=objective.slots.size)
     return search, objective, np.clip(z, *objective.slots.bounds.T)
 
@@ -209,7 +209,7 @@ NEW_X, NEW_CODES = X[[2, 7, 12]] * [0.9, 1.0, 1.0] + [0.05, 0.0, 0.0], np.array(
 
 def predicted(search, objective, z, y, noise):
     """Latent mean and variance of the new rows, by the model at given parameters."""
-    learnt = Learnt(objective, Optimum(z, 0.0, True), Form(2.5), N)
+    learnt = Learnt(objective, Optimum(z, 0.0, True), N)
     data = Data(X, y, CODES, TASKS, noise)
     draw = _posterior(search, learnt, data, z, np.random.default_rng(0))[0]
     return draw.posterior.predict(search.inputs(NEW_X, draw.warp), NEW_CODES)[:2]
@@ -348,7 +348,7 @@ def test_features_with_one_length_scale():
     _, free, _ = problem(likelihood, y, Gaussian(noise))
     search = plan_search(X, TASKS, likelihood, groups=groups)
     tied = search.objective(LEARNING.starts[0], Form(2.5))
-    tied = tied.on(free.rows, N)
+    tied = tied.on(free.rows)
     z = tied.slots.start + 0.3 * np.random.default_rng(5).normal(size=tied.slots.size)
     z = np.clip(z, *tied.slots.bounds.T)
     parts = {name: z[part] for name, part in tied.slots.where.items()}

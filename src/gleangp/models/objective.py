@@ -286,16 +286,20 @@ def _of_tasks(slots: Slots, z: FloatArray) -> tuple[float, float, FloatArray]:
 class LogPosterior:
     """Minus the log posterior of the parameters of terms (`TermSpec`), and its gradient.
 
-    Inputs are `warped` or not. Sites of noise that is not Gaussian start from those of the call before.
+    `form` says whether inputs are warped. Sites of noise that is not Gaussian start from those of the last
+    call.
     """
 
     rows: Rows  # set by `on`, as all that depends on them
     _seen: Callable[[FloatArray], tuple[FloatArray, Any]]  # `InputMap.linearize` of the rows and all bases
 
-    def __init__(self, specs, likelihood: Likelihood, inputs: InputMap, start: Start, widths, warped):
-        self.likelihood, self.inputs, self.start = likelihood, inputs, start
+    def __init__(self, specs, likelihood: Likelihood, inputs: InputMap, start: Start, widths, form):
+        self.likelihood, self.inputs, self.start, self.form = likelihood, inputs, start, form
         slots = [slot for k, spec in enumerate(specs) for slot in spec.slots(f"term{k}__")]
-        no_warp, of_warp = np.zeros(inputs.n_parameters if warped else 0), Normal(0.0, widths.warp_spread)
+        no_warp, of_warp = (
+            np.zeros(inputs.n_parameters if form.warped else 0),
+            Normal(0.0, widths.warp_spread),
+        )
         warp = Slot("warp", no_warp, -2.5, 2.5, of_warp, "identity")
         self.slots = Slots([*slots, *likelihood.slots(start, widths), warp])
         self._moving = [MovingTerm(spec, f"term{k}__", self.slots.where) for k, spec in enumerate(specs)]
@@ -304,20 +308,20 @@ class LogPosterior:
         self._of_weights = [spec.mixture or s for spec, s in zip(specs, self._scaled, strict=True)]
         self._sites: RowSites | None = None
 
-    def sites(self, n_rows: int) -> RowSites | None:
-        """Sites of all rows of the data at the last call, in order; zero for rows that were not used."""
+    def sites(self, numbers: IntArray) -> RowSites | None:
+        """Sites of rows of the data at the last call; zero for rows that were not used."""
         if self._sites is None:
             return None
-        precision, shift = np.zeros(n_rows), np.zeros(n_rows)
-        precision[self.rows.numbers], shift[self.rows.numbers] = self._sites.precision, self._sites.shift
-        return RowSites(precision, shift)
+        used = self.rows.numbers
+        precision, shift = np.zeros((2, 1 + max(numbers.max(), used.max())))
+        precision[used], shift[used] = self._sites.precision, self._sites.shift
+        return RowSites(precision, shift).at(numbers)
 
-    def on(self, rows: Rows, n_rows: int) -> LogPosterior:
+    def on(self, rows: Rows) -> LogPosterior:
         """The same on other rows of the data, starting from the sites of rows that both have."""
-        other, sites = copy(self), self.sites(n_rows)
-        bases = [g.Z for g in rows.layout.groups if g.Z is not None]
+        other, bases = copy(self), [g.Z for g in rows.layout.groups if g.Z is not None]
         other.rows, other._seen = rows, self.inputs.linearize(np.vstack([rows.X, rows.Z, *bases]))
-        other._sites = None if sites is None else sites.at(rows.numbers)
+        other._sites = self.sites(rows.numbers)
         return other
 
     def warp(self, z: FloatArray) -> FloatArray:

@@ -182,7 +182,7 @@ def _decided_forms(modes: list[Mode]) -> list[Decision]:
         ("smoothness", "kernel", "The most probable model has the kernel {}"),
         ("warping", "inputs", "The most probable model sees inputs {}"),
     ):
-        names: list[str] = [getattr(mode.learnt.form, of) for mode in modes]
+        names: list[str] = [getattr(mode.learnt.objective.form, of) for mode in modes]
         numbers: dict[str, float] = {}
         for name, share in zip(names, shares, strict=True):
             numbers[name] = numbers.get(name, 0.0) + float(share)
@@ -242,7 +242,7 @@ def _posterior(
 ) -> tuple[Draw, IntArray, int]:
     """The posterior of all rows at z, the rows that are its basis, and the number without information."""
     objective, likelihood, how = learnt.objective, search.likelihood, search.conditioning
-    slots, sites = objective.slots, objective.sites(len(data))
+    slots, sites = objective.slots, objective.sites(np.arange(len(data)))
     terms, W = _terms(objective, data, z), search.inputs(data.X, objective.warp(z))
     rows, basis = arrange(terms, W, data, search.choose_basis, how, rng)
     if likelihood.varies and learnt.n_rows < len(data):

@@ -120,9 +120,8 @@ class Search:
 
     def objective(self, start: Start, form: Form) -> LogPosterior:
         """The log posterior of terms of that start and form."""
-        return LogPosterior(
-            self.terms(start, form), self.likelihood, self.inputs, start, self.widths, form.warped
-        )
+        terms = self.terms(start, form)
+        return LogPosterior(terms, self.likelihood, self.inputs, start, self.widths, form)
 
 
 def plan_couplings(
@@ -191,7 +190,6 @@ class Learnt:
 
     objective: LogPosterior
     optimum: Optimum  # of minus the log posterior
-    form: Form
     n_rows: int  # learnt on
 
     @property
@@ -216,33 +214,29 @@ def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> 
     With many rows, a later start goes on for as long as it is ahead of the best one so far after as many
     steps; so does any start, if there is another model `ahead` on the same rows.
     """
-    learning, form = search.learning, search.forms[0]
+    learning, form, n = search.learning, search.forms[0], len(data)
     if not search.optimize:
         objective = search.objective(search.starts[0], form)
-        return Learnt(objective, Optimum(objective.slots.start, np.nan, True), form, 0)
-    first, rng = _stages(learning, len(data))[0], np.random.default_rng(seed)
+        return Learnt(objective, Optimum(objective.slots.start, np.nan, True), 0)
+    first, rng = _stages(learning, n)[0], np.random.default_rng(seed)
     found: list[Learnt] = []
     for k, start in enumerate(search.starts):
         draw = np.random.default_rng(seed)  # the same rows for all
         objective = search.objective(start, form)
-        rows = some_rows(objective, objective.slots.start, data, first, learning, draw)
-        objective = objective.on(rows, len(data))
-        climbed = _climb(search, objective, None, first.max_iter, form, k + 1, rng, ahead, needed=not found)
-        found += [] if climbed is None else [climbed]
-        if len(data) > learning.n_together:
-            ahead = _best(found)
+        objective = objective.on(some_rows(objective, objective.slots.start, data, first, learning, draw))
+        found += _climb(search, objective, None, first.max_iter, rng, ahead, number=k + 1, needed=not found)
+        ahead = _best(found) if n > learning.n_together else ahead
     return _best(found)
 
 
 def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -> list[Learnt]:
     """Another form on the same rows, from where the first has ended: most parameters stay about there."""
-    objective = search.objective(found.objective.start, form).on(found.objective.rows, found.n_rows)
+    objective = search.objective(found.objective.start, form).on(found.objective.rows)
     z = objective.slots.start.copy()
     for name, part in objective.slots.where.items():
         if name in found.objective.slots.where:
             z[part] = found.objective.slots.get(found.z, name)
-    climbed = _climb(search, objective, z, max_iter, form, 0, rng)
-    return [] if climbed is None else [climbed]
+    return _climb(search, objective, z, max_iter, rng)
 
 
 def learn(search: Search, data: Data, best: Learnt, seed: int) -> tuple[list[Learnt], list[Decision]]:
@@ -254,7 +248,7 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> tuple[list[Lea
     if search.draws(len(data)) and len(data) <= search.learning.n_together:
         # Predictions average over forms too: few rows do not determine the form.
         if not best.optimum.converged:
-            best = _go_on(search, best, best.objective.rows, len(data), later[0].max_iter, rng)
+            best = _go_on(search, best, best.objective.rows, later[0].max_iter, rng)
         found = [best]
         for form in others:
             found += _from_there(search, best, form, later[0].max_iter, rng)
@@ -266,21 +260,21 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> tuple[list[Lea
     # Twice as far behind as on all rows: of 79 choices (simulated, and seven joints of a robot) five turned
     # round later from 15 nats on 500 rows, and one from 30, by 5 nats in 1000 rows.
     least = min(f.value for f in found) + 2.0 * search.learning.hopeless
-    values = {f.form.kernel: f.value / f.n_rows for f in found}
+    values = {f.objective.form.kernel: f.value / f.n_rows for f in found}
     rivals = sorted((f for f in found if f.value <= least), key=lambda f: f.value)
     for stage in (stage for stage in later if stage.n_rows <= search.learning.most_rows):
         rows, found = some_rows(rivals[0].objective, rivals[0].z, data, stage, search.learning, rng), []
         for learnt in rivals:
             ahead = _best(found) if found else None
-            found.append(_go_on(search, learnt, rows, len(data), stage.max_iter, rng, ahead))
+            found.append(_go_on(search, learnt, rows, stage.max_iter, rng, ahead))
         found = [f for f in found if f.n_rows == len(rows.y)] or rivals[:1]  # without those that stayed
         if len(found) > 1:
-            values = {f.form.kernel: f.value / f.n_rows for f in found}
+            values = {f.objective.form.kernel: f.value / f.n_rows for f in found}
         best = _best(found)
         if best.n_rows == len(data):
             break
         rivals = [best]
-    kernel = best.form.kernel
+    kernel = best.objective.form.kernel
     if len(values) == 1:
         return [best], []
     numbers = {name: -float(value) for name, value in values.items()}
@@ -294,7 +288,7 @@ def learn_on_all(search: Search, learnt: Learnt, data: Data, rng: np.random.Gene
     block, n_basis = (n, 0) if n <= how.n_together else (how.block, how.n_basis)
     stage = defaults.Stage(n, block, n_basis, learning.stages[-1].max_iter)
     rows = some_rows(learnt.objective, learnt.z, data, stage, learning, rng)
-    return _go_on(search, learnt, rows, n, stage.max_iter, rng)
+    return _go_on(search, learnt, rows, stage.max_iter, rng)
 
 
 def _stages(learning: Learning, n_rows: int) -> Sequence[defaults.Stage]:
@@ -327,11 +321,11 @@ def some_rows(objective, z, data, stage, learning, rng) -> Rows:
 
 
 def _climb(
-    search, objective, z, max_iter, form, number, rng, ahead: Learnt | None = None, *, needed: bool = False
-) -> Learnt | None:
+    search, objective, z, max_iter, rng, ahead: Learnt | None = None, *, number: int = 0, needed: bool = False
+) -> list[Learnt]:
     """What the search finds from z, or from the start itself, the number of which is given.
 
-    None, if it is not needed, where the progress function leaves it out or where there is no value at z:
+    Nothing, if it is not needed, where the progress function leaves it out or where there is no value at z:
     propagation need not settle on other rows or under another kernel, as with very many outliers. A search
     that has a rival `ahead` ends where it falls behind it, after the steps that all searches have.
     """
@@ -340,7 +334,7 @@ def _climb(
     n_tasks, n_restarts = len(np.unique(objective.rows.layout.codes)), search.n_restarts if number == 1 else 0
     stage = Stage(name, max_iter * (1 + n_restarts), n_tasks, len(objective.rows.Z) or n_rows)
     if search.progress(stage, 0, None) and not needed:
-        return None
+        return []
     asked, pace = report_to(search.progress, stage), ahead.optimum.values if ahead else ()
 
     def report(step: int, value: float) -> bool:
@@ -363,19 +357,18 @@ def _climb(
     except NotPositiveDefiniteError:
         if needed:
             raise
-        return None
-    return Learnt(objective, found, form, n_rows)
+        return []
+    return [Learnt(objective, found, n_rows)]
 
 
-def _go_on(search, learnt, rows: Rows, n_rows: int, max_iter: int, rng, ahead=None) -> Learnt:
+def _go_on(search, learnt, rows: Rows, max_iter: int, rng, ahead=None) -> Learnt:
     """The same search on other rows, for as long as it is not behind the one `ahead`.
 
     It stays at what was learnt if there is no value.
     """
-    objective = learnt.objective.on(rows, n_rows)
+    objective = learnt.objective.on(rows)
     z = _with_enough_noise(objective, learnt.z, search.learning)
-    found = _climb(search, objective, z, max_iter, learnt.form, 0, rng, ahead)
-    return learnt if found is None else found
+    return _best(_climb(search, objective, z, max_iter, rng, ahead) or [learnt])
 
 
 def _with_enough_noise(objective: LogPosterior, z: FloatArray, learning: Learning) -> FloatArray:
