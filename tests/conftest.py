@@ -3,6 +3,7 @@
 import os
 import shutil
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,19 @@ settings.load_profile("tests")
 def pytest_configure(config):
     """Files go to workers in their order: by default those of few, long tests would come last."""
     config.option.loadscopereorder = False
+
+
+@pytest.fixture(autouse=True)
+def real_data(request):
+    """Tests marked `realdata` have the folder of real data, which loaders read, or are skipped."""
+    if request.node.get_closest_marker("realdata") is None:
+        return None
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("GLEANGP_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no data folder {folder}: set GLEANGP_DATA")
+    request.getfixturevalue("monkeypatch").setenv("GLEANGP_DATA", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +59,25 @@ def held_kernels(monkeypatch):
         if name != "latent":  # which has no other way to place its rows
             held = tuple(kind and partial(kind, optimizer=None) for kind in kinds)
             monkeypatch.setitem(_models._ESTIMATORS, name, held)
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys):
+    """`refused(code, *arguments)`: the one line of a command that ends with this exit code."""
+    from gleangp.cli import _app
+
+    def refused(code, *arguments):
+        monkeypatch.setattr("sys.argv", ["gleangp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            _app.run()
+        said = capsys.readouterr()
+        assert end.value.code == code, said.err
+        assert code == 1 or said.out == ""
+        (line,) = said.err.splitlines()
+        assert line.startswith("gleangp: error: ")
+        return line
+
+    return refused
 
 
 def find_chromium():

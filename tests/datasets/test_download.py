@@ -4,11 +4,9 @@ import dataclasses
 import gzip
 import hashlib
 import json
-import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +18,6 @@ from gleangp.datasets._tables import fingerprint, read_table
 from gleangp.exceptions import DatasetError
 
 pytest.importorskip("pooch")
-DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folder {DATA}: set GLEANGP_DATA")
 TEXT = b"age,operation_year,positive_nodes,survival_status\n30,64,1,1\n40,65,2,2\n"
 NAME = "haberman/haberman.csv"
 
@@ -62,15 +58,22 @@ def server():
 
 
 @pytest.fixture
-def mirror(server, monkeypatch, tmp_path):
-    """The server as a mirror, an empty cache, and a two-row Haberman file that is the expected one."""
+def public(server, monkeypatch, tmp_path):
+    """The server as where files are published; no folder of data, no mirror, an empty cache."""
     monkeypatch.delenv("GLEANGP_DATA", raising=False)
+    monkeypatch.delenv("GLEANGP_DATA_URL", raising=False)
     monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("GLEANGP_DATA_URL", server.address)
+    return server
+
+
+@pytest.fixture
+def mirror(public, monkeypatch):
+    """The server as a mirror, and a two-row Haberman file that is the expected one."""
+    monkeypatch.setenv("GLEANGP_DATA_URL", public.address)
     expected = dataclasses.replace(FILES[NAME], sha256=hashlib.sha256(TEXT).hexdigest())
     monkeypatch.setitem(_known.FILES, NAME, expected)
     monkeypatch.setattr(_download, "TIMEOUT", 0.5)
-    return server
+    return public
 
 
 def test_good_file(mirror, tmp_path):
@@ -129,12 +132,9 @@ def test_good_file_survives(mirror, tmp_path, answer):
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_converted_file_is_checked(server, monkeypatch, tmp_path):
+def test_converted_file_is_checked(public, monkeypatch):
     """A public file is kept if it says what is expected, in whatever form; else it is thrown away."""
-    monkeypatch.delenv("GLEANGP_DATA", raising=False)
-    monkeypatch.delenv("GLEANGP_DATA_URL", raising=False)
-    monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path))
-    server.answers["/file"] = b"# a comment\n0 1:0.5 2:-1.25 \n-1 1:2 2:3 \n"
+    public.answers["/file"] = b"# a comment\n0 1:0.5 2:-1.25 \n-1 1:2 2:3 \n"
     table = {"x1": np.array([0.5, 2.0]), "x2": np.array([-1.25, 3.0]), "label": np.array([0.0, -1.0])}
     columns = ("x1", "x2", "label")
     file = DataFile(
@@ -142,37 +142,33 @@ def test_converted_file_is_checked(server, monkeypatch, tmp_path):
         "",
         fingerprint(table, columns),
         columns,
-        Address(f"{server.address}/file", _convert.crescent),
+        Address(f"{public.address}/file", _convert.crescent),
     )
     monkeypatch.setitem(_known.FILES, file.path, file)
     path = _places.locate(file.path)
     assert gzip.decompress(path.read_bytes()) == b"x1,x2,label\n0.5,-1.25,0\n2,3,-1\n"
     path.unlink()
-    server.answers["/file"] = b"0 1:0.5 2:-1.25 \n1 1:2 2:3 \n"
+    public.answers["/file"] = b"0 1:0.5 2:-1.25 \n1 1:2 2:3 \n"
     with pytest.raises(DatasetError, match="not the data that was expected"):
         _places.locate(file.path)
     assert not path.exists()
 
 
 @pytest.mark.slow
-@needs_data
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["landmine", "school", "sarcos", "slump", "crescent"])
-def test_published_forms(name, server, monkeypatch, tmp_path):
+def test_published_forms(name, real_data, public, monkeypatch, tmp_path):
     """From the published forms (MATLAB cells, UCI's text, SVMlight) the loaders' files come out again."""
     path = next(p for p in FILES if name in p)
-    table = read_table(DATA / path)
+    table = read_table(real_data / path)
     source = tmp_path / "published"
     _publish(name, table, source)
-    monkeypatch.delenv("GLEANGP_DATA", raising=False)
-    monkeypatch.delenv("GLEANGP_DATA_URL", raising=False)
-    monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path / "cache"))
-    server.answers["/file"] = source.read_bytes()
-    origin = dataclasses.replace(FILES[path].origin, url=f"{server.address}/file")
+    public.answers["/file"] = source.read_bytes()
+    origin = dataclasses.replace(FILES[path].origin, url=f"{public.address}/file")
     monkeypatch.setitem(_known.FILES, path, dataclasses.replace(FILES[path], origin=origin))
     loader = getattr(datasets, f"load_{name}")
     found = loader()
-    monkeypatch.setenv("GLEANGP_DATA", str(DATA))
+    monkeypatch.setenv("GLEANGP_DATA", str(real_data))
     np.testing.assert_allclose(found.data, loader().data, rtol=1e-12)
     np.testing.assert_array_equal(found.target, loader().target)
 
@@ -223,7 +219,7 @@ def _cells(target, x_name, y_name, X, y, tasks):
         savemat(file, {x_name: cells[0], y_name: cells[1]})
 
 
-def test_openml(server, monkeypatch, tmp_path):
+def test_openml(public, monkeypatch, tmp_path):
     """`fetch_openml` is asked for the set by its number, and what it gives is converted and checked."""
     pytest.importorskip("pandas")
     arff = "@relation toy\n" + "".join(
@@ -240,10 +236,10 @@ def test_openml(server, monkeypatch, tmp_path):
             [("Age", "numeric"), ("Year", "nominal"), ("Nodes", "numeric"), ("Survival_status", "nominal")]
         )
     ]  # fmt: skip
-    server.answers |= {
+    public.answers |= {
         "/api/v1/json/data/43": json.dumps({"data_set_description": {
             "id": "43", "name": "haberman", "version": "1", "format": "ARFF", "status": "active",
-            "file_id": "43", "url": f"{server.address}/download/43/haberman.arff",
+            "file_id": "43", "url": f"{public.address}/download/43/haberman.arff",
             "default_target_attribute": "Survival_status", "description": "toy",
             "md5_checksum": hashlib.md5(raw, usedforsecurity=False).hexdigest(),
         }}).encode(),
@@ -257,14 +253,11 @@ def test_openml(server, monkeypatch, tmp_path):
 
     for constant in ("_DATA_INFO", "_DATA_FEATURES", "_DATA_QUALITIES"):
         _, _, path = getattr(openml, constant).partition("/api/")
-        monkeypatch.setattr(openml, constant, f"{server.address}/api/{path}")
-    monkeypatch.delenv("GLEANGP_DATA", raising=False)
-    monkeypatch.delenv("GLEANGP_DATA_URL", raising=False)
-    monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path))
+        monkeypatch.setattr(openml, constant, f"{public.address}/api/{path}")
     monkeypatch.setattr(_download, "TIMEOUT", 2.0)
     with pytest.raises(DatasetError, match="not the data that was expected"):
         datasets.load_haberman()  # two rows are not the real set
-    assert not (tmp_path / NAME).exists()
+    assert not (tmp_path / "cache" / NAME).exists()
     columns = FILES[NAME].checked
     values = ([30.0, 40.0], [64.0, 65.0], [1.0, 2.0], [1.0, 2.0])
     table = {c: np.array(v) for c, v in zip(columns, values, strict=True)}
@@ -273,14 +266,13 @@ def test_openml(server, monkeypatch, tmp_path):
     np.testing.assert_array_equal(datasets.load_haberman().data, [[30, 64, 1], [40, 65, 2]])
 
 
-@needs_data
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["vowels", "usps", "auto_mpg"])
-def test_openml_forms(name):
+def test_openml_forms(name, real_data):
     """Frames as OpenML gives them become the tables that are expected."""
     pd = pytest.importorskip("pandas")
     path = next(p for p in FILES if name[:5] in p)
-    table = read_table(DATA / path)
+    table = read_table(real_data / path)
     if name == "vowels":
         columns = ["uci_split", "speaker_name", "sex", *(f"x{i}" for i in range(10)), "word"]
         frame = pd.DataFrame({c: table[c] for c in columns})

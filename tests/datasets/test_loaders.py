@@ -1,6 +1,5 @@
 """The loaders on the real files, and what they do where files are missing."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,9 +10,6 @@ from gleangp import datasets
 from gleangp.datasets._known import FILES
 from gleangp.datasets._tables import fingerprint, read_table, write_table
 from gleangp.exceptions import DatasetError
-
-DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folder {DATA}: set GLEANGP_DATA")
 
 # loader, shape of the data, of the target, sum of the target or count of the first class, tasks
 LOADERS = {
@@ -32,21 +28,14 @@ LOADERS = {
 }
 
 
-@pytest.fixture
-def data(monkeypatch):
-    """Loaders see the real folder."""
-    monkeypatch.setenv("GLEANGP_DATA", str(DATA))
-
-
 def test_every_loader_is_tested():
     """The table above names all loaders."""
     assert set(LOADERS) == {name for name in datasets.__all__ if name.startswith("load_")}
 
 
-@needs_data
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", LOADERS)
-def test_arrays(name, data):
+def test_arrays(name):
     """Shapes, class counts and tasks are those of the published sets; all values are finite."""
     shape, target_shape, count, n_tasks = LOADERS[name]
     found = getattr(datasets, name)()
@@ -66,10 +55,9 @@ def test_arrays(name, data):
     np.testing.assert_array_equal(pair[0], found.data)
 
 
-@needs_data
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["load_haberman", "load_landmine", "load_slump", "load_school"])
-def test_frames(name, data):
+def test_frames(name):
     """With as_frame the numbers are the same and the frame has tasks, inputs and targets."""
     pytest.importorskip("pandas")
     found, plain = getattr(datasets, name)(as_frame=True), getattr(datasets, name)()
@@ -85,18 +73,16 @@ def test_frames(name, data):
         np.testing.assert_array_equal(found.data.to_numpy(), plain.data)
 
 
-@needs_data
 @pytest.mark.realdata
-def test_incomplete_cars_and_all_minefields(data):
+def test_incomplete_cars_and_all_minefields():
     """Six cars have no horsepower; there are 29 minefields."""
     cars = datasets.load_auto_mpg(complete=False)
     assert np.isnan(cars.data).sum() == 6
     assert len(np.unique(datasets.load_landmine(all_tasks=True).tasks)) == 29
 
 
-@needs_data
 @pytest.mark.realdata
-def test_two_scalings_of_digits(data):
+def test_two_scalings_of_digits():
     """The smooth grey levels are other numbers of the same images."""
     hard, smooth = (datasets.load_usps(scaling=s).data[:200] for s in ("saturated", "smooth"))
     assert 0.9 < np.corrcoef(hard.ravel(), smooth.ravel())[0, 1] < 0.99
@@ -105,13 +91,12 @@ def test_two_scalings_of_digits(data):
         datasets.load_usps(scaling="other")
 
 
-@needs_data
 @pytest.mark.realdata
 @pytest.mark.parametrize("path", [p for p, f in FILES.items() if f.checked])
-def test_content_is_what_is_expected(path, tmp_path):
+def test_content_is_what_is_expected(path, real_data, tmp_path):
     """The fingerprint holds for the file, for a rewritten copy of it, and for no other number."""
     file = FILES[path]
-    table = read_table(DATA / path)
+    table = read_table(real_data / path)
     assert fingerprint(table, file.checked) == file.content
     copy = tmp_path / "copy"
     write_table(table, copy, suffix=Path(path).suffix)
@@ -147,17 +132,15 @@ def test_no_public_address(monkeypatch, tmp_path):
         datasets.load_kin40k()
 
 
-@needs_data
 @pytest.mark.realdata
-def test_folder_comes_before_cache(monkeypatch, tmp_path):
+def test_folder_comes_before_cache(real_data, monkeypatch, tmp_path):
     """GLEANGP_DATA wins over the cache and is not checked; without it the cache is read."""
     mine, cached = (tmp_path / place / "haberman" / "haberman.csv" for place in ("mine", "cache"))
     for path in (mine, cached):
         path.parent.mkdir(parents=True)
     mine.write_text("age,operation_year,positive_nodes,survival_status\n1,2,3,1\n")
-    write_table(
-        read_table(DATA / "haberman" / "haberman.csv"), cached, suffix=".csv"
-    )  # as after a conversion
+    table = read_table(real_data / "haberman" / "haberman.csv")
+    write_table(table, cached, suffix=".csv")  # as after a conversion
     monkeypatch.setenv("GLEANGP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GLEANGP_DATA", str(tmp_path / "mine"))
     np.testing.assert_array_equal(datasets.load_haberman().data, [[1.0, 2.0, 3.0]])

@@ -1,15 +1,11 @@
 """The authors' crescents: LPJ05 Figure 5."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from gleangp import SparseGPClassifier
-
-DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).parents[3] / "shared" / "data"))
+from gleangp.datasets import load_crescent
 
 
 @pytest.mark.slow
@@ -17,11 +13,7 @@ DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).parents[3] / "shared" 
 @pytest.mark.parametrize("settings", [{}, {"posterior": "active", "n_active": 100}], ids=["default", "paper"])
 def test_the_boundary_runs_through_the_gap(settings):
     """No truth is known, but a boundary in the gap parts few neighbours, and the null category is empty."""
-    file = DATA / "crescent" / "crescent_semisup.csv"
-    if not file.exists():
-        pytest.skip(f"no {file.name} in the data folder (GLEANGP_DATA)")
-    table = np.loadtxt(file, delimiter=",", skiprows=1)
-    X, y = table[:, :2], table[:, 2].astype(int)
+    X, y = load_crescent(return_X_y=True)
     near = NearestNeighbors(n_neighbors=6).fit(X).kneighbors(X)[1][:, 1:]
 
     def parted(found):

@@ -1,8 +1,5 @@
 """The tables of Zhu & Sun 2013 on the real data: sizes of the splits, and where the numbers land."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,16 +7,7 @@ from gleangp.reproduce import Plan, load_experiment, run_experiment
 from gleangp.reproduce.experiment import Context
 from gleangp.reproduce.summary import cells, leads
 
-DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-pytestmark = [
-    pytest.mark.realdata,
-    pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folder {DATA}: set GLEANGP_DATA"),
-]
-
-
-@pytest.fixture(autouse=True)
-def data_folder(monkeypatch):
-    monkeypatch.setenv("GLEANGP_DATA", str(DATA))
+pytestmark = pytest.mark.realdata
 
 
 def split_of(name):

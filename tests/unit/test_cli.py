@@ -10,7 +10,7 @@ import pytest
 import gleangp
 
 pytest.importorskip("typer")
-from tests.unit.test_cli_predict import call, refused
+from tests.unit.test_cli_predict import call
 
 SOURCE = str(Path(gleangp.__file__).parents[1])
 START = f"import sys; sys.path.insert(0, {SOURCE!r}); from gleangp.cli import main; main()"
@@ -71,7 +71,7 @@ def test_demo(tmp_path, monkeypatch):
     assert "add_task with 5 rows was the better one" in printed
 
 
-def test_error_is_one_line(tmp_path, monkeypatch, capsys):
+def test_error_is_one_line(refused, tmp_path):
     """What the user can mend is told in one line, without a traceback."""
     missing = tmp_path / "no" / "such" / "folder" / "picture.png"
-    assert "is not a folder" in refused(monkeypatch, capsys, 1, "demo", "-o", missing)
+    assert "is not a folder" in refused(1, "demo", "-o", missing)

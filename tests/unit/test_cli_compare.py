@@ -16,7 +16,7 @@ from gleangp.cli._compare import _advice, _predict_the_same  # noqa: E402
 from gleangp.cli._mixed_model import MixedModel, _curves  # noqa: E402
 from gleangp.cli._models import Pooled, TaskAverage  # noqa: E402
 from gleangp.report.held_out import Score  # noqa: E402
-from tests.unit.test_cli_predict import call, make_frame, refused  # noqa: E402
+from tests.unit.test_cli_predict import call, make_frame  # noqa: E402
 
 
 def scored(predicted, y, numeric=True):
@@ -120,11 +120,11 @@ def test_equal_predictions_are_recognised():
     assert not _predict_the_same(scored(["a", "b"], ["a", "a"], False), scored(["b", "a"], ["a", "a"], False))
 
 
-def test_one_row_per_task_cannot_be_compared(tmp_path, monkeypatch, capsys):
+def test_one_row_per_task_cannot_be_compared(refused, tmp_path):
     """Nothing can be held out: one line."""
     frame = make_frame(9)[["x", "y"]].assign(t=list("abcdefghi"))
     frame.to_csv(tmp_path / "t.csv", index=False)
-    line = refused(monkeypatch, capsys, 1, "compare", tmp_path / "t.csv", "-y", "y", "-t", "t")
+    line = refused(1, "compare", tmp_path / "t.csv", "-y", "y", "-t", "t")
     assert "every task has one row only" in line
 
 

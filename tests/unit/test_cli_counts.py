@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 
 import gleangp  # noqa: E402
 from gleangp.cli._counts import CountMixedModel, looks_like_counts  # noqa: E402
-from tests.unit.test_cli_predict import call, refused  # noqa: E402
+from tests.unit.test_cli_predict import call  # noqa: E402
 
 
 def make_counts(n_tasks=5, n=20, dispersion=0.3, seed=0):
@@ -113,12 +113,12 @@ def test_trials(tmp_path):
     assert np.corrcoef(pd.read_csv(tmp_path / "p.csv")["hits"], trials / (1 + np.exp(-2 * x)))[0, 1] > 0.97
 
 
-def test_wrong_options_are_one_line(table, tmp_path, monkeypatch, capsys):
+def test_wrong_options_are_one_line(refused, table, tmp_path):
     """Exposure without counts, a column that is not there, an exposure of zero, noise of another kind."""
     given = ["fit", table, "-y", "seen", "-t", "site", "-o", tmp_path / "m.glean"]
 
     def said(code, *more, table=table):
-        return refused(monkeypatch, capsys, code, "fit", table, *given[2:], *more)
+        return refused(code, "fit", table, *given[2:], *more)
 
     assert "--exposure days is for counts: add --noise poisson" in said(2, "--exposure", "days")
     counts = ["--noise", "poisson", "--exposure"]

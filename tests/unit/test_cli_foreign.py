@@ -11,7 +11,7 @@ pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
 
 from gleangp.cli._problem import read_problem  # noqa: E402
-from tests.unit.test_cli_predict import call, refused  # noqa: E402
+from tests.unit.test_cli_predict import call  # noqa: E402
 
 
 def base(n=24, n_tasks=2, seed=0):
@@ -144,13 +144,13 @@ def predicted(table, model, path, folder):
 
 @pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.error is not None])
 @pytest.mark.parametrize("command", ["fit", "compare"])
-def test_refused(command, name, tmp_path, monkeypatch, capsys):
+def test_refused(refused, command, name, tmp_path):
     """One line says what is wrong, and nothing is written."""
     table = TABLES[name]
     path, model = table.file(tmp_path), tmp_path / "m.glean"
     output = ["-o", model] if command == "fit" else []
     given = [command, path, *table.arguments(), *output]
-    assert table.error in refused(monkeypatch, capsys, table.code, *given)
+    assert table.error in refused(table.code, *given)
     assert not model.exists()
 
 
@@ -221,13 +221,13 @@ def test_ranges_are_of_known_cells(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONTENT)
-def test_compare(name, tmp_path, monkeypatch, capsys):
+def test_compare(refused, name, tmp_path):
     """Errors of all models."""
     table = TABLES[name]
     folds = [] if name in ("5000 x 3", HUGE) else ["--folds", 2]
     given = ["compare", table.file(tmp_path), *table.arguments(), *folds, "--json"]
     if name == "one row per task":
-        assert "every task has one row only" in refused(monkeypatch, capsys, 1, *given)
+        assert "every task has one row only" in refused(1, *given)
         return
     found = json.loads(call(*given)[0])
     assert found["best"] in found["not_worse"]

@@ -11,7 +11,7 @@ pytest.importorskip("typer")
 from gleangp.cli import _tables  # noqa: E402
 from gleangp.cli._problem import read_problem  # noqa: E402
 from gleangp.cli._tables import read_chunks, read_table, table_writer  # noqa: E402
-from tests.unit.test_cli_predict import call, make_frame, refused  # noqa: E402
+from tests.unit.test_cli_predict import call, make_frame  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("held_kernels")
 
@@ -41,7 +41,7 @@ def test_excel_from_table_to_predictions(tmp_path):
     assert list(pd.read_excel(tmp_path / "o.xlsx")) == ["t", "2020", "y", "y_std", "y_std_new"]
 
 
-def test_without_openpyxl(tmp_path, monkeypatch, capsys):
+def test_without_openpyxl(refused, tmp_path, monkeypatch):
     """The one line says what to install."""
     (tmp_path / "t.xlsx").write_bytes(b"")
 
@@ -50,7 +50,7 @@ def test_without_openpyxl(tmp_path, monkeypatch, capsys):
         raise ImportError("Missing optional dependency 'openpyxl'.")
 
     monkeypatch.setattr(pd, "read_excel", gone)
-    line = refused(monkeypatch, capsys, 1, "compare", tmp_path / "t.xlsx", "-y", "y")
+    line = refused(1, "compare", tmp_path / "t.xlsx", "-y", "y")
     assert "need a recent openpyxl. Install it with: pip install -U openpyxl" in line
     monkeypatch.setattr(_tables, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="openpyxl"), table_writer(str(tmp_path / "o.xlsx")):
@@ -58,20 +58,20 @@ def test_without_openpyxl(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.json"])
-def test_files_that_are_something_else(tmp_path, monkeypatch, capsys, name):
+def test_files_that_are_something_else(refused, tmp_path, name):
     """A file that is not what its name promises is one line."""
     (tmp_path / name).write_bytes(b"no table")
-    line = refused(monkeypatch, capsys, 1, "compare", tmp_path / name, "-y", "y")
+    line = refused(1, "compare", tmp_path / name, "-y", "y")
     assert "cannot read" in line
 
 
-def test_encoding(tmp_path, monkeypatch, capsys):
+def test_encoding(refused, tmp_path):
     """A table of another encoding is read with --encoding; the error names the option."""
     frame = make_frame().replace({"t": {"a": "Zürich"}}).drop(columns=["grade", "key"])
     frame.to_csv(tmp_path / "t.csv", index=False, encoding="cp1252", sep=";", decimal=",")
     arguments = ("fit", tmp_path / "t.csv", "-y", "y", "-t", "t", "--folds", 0, "-o", tmp_path / "m.glean")
-    assert "such as --encoding cp1252" in refused(monkeypatch, capsys, 1, *arguments)
-    assert "is not known" in refused(monkeypatch, capsys, 2, *arguments, "--encoding", "klingon")
+    assert "such as --encoding cp1252" in refused(1, *arguments)
+    assert "is not known" in refused(2, *arguments, "--encoding", "klingon")
     facts = json.loads(call(*arguments, "--encoding", "cp1252", "--json")[0])
     assert facts["tasks"] == ["Zürich", "b", "c"]
     out, said = call("predict", tmp_path / "m.glean", tmp_path / "t.csv", "--encoding", "cp1252")

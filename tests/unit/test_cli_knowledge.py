@@ -12,7 +12,7 @@ pytest.importorskip("typer")
 from gleangp import load  # noqa: E402
 from gleangp.cli._constraints import constraints_at, read_constraints  # noqa: E402
 from gleangp.exceptions import ConstraintError, LabelError  # noqa: E402
-from tests.unit.test_cli_tables import run  # noqa: E402
+from tests.unit.test_cli_predict import call  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def fit(folder, frame, *options):
     """The facts of a model of the frame, and its file."""
     table, model = folder / "t.csv", folder / "m.glean"
     frame.to_csv(table, index=False)
-    return json.loads(run("fit", table, "-o", model, "--json", "--folds", 2, *options)), model
+    return json.loads(call("fit", table, "-o", model, "--json", "--folds", 2, *options)[0]), model
 
 
 @pytest.mark.slow
@@ -56,11 +56,11 @@ def test_unlabelled_rows_can_come_with_a_new_task(pupils, tmp_path):
     frame.loc[:9, "grade"] = "?"
     table, model = tmp_path / "t.csv", tmp_path / "m.glean"
     frame.to_csv(table, index=False)
-    run("fit", table, "-y", "grade", "-t", "school", "--unlabeled", "?", "--folds", 0, "-o", model)
+    call("fit", table, "-y", "grade", "-t", "school", "--unlabeled", "?", "--folds", 0, "-o", model)
     assert "unlabelled rows" in [made.what for made in load(model).estimator.decisions_]
     few = frame.head(20).assign(school="new")
     few.to_csv(tmp_path / "few.csv", index=False)
-    run("add-task", model, tmp_path / "few.csv")
+    call("add-task", model, tmp_path / "few.csv")
     assert load(model).known_tasks == ["a", "b", "c", "new"]
 
 
@@ -73,7 +73,7 @@ def test_unlabelled_rows_help_where_classes_are_clusters(tmp_path):
     kept = np.concatenate([rng.choice(np.flatnonzero(truth == c), 6, replace=False) for c in (0, 1)])
     frame["moon"] = np.where(np.isin(np.arange(150), kept), frame["moon"], "?")
     facts, model = fit(tmp_path, frame, "-y", "moon", "--unlabeled", "?")
-    run("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv")
+    call("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv")
     right = pd.read_csv(tmp_path / "o.csv")["moon"] == np.array(["upper", "lower"])[truth]
     assert facts["summary"]["rows_without_target"] == 138
     assert right.mean() > 0.9
@@ -87,7 +87,7 @@ def test_ordinal_with_its_order(pupils, tmp_path):
     assert facts["classes"] == ["low", "medium", "high"]
     assert facts["summary"]["kind"] == "ordered categories"
     assert facts["summary"]["held_out"]["error"] < facts["summary"]["held_out"]["error_of_most_frequent"]
-    run("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv")
+    call("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv")
     predicted = pd.read_csv(tmp_path / "o.csv")
     assert list(predicted)[2:] == ["p(low)", "p(medium)", "p(high)"]
     assert (predicted["grade"] == frame["grade"]).mean() > 0.8
@@ -122,7 +122,7 @@ def test_constraints_move_predictions(pupils, tmp_path):
     for more in ((), ("--constraints", tmp_path / "pairs.csv")):
         facts, model = fit(tmp_path, frame, *options, *more, "--folds", 0)
         assert facts["inputs"] == ["hours"]
-        run("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--force")
+        call("predict", model, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--force")
         errors.append(np.sqrt(np.mean((pd.read_csv(tmp_path / "o.csv")["score"] - truth) ** 2)))
     assert errors[1] < 0.8 * errors[0]
     with pytest.raises(ValueError, match="--constraints are for --model hierarchical"):

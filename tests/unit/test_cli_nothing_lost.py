@@ -7,35 +7,12 @@ import pytest
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
-from typer.testing import CliRunner  # noqa: E402
 
 from gleangp import load  # noqa: E402
-from gleangp.cli import _app  # noqa: E402
 from gleangp.cli._usage import check_outputs  # noqa: E402
+from tests.unit.test_cli_predict import call  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("held_kernels")
-
-
-def call(*arguments):
-    """Run a command in process; what it raised is raised here."""
-    result = CliRunner().invoke(_app.app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refused(monkeypatch, capsys, *arguments):
-    """The one line of a command that ends with exit code 2."""
-    monkeypatch.setattr("sys.argv", ["gleangp", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        _app.run()
-    said = capsys.readouterr()
-    assert end.value.code == 2, said.err
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    assert line.startswith("gleangp: error: ")
-    return line
 
 
 @pytest.fixture
@@ -68,37 +45,37 @@ def names_of(path, kind):
 
 @pytest.mark.parametrize("kind", ["same", "dots", "symbolic", "hard"])
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["plain", "force"])
-def test_inputs_are_never_replaced(monkeypatch, capsys, table, model, kind, force):
+def test_inputs_are_never_replaced(refused, table, model, kind, force):
     """The table and the model stay, by whatever name the output has them."""
     before = table.read_bytes(), model.read_bytes()
     output = names_of(table, kind)
     fit = ("fit", table, "--target", "y", "--folds", 0)
-    assert "is the input" in refused(monkeypatch, capsys, *fit, "-o", output, *force)
-    assert "is the input" in refused(monkeypatch, capsys, *fit, "-o", model, "--report", output, *force)
-    assert "is the input" in refused(monkeypatch, capsys, "predict", model, table, "-o", output, *force)
-    assert "is the input" in refused(monkeypatch, capsys, "add-task", model, table, "-o", output, *force)
+    assert "is the input" in refused(2, *fit, "-o", output, *force)
+    assert "is the input" in refused(2, *fit, "-o", model, "--report", output, *force)
+    assert "is the input" in refused(2, "predict", model, table, "-o", output, *force)
+    assert "is the input" in refused(2, "add-task", model, table, "-o", output, *force)
     output = names_of(model, kind)
-    assert "is the input" in refused(monkeypatch, capsys, "predict", model, table, "-o", output, *force)
+    assert "is the input" in refused(2, "predict", model, table, "-o", output, *force)
     assert (table.read_bytes(), model.read_bytes()) == before
 
 
-def test_constraints_are_an_input(monkeypatch, capsys, table):
+def test_constraints_are_an_input(refused, table):
     """A table of pairs is not replaced by the model."""
     pairs = table.parent / "pairs.csv"
     pairs.write_text("higher,lower\n2,0\n")
     options = ("--target", "y", "--model", "hierarchical", "--constraints", pairs)
-    assert "is the input" in refused(monkeypatch, capsys, "fit", table, *options, "-o", pairs)
+    assert "is the input" in refused(2, "fit", table, *options, "-o", pairs)
 
 
-def test_two_outputs_are_two_files(monkeypatch, capsys, table):
+def test_two_outputs_are_two_files(refused, table):
     """Model and report cannot have one name."""
     both = table.parent / "new"
-    line = refused(monkeypatch, capsys, "fit", table, "--target", "y", "-o", both, "--report", both)
+    line = refused(2, "fit", table, "--target", "y", "-o", both, "--report", both)
     assert "name the same file" in line
     assert not both.exists()
 
 
-def test_files_of_others_need_force(monkeypatch, capsys, table, model):
+def test_files_of_others_need_force(refused, table, model):
     """Text of the user is replaced with --force alone."""
     notes = table.parent / "notes.csv"
     notes.write_text("mine")
@@ -110,7 +87,7 @@ def test_files_of_others_need_force(monkeypatch, capsys, table, model):
         ("demo", "-o", notes),
     ]
     for command in commands:
-        assert "needs --force" in refused(monkeypatch, capsys, *command)
+        assert "needs --force" in refused(2, *command)
         assert notes.read_text() == "mine"
     call("predict", model, table, "-o", notes, "--force")
     assert notes.read_text().startswith("t,y,")
@@ -127,11 +104,11 @@ def test_own_files_are_replaced(table):
     check_outputs({"--report": report}, (table,), force=False)
 
 
-def test_folders_of_others_need_force(monkeypatch, capsys, tmp_path):
+def test_folders_of_others_need_force(refused, tmp_path):
     """`reproduce` does not write over a file that an earlier run did not write."""
     (tmp_path / "runs.csv").write_text("mine")
     options = ("iris", "--runs", 1, "--method", "linear model", "-o", tmp_path)
-    assert "'runs.csv'" in refused(monkeypatch, capsys, "reproduce", *options)
+    assert "'runs.csv'" in refused(2, "reproduce", *options)
     assert os.listdir(tmp_path) == ["runs.csv"]
     call("reproduce", *options, "--force")
     call("reproduce", *options)

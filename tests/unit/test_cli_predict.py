@@ -30,18 +30,6 @@ def call(*arguments, stdin=None):
     return result.stdout, result.stderr
 
 
-def refused(monkeypatch, capsys, code, *arguments):
-    """The one line of a command that ends with this exit code."""
-    monkeypatch.setattr("sys.argv", ["gleangp", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        _app.run()
-    said = capsys.readouterr()
-    assert end.value.code == code, said.err
-    (line,) = said.err.splitlines()
-    assert line.startswith("gleangp: error: ")
-    return line
-
-
 def make_frame(n=60, seed=0):
     """Three tasks of one input, with a key that has leading zeros."""
     rng = np.random.default_rng(seed)
@@ -86,17 +74,17 @@ def test_keep(files, tmp_path, keep):
         assert list(pd.read_csv(out)) == ["t", "grade", "grade_predicted", "p(high)", "p(low)"]
 
 
-def test_keep_refuses(files, tmp_path, monkeypatch, capsys):
+def test_keep_refuses(refused, files, tmp_path):
     """A column that is not there, or that the predictions have too, is one line with exit code 2."""
     table, numbers, _ = files
-    line = refused(monkeypatch, capsys, 2, "predict", numbers, table, "--keep", "pupil")
+    line = refused(2, "predict", numbers, table, "--keep", "pupil")
     assert "--keep names the column 'pupil', but the table has: 'key', 't'" in line
     make_frame().assign(y_std=1).to_csv(tmp_path / "t.csv", index=False)
-    line = refused(monkeypatch, capsys, 2, "predict", numbers, tmp_path / "t.csv", "--keep", "y_std")
+    line = refused(2, "predict", numbers, tmp_path / "t.csv", "--keep", "y_std")
     assert "the predictions have a column of that name" in line
 
 
-def test_interval(files, tmp_path, monkeypatch, capsys):
+def test_interval(refused, files, tmp_path):
     """Bounds are those of a new observation; a share is expected; classes have none."""
     table, numbers, classes = files
     out = tmp_path / "o.csv"
@@ -104,8 +92,8 @@ def test_interval(files, tmp_path, monkeypatch, capsys):
     found = pd.read_csv(out)
     y = make_frame()["y"]
     assert 0.6 < ((found["y_lower"] < y) & (y < found["y_upper"])).mean() < 0.97
-    assert "such as 0.9" in refused(monkeypatch, capsys, 2, "predict", numbers, table, "--interval", 90)
-    assert "is for numbers" in refused(monkeypatch, capsys, 2, "predict", classes, table, "--interval", 0.9)
+    assert "such as 0.9" in refused(2, "predict", numbers, table, "--interval", 90)
+    assert "is for numbers" in refused(2, "predict", classes, table, "--interval", 0.9)
 
 
 def test_interval_of_the_estimator():

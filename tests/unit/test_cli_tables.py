@@ -10,10 +10,8 @@ from numpy.testing import assert_allclose
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("typer")
-from typer.testing import CliRunner  # noqa: E402
 
 from gleangp import load  # noqa: E402
-from gleangp.cli._app import app  # noqa: E402
 from gleangp.cli._encoding import TableEncoding, learn_encoding  # noqa: E402
 from gleangp.cli._models import PerTask, TaskAverage, rivals  # noqa: E402
 from gleangp.cli._problem import Problem  # noqa: E402
@@ -21,15 +19,7 @@ from gleangp.cli._tables import read_chunks, read_table, table_writer  # noqa: E
 from gleangp.data.tables import encode_columns  # noqa: E402
 from gleangp.exceptions import ModelFileError, TaskError  # noqa: E402
 from gleangp.report.held_out import task_folds  # noqa: E402
-
-
-def run(*arguments, stdin=None):
-    """Run a command; what it raised is raised here."""
-    result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
+from tests.unit.test_cli_predict import call  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +47,10 @@ def fitted(frame, tmp_path_factory, quick_rivals):
     folder = tmp_path_factory.mktemp("cli")
     frame.to_csv(folder / "train.csv", index=False)
     model = folder / "model.glean"
-    out = run(
+    out = call(
         "fit", folder / "train.csv", "--target", "score", "--task", "school", "--drop", "grade",
         "-o", model, "--json", "--folds", "2", "--report", folder / "report.html",
-    )  # fmt: skip
+    )[0]  # fmt: skip
     return model, json.loads(out)
 
 
@@ -76,7 +66,7 @@ def test_fit_and_predict(fitted, frame, tmp_path):
         new, out = tmp_path / f"new.{suffix}", tmp_path / f"out.{suffix}"
         with table_writer(str(new)) as write:
             write(frame.drop(columns=["score", "grade"])[::-1])
-        run("predict", model, new, "-o", out)
+        call("predict", model, new, "-o", out)
         predicted = read_table(str(out), ("school",))
         assert list(predicted) == ["school", "score", "score_std", "score_std_new"]
         assert predicted["school"].tolist() == frame["school"].tolist()[::-1]
@@ -94,13 +84,13 @@ def test_predict_in_chunks_is_the_same(fitted, frame, tmp_path, monkeypatch):
     """Chunks of thirty rows give what one chunk gives, up to rounding; standard input and output work."""
     model, _ = fitted
     text = frame.to_csv(index=False)
-    whole = run("predict", model, "-", stdin=text)
+    whole = call("predict", model, "-", stdin=text)[0]
     from gleangp.cli import _tables, _work
 
     monkeypatch.setattr(
         _work, "read_chunks", lambda path, text, encoding: _tables.read_chunks(path, 30, text, encoding)
     )
-    parts = run("predict", model, "-", stdin=text)
+    parts = call("predict", model, "-", stdin=text)[0]
     assert parts.count("\n") == whole.count("\n") == 101
     one, other = (pd.read_csv(io.StringIO(printed), dtype={"school": str}) for printed in (whole, parts))
     # Matrix products of other shapes round otherwise, which can show in the last of ten digits.
@@ -114,18 +104,18 @@ def test_classification(frame, tmp_path):
     part.loc[:4, "grade"] = "?"
     part.to_csv(table, index=False)
     options = ("-t", "school", "--unlabeled", "?", "--json", "--folds", 2)
-    facts = json.loads(run("fit", table, "-y", "grade", "-o", model, *options))
+    facts = json.loads(call("fit", table, "-y", "grade", "-o", model, *options)[0])
     assert facts["classes"] == ["fail", "pass"]
     errors = facts["summary"]["unlabelled_rows"]
     assert set(errors) == {"learnt from", "left out"}
     assert facts["summary"]["held_out"]["error"] == min(errors.values())
     assert facts["summary"]["held_out"]["rows"] == 95
     assert facts["summary"]["held_out"]["error"] < facts["summary"]["held_out"]["error_of_most_frequent"]
-    run("predict", model, table, "-o", out)
+    call("predict", model, table, "-o", out)
     predicted = pd.read_csv(out)
     np.testing.assert_allclose(predicted["p(fail)"] + predicted["p(pass)"], 1.0, rtol=1e-6)
     assert (predicted["grade"] == frame["grade"]).mean() > 0.9
-    assert "fail, pass" in run("inspect", model)
+    assert "fail, pass" in call("inspect", model)[0]
 
 
 def test_new_tasks(fitted, frame, tmp_path):
@@ -135,18 +125,18 @@ def test_new_tasks(fitted, frame, tmp_path):
     table, out = tmp_path / "few.csv", tmp_path / "out.csv"
     few.to_csv(table, index=False)
     with pytest.raises(TaskError, match=r"does not know the task 'new'.*'01', '02'"):
-        run("predict", model, table, "-o", out, "--strict")
+        call("predict", model, table, "-o", out, "--strict")
     assert not out.exists()
     assert list(tmp_path.iterdir()) == [table]
-    run("predict", model, table, "-o", out)
+    call("predict", model, table, "-o", out)
     before = pd.read_csv(out)
-    run("add-task", model, table, "-o", tmp_path / "more.glean")
-    run("predict", tmp_path / "more.glean", table, "-o", out, "--force")
+    call("add-task", model, table, "-o", tmp_path / "more.glean")
+    call("predict", tmp_path / "more.glean", table, "-o", out, "--force")
     after = pd.read_csv(out)
     assert (after["score_std"] < before["score_std"]).all()
     assert np.abs(after["score"] - few["score"]).mean() < np.abs(before["score"] - few["score"]).mean()
     with pytest.raises(TaskError, match="knows the task 'new' already"):
-        run("add-task", tmp_path / "more.glean", table)
+        call("add-task", tmp_path / "more.glean", table)
 
 
 @pytest.mark.usefixtures("quick_rivals")
@@ -155,14 +145,16 @@ def test_other_models(frame, tmp_path, name):
     """The other models learn, are kept with their encoding, and predict with a deviation."""
     table, model = tmp_path / "t.csv", tmp_path / "m.glean"
     frame.drop(columns="grade").to_csv(table, index=False)
-    out = run("fit", table, "-y", "score", "-t", "school", "-m", name, "-o", model, "--folds", 0, "--json")
+    out = call("fit", table, "-y", "score", "-t", "school", "-m", name, "-o", model, "--folds", 0, "--json")[
+        0
+    ]
     assert name[:6].lower() in json.loads(out)["estimator"].lower()
-    run("predict", model, table, "-o", tmp_path / "o.csv")
+    call("predict", model, table, "-o", tmp_path / "o.csv")
     predicted = pd.read_csv(tmp_path / "o.csv")
     assert np.corrcoef(predicted["score"], frame["score"])[0, 1] > 0.8
     assert (predicted["score_std"] > 0).all()
-    run("inspect", model)
-    run("fit", table, "-y", "score", "-m", name, "-o", model, "--folds", 0, "--report", tmp_path / "r.html")
+    call("inspect", model)
+    call("fit", table, "-y", "score", "-m", name, "-o", model, "--folds", 0, "--report", tmp_path / "r.html")
     assert "How good it is" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
@@ -171,9 +163,9 @@ def test_model_names(frame, tmp_path):
     table = tmp_path / "t.csv"
     frame.to_csv(table, index=False)
     with pytest.raises(ValueError, match=r"'deep' is not known; use one of sparse, coupled, hier"):
-        run("fit", table, "-y", "score", "-m", "deep", "-o", tmp_path / "m.glean")
+        call("fit", table, "-y", "score", "-m", "deep", "-o", tmp_path / "m.glean")
     with pytest.raises(ValueError, match=r"for numbers, and the target holds classes"):
-        run("fit", table, "-y", "grade", "-m", "hierarchical", "-o", tmp_path / "m.glean")
+        call("fit", table, "-y", "grade", "-m", "hierarchical", "-o", tmp_path / "m.glean")
 
 
 def test_report(fitted):
@@ -196,7 +188,7 @@ def test_inspect_refuses_others(tmp_path):
     path = tmp_path / "x.glean"
     path.write_bytes(b"no")
     with pytest.raises(ModelFileError, match=r"'x\.glean' as a model"):
-        run("inspect", path)
+        call("inspect", path)
 
 
 @pytest.mark.usefixtures("held_kernels")
@@ -209,10 +201,10 @@ def test_missing_values(frame, tmp_path):
     gaps.to_csv(table, index=False)
     arguments = ("fit", table, "-y", "score", "-t", "school", "--drop", "grade", "-o", model, "--folds", 0)
     with pytest.raises(ValueError, match=r"'hours' has 1 missing values. Fill them with --impute"):
-        run(*arguments)
-    facts = json.loads(run(*arguments, "--impute", "--json"))
+        call(*arguments)
+    facts = json.loads(call(*arguments, "--impute", "--json")[0])
     assert facts["inputs"] == ["hours", "age", "kind", "tutor"]
-    out = run("predict", model, table)
+    out = call("predict", model, table)[0]
     assert "nan" not in out.lower()
 
 
@@ -234,7 +226,7 @@ def test_bad_tables(frame, tmp_path, change, options, message):
     table = tmp_path / "t.csv"
     frame.assign(**change).to_csv(table, index=False)
     with pytest.raises(ValueError, match=message):
-        run("fit", table, *options, "-t", "school", "-o", tmp_path / "m.glean")
+        call("fit", table, *options, "-t", "school", "-o", tmp_path / "m.glean")
     assert list(tmp_path.iterdir()) == [table]
 
 
@@ -244,14 +236,14 @@ def test_unknown_values_when_predicting(fitted, frame, tmp_path):
     table = tmp_path / "t.csv"
     frame.assign(kind="dusk").to_csv(table, index=False)
     with pytest.raises(ValueError, match=r"'kind' has the value 'dusk'.*Known: 'day', 'night'"):
-        run("predict", model, table, "--strict")
+        call("predict", model, table, "--strict")
     frame.drop(columns="age").to_csv(table, index=False)
     with pytest.raises(ValueError, match=r"no column 'age'"):
-        run("predict", model, table)
+        call("predict", model, table)
     with pytest.raises(FileNotFoundError, match="there is no file"):
-        run("predict", model, tmp_path / "gone.csv")
+        call("predict", model, tmp_path / "gone.csv")
     with pytest.raises(ValueError, match="cannot tell the format"):
-        run("predict", model, table, "-o", tmp_path / "out.xyz")
+        call("predict", model, table, "-o", tmp_path / "out.xyz")
 
 
 def test_task_folds():
