@@ -16,7 +16,6 @@ from gleangp.estimators._parameters import POSITIVE, generator_from, given, para
 from gleangp.estimators._sparse import Problem, SparseGPMixin, rows_to_learn
 from gleangp.exceptions import LabelError, TaskError
 from gleangp.inference.block import Block
-from gleangp.inference.prior import white_variance
 from gleangp.kernels import has_white
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
@@ -362,23 +361,12 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         X, codes = self._encode_inputs(X, tasks, joint=joint)
         with threads_for(np.bincount(codes)):
             if joint:
-                mean, spread = self._model.predict_cov(X, codes)
-                spread.flat[:: len(X) + 1] -= self._white(X, codes)
-                return Latent(X, codes, mean, spread)
-            mean, spread, *factor = self._model.predict(X, codes, with_var=with_var)
-            spread = spread - self._white(X, codes) if with_var else spread
-        return Latent(X, codes, mean, spread, *factor)
-
-    def _white(self, X: FloatArray, codes: np.ndarray) -> FloatArray | float:
-        """The part of the latent variance that is noise; of a kernel of the user it is left there."""
-        own = self.kernel is None and self._has_normal_noise and has_white(self.kernel_)
-        model: Any = self._model
-        return white_variance(model.terms, X, codes) if own and isinstance(model, LocalModel) else 0.0
+                return Latent(X, codes, *self._model.predict_cov(X, codes))
+            return Latent(X, codes, *self._model.predict(X, codes, with_var=with_var))
 
     def _noise_of_rows(self, f: Latent, exposure: Any, trials: Any) -> Any:
-        noise: Any = self._noise_of_new_rows(len(f.X), exposure, trials)
-        noise = self._model.noise_of_rows(f.X, f.codes, noise, f.factor)
-        return Gaussian(noise.variance + self._white(f.X, f.codes)) if self._has_normal_noise else noise
+        noise = self._noise_of_new_rows(len(f.X), exposure, trials)
+        return self._model.noise_of_rows(f.X, f.codes, noise, f.factor)
 
     def _noise_of_new_rows(
         self, n_rows: int, exposure: Any, trials: Any, weight: FloatArray | None = None
