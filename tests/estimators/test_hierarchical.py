@@ -538,6 +538,15 @@ def test_all_active_is_dense():
         assert_array_equal(np.sort(kept.active_), np.arange(len(X)))
 
 
+def test_labels_of_large_tasks():
+    """All of up to 1000 labels of a task are kept; of more, 500 that all contribute through."""
+    rng = np.random.default_rng(0)
+    tasks = np.repeat([0, 1], [700, 1100])
+    X = rng.uniform(0, 6, (1800, 1))
+    model = HierarchicalGPRegressor(RBF(), optimizer=None, mean=None).fit(X, np.sin(X[:, 0]), tasks=tasks)
+    assert np.bincount(tasks[model.active_]).tolist() == [700, 500]
+
+
 @pytest.mark.slow
 def test_projected_tasks_are_near_dense():
     """Thirty of 90 rows carry smooth tasks: nearly the dense predictions, and the rows kept are labelled."""

@@ -69,9 +69,9 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     n_landmarks : int, default=500
         Maximum number of unlabelled rows in the graph of a task; a larger graph is condensed on them.
     n_active : int or float, default=None
-        Maximum number of labelled rows of a task that are kept, or their share of its labels; None: 500. In a
-        task without unlabelled rows and constraints all labels contribute through the rows kept (FITC);
-        else the other labels are left out.
+        Maximum number of labelled rows of a task that are kept, or their share of its labels; None: all of
+        up to 1000, else 500. In a task without unlabelled rows and constraints all labels contribute through
+        the rows kept (FITC); else the other labels are left out.
     selector : {"residual", "entropy", "information", "random", ...} or object, default="residual"
         Which labelled rows to keep.
     theta_uncertainty : bool or None, default=None

@@ -227,7 +227,10 @@ class HIERARCHY:
     least_noise: float = 1e-8
     start_variance: float = 0.25  # kernel parameters of tasks differ by a factor of e^0.5, before any data
     wide_variance: float = 4.0  # of the start at which tasks are nearly independent
-    dense_labels: int = 500  # of a task, up to which all are kept
+    # Labels of a task up to which all are kept, and those that are kept of more. A basis of 500 takes as long
+    # as all of 1000 labels and three times as long as all of 600.
+    dense_labels: int = 1000
+    n_basis: int = 500
     no_noise: float = 1e-6  # where all noise is in the kernel: only keeps matrices factorable
     average_rows: int = 128  # of a task, up to which predictions average over its parameters by default
     # Ratio of scales from which tasks have units of their own: own kernels and noise bear more than one

@@ -60,6 +60,7 @@ class HierarchyFit:
     prior_cov: FloatArray  # (q, q)
     theta_cov: FloatArray  # (M, q, q) Laplace's, of each theta_i; m is integrated out at the end
     log_evidence: FloatArray  # (M,) theta_i integrated out by Laplace
+    hessian: FloatArray | None = None  # (M, q, q) H_i; None: nothing was learnt
     converged: bool = True
     loss: float = np.nan  # minus the log evidence of all tasks and the log density of the hyperpriors
     mean_cov: FloatArray | None = None  # (q, q) posterior covariance of m, where it is learnt
@@ -106,7 +107,7 @@ class Learner:
             moved = float(np.max(np.abs(best.point.mean - before)))
             n_rounds += 1
         if self.mean_bounds is not None:
-            mean_cov, theta_cov = mean_uncertainty(self._hessian(best.point), best.theta_cov)
+            mean_cov, theta_cov = mean_uncertainty(best.hessian, best.theta_cov)
             best = replace(best, mean_cov=mean_cov, theta_cov=theta_cov)
         return replace(best, n_rounds=n_rounds, converged=converged, last_change=change)
 
@@ -140,13 +141,14 @@ class Learner:
         apart, _ = self._search(replace(start, log_alpha=shared.log_alpha), wide, stage, HIERARCHY.start_tol)
         if self.fixed_cov is not None:
             return [(shared, cov), (apart, cov)]
-        return [(shared, cov), (apart, _updated_cov(apart, self._theta_cov(apart, wide)[0]))]
+        return [(shared, cov), (apart, _updated_cov(apart, _theta_cov(self._hessian(apart), wide)[0]))]
 
     def _round(self, point: Point, cov: FloatArray, stage: Stage) -> HierarchyFit:
         """The most probable parameters under this prior covariance, from a point."""
         root = matrix_root(cov)
         point, optimum = self._search(point, root, stage, 1e-6)
-        theta_cov, log_det = self._theta_cov(point, root)
+        hessian = self._hessian(point)
+        theta_cov, log_det = _theta_cov(hessian, root)
         z = _whitened(point.theta - point.mean, root)
         values = self.terms(point.theta, point.log_alpha, point.log_width).value
         log_evidence = values - 0.5 * np.sum(z * z, axis=1) - 0.5 * log_det
@@ -155,7 +157,7 @@ class Learner:
             q, nu0 = len(cov), len(cov) + 2
             scatter = nu0 * HIERARCHY.start_variance * np.trace(np.linalg.inv(cov))
             loss -= -0.5 * ((nu0 + q + 1) * np.linalg.slogdet(cov)[1] + scatter)
-        return HierarchyFit(point, cov, theta_cov, log_evidence, optimum.converged, float(loss))
+        return HierarchyFit(point, cov, theta_cov, log_evidence, hessian, optimum.converged, float(loss))
 
     def _search(self, point: Point, root: FloatArray, stage: Stage, tol: float) -> tuple[Point, Optimum]:
         """Minimise J for a given root of the prior covariance, from a point.
@@ -202,11 +204,6 @@ class Learner:
         optimum = minimize(objective, slots.start, slots.bounds, max_iter=_MOST_STEPS, tol=tol, report=report)
         return at(optimum.theta), optimum
 
-    def _theta_cov(self, point: Point, root: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Posterior covariance (M, q, q) of each theta_i, and log |1 + root^T H_i root| (M,)."""
-        precision = np.eye(len(root)) + root.T @ self._hessian(point) @ root  # of z_i
-        return root @ np.linalg.inv(precision) @ root.T, np.linalg.slogdet(precision)[1]
-
     def _hessian(self, point: Point) -> FloatArray:
         """H (M, q, q), zero in directions in which the evidence curves the wrong way.
 
@@ -227,6 +224,12 @@ class Learner:
 def _slot(name: str, start: Any, bounds: Any, mean: Any, spread: float) -> Slot:
     low, high = bounds
     return Slot(name, np.ravel(start), low, high, Normal(mean, spread), "identity")
+
+
+def _theta_cov(hessian: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Posterior covariance (M, q, q) of each theta_i, and log |1 + root^T H_i root| (M,)."""
+    precision = np.eye(len(root)) + root.T @ hessian @ root  # of z_i
+    return root @ np.linalg.inv(precision) @ root.T, np.linalg.slogdet(precision)[1]
 
 
 def _updated_cov(point: Point, theta_cov: FloatArray) -> FloatArray:

@@ -115,7 +115,7 @@ class RowsOfTasks:
 
     def _most(self, n_labelled: int) -> int:
         if self.n_active is None:
-            return HIERARCHY.dense_labels
+            return n_labelled if n_labelled <= HIERARCHY.dense_labels else HIERARCHY.n_basis
         whole = isinstance(self.n_active, Integral)
         return int(self.n_active) if whole else max(1, round(self.n_active * n_labelled))
 
