@@ -109,13 +109,11 @@ class LocalPosterior:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        if not (self.terms and all(isinstance(term, Term) for term in self.terms)):
+        if not self.terms:
             raise ValueError("LocalPosterior has no terms.")
         n_tasks, shared = len(self.terms[0].own), sum(t.loadings.shape[1] for t in self.terms)
         if any(len(t.own) != n_tasks for t in self.terms):
             raise ValueError(f"LocalPosterior has terms of other tasks than {n_tasks}.")
-        if not isinstance(self.common, Knowledge) or not isinstance(self.own, dict):
-            raise ValueError("LocalPosterior has no knowledge of its basis.")
         sizes = check_arrays(
             self, X="n p", codes="n", precision="n >=0 derived", site_mean="n any", Z="d p", jitter=">=0"
         )

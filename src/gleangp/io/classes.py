@@ -67,6 +67,7 @@ _FIELD_TYPES: dict[str, Callable[[Any], bool]] = {
     "None": lambda value: value is None,
     "FloatArray": lambda value: isinstance(value, np.ndarray) and value.dtype == np.float64,
     "IntArray": lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "i",
+    "dict": lambda value: isinstance(value, dict),
     "tuple": lambda value: isinstance(value, tuple),
     "bool": lambda value: isinstance(value, bool | np.bool_),
     "float": lambda value: isinstance(value, float | int) and not isinstance(value, bool),
@@ -138,12 +139,21 @@ def put_together(name: str, state: dict[str, Any]) -> Any:
 def _check_fields(cls: Any, state: dict[str, Any]) -> None:
     """Raise if a field of a dataclass has a value of another type; its constructor checks their names."""
     for field in dataclasses.fields(cls):
-        checks = [_FIELD_TYPES.get(part.strip().split("[")[0]) for part in str(field.type).split(" | ")]
-        # None of Any, a class of ours, ...: checked by whoever uses it.
-        value = state.get(field.name)
-        if field.name in state and not any(check is None or check(value) for check in checks):
+        value, kinds = state.get(field.name), str(field.type).split(" | ")
+        if field.name in state and not any(_is_a(value, kind.strip(), cls) for kind in kinds):
             expected = f"should be {field.type} and is {type(value).__name__}"
             raise ModelFileError(f"{cls.__name__}.{field.name} {expected}.")
+
+
+def _is_a(value: Any, kind: str, cls: type) -> bool:
+    """Whether a value is what an annotation of a class says; what it says of `Any` is for others to check."""
+    name, _, inner = kind.partition("[")
+    if name == "tuple" and inner.endswith(", ...]"):
+        return isinstance(value, tuple) and all(_is_a(item, inner[:-6], cls) for item in value)
+    if name in _FIELD_TYPES:
+        return _FIELD_TYPES[name](value)
+    ours = getattr(import_module(cls.__module__), name, None)
+    return not isinstance(ours, type) or ours not in _NAMES or isinstance(value, ours)
 
 
 def _estimator(cls: Any, state: dict[str, Any]) -> Any:

@@ -296,12 +296,9 @@ class LogPosterior:
     def __init__(self, specs, likelihood: Likelihood, inputs: InputMap, start: Start, widths, form):
         self.likelihood, self.inputs, self.start, self.form = likelihood, inputs, start, form
         slots = [slot for k, spec in enumerate(specs) for slot in spec.slots(f"term{k}__")]
-        no_warp, of_warp = (
-            np.zeros(inputs.n_parameters if form.warped else 0),
-            Normal(0.0, widths.warp_spread),
-        )
-        warp = Slot("warp", no_warp, -2.5, 2.5, of_warp, "identity")
-        self.slots = Slots([*slots, *likelihood.slots(start, widths), warp])
+        no_warp, of_warp = np.zeros(inputs.n_parameters), Normal(0.0, widths.warp_spread)
+        warp = [Slot("warp", no_warp, -2.5, 2.5, of_warp, "identity")] if form.warped else []
+        self.slots = Slots([*slots, *likelihood.slots(start, widths), *warp])
         self._moving = [MovingTerm(spec, f"term{k}__", self.slots.where) for k, spec in enumerate(specs)]
         # Terms that are a task's own are in the scale of the task.
         self._scaled = [likelihood.varies and not spec.loadings.shape[1] for spec in specs]

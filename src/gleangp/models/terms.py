@@ -98,14 +98,12 @@ def hierarchical_terms(
     def amplitude(deviation: float) -> Kernel:
         return ConstantKernel(deviation**2, _AMPLITUDE)
 
-    def shape() -> Kernel:
-        return RBF(length, _LENGTH) if np.isinf(smoothness) else Matern(length, _LENGTH, nu=smoothness)
-
+    shape = RBF(length, _LENGTH) if np.isinf(smoothness) else Matern(length, _LENGTH, nu=smoothness)
     of_length: Any = LogNormal(median, widths.length_spread)
     if widths.length_tie is not None:
         of_length = Tied(median, widths.length_spread, widths.length_tie)
     linear = Sum(ConstantKernel(widths.mean**2, "fixed"), amplitude(start.linear) * line)
-    common = Sum(linear, amplitude(start.common) * shape())
+    common = Sum(linear, amplitude(start.common) * shape)
     priors = {
         "k1__k2__k1__constant_value": HalfNormal(widths.linear),
         "k2__k1__constant_value": smooth(widths.common),
@@ -115,7 +113,7 @@ def hierarchical_terms(
     if n_tasks > 1:
         alone = np.zeros((n_tasks, 0)), np.ones(n_tasks)
         terms.append(TermSpec(amplitude(start.offset), {"constant_value": HalfCauchy(widths.offset)}, *alone))
-        own = Sum(amplitude(start.slope) * line, amplitude(start.own) * shape())
+        own = Sum(amplitude(start.slope) * line, amplitude(start.own) * shape)
         priors = {
             "k1__k1__constant_value": HalfNormal(widths.slope),
             "k2__k1__constant_value": smooth(widths.own),
@@ -127,9 +125,7 @@ def hierarchical_terms(
 
 def prefixes(n_terms: int) -> list[str]:
     """What the names of each term's hyperparameters begin with in the sum of all terms."""
-    if n_terms == 1:
-        return [""]
-    return ["k1__" * (n_terms - 1)] + ["k1__" * (n_terms - 1 - k) + "k2__" for k in range(1, n_terms)]
+    return ["k1__" * (n_terms - 1 - k) + "k2__" * (k > 0) for k in range(n_terms)]
 
 
 class FunctionCoupling(BaseEstimator):

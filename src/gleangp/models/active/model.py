@@ -176,8 +176,8 @@ class SparseModel:
         )
 
     def _check_state(self) -> None:
-        n_tasks, parts = len(self.posteriors), [*self.posteriors, *self.sites]
-        if n_tasks == 0 or [type(p) for p in parts] != [TaskPosterior] * n_tasks + [Sites] * n_tasks:
+        n_tasks = len(self.posteriors)
+        if not 0 < n_tasks == len(self.sites):
             raise ValueError("a sparse model whose posteriors and sites are not one for each task.")
         if len({p.X.shape[1] for p in self.posteriors}) != 1:
             raise ValueError("a sparse model whose tasks have different numbers of features.")

@@ -75,10 +75,8 @@ class HierarchicalModel:
     mean_cov: FloatArray | None = None  # (q, q) uncertainty of the prior mean; None: none, or an older file
 
     def _check_state(self) -> None:
-        if not self.tasks or not all(isinstance(task, FittedTask) for task in self.tasks):
-            raise ValueError("HierarchicalModel has no tasks, or tasks that are none.")
         if len({task.n_inputs for task in self.tasks}) != 1:
-            raise ValueError("HierarchicalModel has tasks of different inputs.")
+            raise ValueError("HierarchicalModel has no tasks, or tasks of different inputs.")
         check_kernel("HierarchicalModel.kernel", self.kernel, self.tasks[0].n_inputs)
         q = self.kernel.n_dims + self.own_noise
         check_arrays(self, {"q": q}, prior_cov="q q", noise=">0", width=">0 ?", mean_cov="q q ?")

@@ -81,24 +81,17 @@ class LatentModel:
     blend: Blend | None = None  # None: labels are functions of the positions alone
 
     def _check_state(self) -> None:
-        maps = (self.observation_map, *self.label_maps)
-        if not isinstance(self.observations, Observations) or not all(isinstance(m, Mapping) for m in maps):
-            raise ValueError("LatentModel has no observations, or maps that are none.")
-        if not isinstance(self.perceptron, Perceptron | None) or not isinstance(self.blend, Blend | None):
-            raise ValueError("LatentModel has a back-constraint or a blend that is none.")
         n_features, k = self.observations.components.shape
         sizes = check_arrays(self, {"k": k}, positions="n q", scores="n k")
-        q, first = sizes["q"], self.observation_map
+        q = sizes["q"]
         width = q if self.blend is None else q + n_features
-        if first.points.shape[1] != q or first.weights.shape[1] != k or sizes["n"] < 1:
-            raise ValueError(f"LatentModel has a map of {q} dimensions to {k} scores that is another one.")
-        if any(m.points.shape[1] != width for m in self.label_maps) or not self.label_maps:
-            raise ValueError(f"LatentModel has label maps of other inputs than {width}.")
-        net = self.perceptron
-        if net is not None and (len(net.hidden), net.output.shape[1]) != (k, q):
-            raise ValueError(
-                f"LatentModel has a back-constraint that is not from {k} scores to {q} dimensions."
-            )
+        check_arrays(self.observation_map, {"q": q, "k": k}, points="d q", weights="d k derived")
+        for label_map in self.label_maps:
+            check_arrays(label_map, {"q": width}, points="d q")
+        if sizes["n"] < 1 or not self.label_maps:
+            raise ValueError("LatentModel has no rows, or no label maps.")
+        if self.perceptron is not None:
+            check_arrays(self.perceptron, {"q": q, "k": k}, hidden="k h", output="h q")
         if self.blend is not None:
             for kernel in (self.blend.kernel, self.blend.features_kernel):
                 check_kernel("a kernel of Blend", kernel, width)

@@ -32,8 +32,8 @@ from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 _LEAST_LEFT = 1e-6  # of its variance, that a row leaves when it is taken out: rounding can leave less
 
 
-def choose_spread(posterior: LocalPosterior, conditioning: Conditioning, rng) -> tuple[dict, list[Decision]]:
-    """Fields of the posterior with which left-out rows of large tasks lie in their intervals; none of others.
+def choose_spread(posterior: LocalPosterior, conditioning: Conditioning, rng) -> Decision | None:
+    """The spread with which left-out rows of large tasks lie in their intervals; None without such tasks.
 
     At every level of `usual_rows`, the spread is that with which 95 % of the rows, each predicted from the
     others, lie in their 95 % intervals. The level is that with the narrowest intervals, on average of their
@@ -41,20 +41,20 @@ def choose_spread(posterior: LocalPosterior, conditioning: Conditioning, rng) ->
     """
     c, covered, rows = conditioning, conditioning.coverage, in_neighbourhoods(posterior)
     if not len(rows):
-        return {}, []
+        return None
     rows = rows[some_of(len(rows), c.left_out, rng)]
     residual, var, scales = left_out(posterior, rows, c.usual_rows)
     ratio, limit = residual**2 / var, stats.chi2.ppf(covered, 1)
     spreads = np.maximum(np.quantile(ratio / scales, covered, axis=1) / limit, c.least_spread)
     best = int(np.argmin(np.log(spreads) + np.mean(np.log(scales), axis=1)))
-    found: dict[str, Any] = {"spread": float(spreads[best]), "usual_rows": c.usual_rows[best]}
+    spread = float(spreads[best])
     before = float(np.mean(ratio <= limit))
     reason = (
         f"Of {len(rows)} left-out rows {covered:.0%} lie in their intervals with this factor of the "
         f"variances, and {before:.1%} without. A neighbourhood has a factor of its own, from its rows."
     )
-    numbers = {**found, "rows": float(len(rows)), "covered without": before}
-    return found, [Decision("spread", f"{found['spread']:.3g}", numbers, reason)]
+    numbers = {"spread": spread, "usual_rows": c.usual_rows[best], "rows": float(len(rows))}
+    return Decision("spread", f"{spread:.3g}", {**numbers, "covered without": before}, reason)
 
 
 def in_neighbourhoods(posterior: LocalPosterior) -> IntArray:

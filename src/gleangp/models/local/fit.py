@@ -62,14 +62,15 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     decisions += _decided_forms(modes)
     # Other noise has no variance to scale, and parameters that were given stay as they are.
     if search.optimize and search.likelihood.gaussian and search.likelihood.learn:
-        spread, decided = choose_spread(at_best.posterior, search.conditioning, rng)
-        decisions += decided
-        if spread:
+        if made := choose_spread(at_best.posterior, search.conditioning, rng):
+            decisions.append(made)
+            spread = {name: made.numbers[name] for name in ("spread", "usual_rows")}
             at_best = replace(at_best, posterior=at_best.posterior.extended(**spread))
             draws = tuple(replace(d, posterior=d.posterior.extended(**spread)) for d in draws)
     if modes:
         reason = "Predictions average over draws of the hyperparameters."
         decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
+    end, learning = best.optimum, search.learning
     return LocalModel(
         search.inputs,
         at_best,
@@ -79,8 +80,10 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
         **active_points(at_best.posterior, basis),
         n_rows=len(data),
         decisions=tuple(decisions),
-        converged=_has_converged(best, search.learning),
-        last_change=best.optimum.last_change,
+        # Whether more steps would hardly change the parameters; later stages are short on purpose.
+        converged=not end.stopped
+        and (end.converged or best.n_rows > learning.n_together or end.last_change <= learning.settled),
+        last_change=end.last_change,
         n_silent=n_silent,
         choice=Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason),
         targets=None if search.likelihood.gaussian else targets_of(data.y, data.noise),
@@ -332,12 +335,3 @@ def local_posterior(
     )
     posterior.computed.update(computed)
     return posterior
-
-
-def _has_converged(learnt: Learnt, learning: Learning) -> bool:
-    """Whether more steps would hardly change the parameters; later stages are short on purpose."""
-    if learnt.optimum.stopped:
-        return False
-    if learnt.optimum.converged or learnt.n_rows > learning.n_together:
-        return True
-    return learnt.optimum.last_change <= learning.settled

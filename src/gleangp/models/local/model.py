@@ -38,8 +38,8 @@ class Draw:
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, warp="w", noise="m >0")
-        if not isinstance(self.posterior, LocalPosterior) or np.abs(self.warp).max(initial=0.0) > 100.0:
-            raise ValueError("a draw without a posterior, or whose warping overflows.")
+        if np.abs(self.warp).max(initial=0.0) > 100.0:
+            raise ValueError("a draw whose warping overflows.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +99,6 @@ class LocalModel:
 
     def _check_state(self) -> None:
         """Raise if the parts do not fit together (a damaged model file)."""
-        if not all(isinstance(draw, Draw) for draw in (self.best, *self.draws)):
-            raise ValueError("LocalModel has draws that are none.")
         n_tasks = self.n_tasks
         for draw in (self.best, *self.draws):
             if draw.posterior.X.shape[1] != self.n_inputs or len(draw.posterior.terms[0].own) != n_tasks:
@@ -112,8 +110,6 @@ class LocalModel:
         check_arrays(self, active="d", active_task="d", site_mean="d any", site_precision="d >=0 derived")
         check_codes("LocalModel.active_task", self.active_task, n_tasks)
         check_noise("LocalModel.noise", self.noise)
-        if not all(isinstance(decision, Decision) for decision in self.decisions):
-            raise ValueError("LocalModel has decisions that are none.")
         if self.targets is not None:
             if set(self.targets) != {"y", *known_of_rows(self.noise)}:
                 raise ValueError(f"LocalModel has the targets {sorted(self.targets)}.")
