@@ -160,7 +160,7 @@ def test_copies_count_as_one_row_with_less_noise():
     everything = search.objective(LEARNING.starts[0], Form(2.5))
     layout = lay_out(CODES[rows], [np.arange(len(rows))])
     several = Rows(X[rows], y[rows], Gaussian(np.ones(len(rows))), layout, X[:0], np.arange(len(rows)))
-    everything, other = everything.on(several, len(rows)), 0.9 * z
+    everything, other = everything.on(several), 0.9 * z
     assert_allclose(everything(z)[1], distinct(z)[1], rtol=1e-6, atol=1e-7)
     lost, expected = (f.value(other) - f.value(z) for f in (everything, distinct))
     assert lost == pytest.approx(expected, rel=1e-8)
