@@ -28,13 +28,21 @@ LOADERS = {
 }
 
 
+def by_size(names):
+    """Parameters of a test; large sets are slow."""
+    large = ("protein", "kin40k", "usps", "landmine", "school", "sarcos")
+    return [
+        pytest.param(n, marks=pytest.mark.slow if any(part in n for part in large) else ()) for n in names
+    ]
+
+
 def test_every_loader_is_tested():
     """The table above names all loaders."""
     assert set(LOADERS) == {name for name in datasets.__all__ if name.startswith("load_")}
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("name", by_size(LOADERS))
 def test_arrays(name):
     """Shapes, class counts and tasks are those of the published sets; all values are finite."""
     shape, target_shape, count, n_tasks = LOADERS[name]
@@ -92,7 +100,7 @@ def test_two_scalings_of_digits():
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("path", [p for p, f in FILES.items() if f.checked])
+@pytest.mark.parametrize("path", by_size(p for p, f in FILES.items() if f.checked))
 def test_content_is_what_is_expected(path, real_data, tmp_path):
     """The fingerprint holds for the file, for a rewritten copy of it, and for no other number."""
     file = FILES[path]

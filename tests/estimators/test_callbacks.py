@@ -86,7 +86,7 @@ class Case:
     seen: Recorder
 
 
-LONG = ("SparseGPClassifier-4", "SharedLatentGPRegressor-8")
+LONG = ("SparseGPRegressor-1", "SparseGPClassifier-4", "SharedLatentGPRegressor-8")
 EACH = [
     pytest.param(pair, marks=pytest.mark.slow if name in LONG else (), id=name)
     for name, pair in zip(IDS, ESTIMATORS, strict=True)

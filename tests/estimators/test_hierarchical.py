@@ -171,7 +171,7 @@ def test_no_prior_spread_is_a_shared_kernel():
 
 def test_no_neighbours_is_supervised():
     """Without a graph, unlabelled rows change nothing: SSMTR is SMTR; without them there is no graph."""
-    X, y, tasks, _ = make_tasks()
+    X, y, tasks, _ = make_tasks(n_tasks=3)
     part = unlabel(y, tasks, 6)
     labelled = ~np.isnan(part)
     supervised = HierarchicalGPRegressor(normalize_X=False)
@@ -186,7 +186,7 @@ def test_no_neighbours_is_supervised():
 
 def test_no_constraints_is_semi_supervised():
     """An empty list of constraints is no constraint, and one far away is nearly none."""
-    X, y, tasks, _ = make_tasks()
+    X, y, tasks, _ = make_tasks(n_tasks=3)
     part = unlabel(y, tasks, 6)
     without = HierarchicalGPRegressor().fit(X, part, tasks=tasks)
     empty = HierarchicalGPRegressor().fit(X, part, tasks=tasks, constraints=[])
@@ -401,11 +401,11 @@ def test_covariance_and_samples_agree_with_deviations():
 
 def test_rescaled_targets():
     """Targets in other units, and tasks in units that differ by a million, are predicted in their own."""
-    X, y, tasks, _ = make_tasks()
+    X, y, tasks, _ = make_tasks(n_tasks=4)
     model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
     scaled = HierarchicalGPRegressor().fit(X, 1e4 * y - 3e5, tasks=tasks)
     assert_allclose(scaled.predict(X, tasks=tasks), 1e4 * model.predict(X, tasks=tasks) - 3e5, rtol=1e-3)
-    factor = 10.0 ** np.array([-6, -3, 0, 2, 4, 6])[tasks]
+    factor = 10.0 ** np.array([-6, 0, 2, 6])[tasks]
     wild = HierarchicalGPRegressor().fit(X, factor * y, tasks=tasks)
     error = (wild.predict(X, tasks=tasks) / factor - y) / np.std(y)
     assert np.sqrt(np.mean(error**2)) < 0.2
@@ -440,7 +440,7 @@ def test_duplicates_single_rows_and_constant_targets():
 
 def test_task_without_labels():
     """It is predicted from the prior, with a warning that says so."""
-    X, y, tasks, _ = make_tasks()
+    X, y, tasks, _ = make_tasks(n_tasks=3)
     y[tasks == 2] = np.nan
     with pytest.warns(UserWarning, match="task 2 has no labelled row"):
         model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
@@ -530,7 +530,7 @@ def test_threads_change_nothing():
 
 def test_all_active_is_dense():
     """Where every labelled row is kept, the model is the dense one."""
-    X, y, tasks, _ = make_tasks(n_tasks=3)
+    X, y, tasks, _ = make_tasks(n_tasks=2)
     dense = HierarchicalGPRegressor(n_active=10_000).fit(X, y, tasks=tasks)
     for n_active in (12, 1.0, None):
         kept = HierarchicalGPRegressor(n_active=n_active).fit(X, y, tasks=tasks)
@@ -565,8 +565,8 @@ def test_projected_tasks_are_near_dense():
 @pytest.mark.parametrize("n_neighbors", [5, None])
 def test_active_rows_with_graph_and_constraints(n_neighbors):
     """With a graph or constraints too, labels can be set aside; constraints on such rows stay."""
-    X, y, tasks, f = make_tasks(n_tasks=2, n=60)
-    y[[5, 65]] = np.nan
+    X, y, tasks, f = make_tasks(n_tasks=2, n=40)
+    y[[5, 45]] = np.nan
     high, low = (0, 1) if f[0] > f[1] else (1, 0)
     model = HierarchicalGPRegressor(n_active=15, n_neighbors=n_neighbors, prior_cov=0.1, random_state=0)
     model.fit(X, y, tasks=tasks, constraints=[Order(high, low)])

@@ -27,7 +27,7 @@ def targets(kind):
     return y
 
 
-@pytest.fixture(scope="module", params=["outliers", "gamma"])
+@pytest.fixture(scope="module", params=[pytest.param("outliers", marks=pytest.mark.slow), "gamma"])
 def fitted(request):
     """The noise, its targets, and a fitted model."""
     y = targets(request.param)
