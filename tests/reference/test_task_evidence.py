@@ -15,6 +15,7 @@ from gleangp.graph import local_scaling_graph
 from gleangp.models.hierarchical.evidence import TaskStack
 from gleangp.models.hierarchical.task import OrderRows, TaskRows
 from gleangp.numerics.linalg import solve_general
+from tests.differences import central
 
 LINEAR_RBF = ConstantKernel(0.5) * DotProduct(0.0, "fixed") + ConstantKernel(1.0) * RBF(1.2)
 KERNELS = [LINEAR_RBF, ConstantKernel(1.5) * Matern(1.0, nu=1.5), RBF(1.1) + WhiteKernel(0.2)]
@@ -49,21 +50,14 @@ def make_task(seed, k, n, graph=True, order=False):
     return TaskRows(X, y, L, make_order(n, rng, f) if order else None)
 
 
-def differences(evidence, theta, log_noise, log_alpha, log_width, step=1e-5):
+def differences(evidence, theta, log_noise, log_alpha, log_width):
     """Central differences of the summed value in theta, log noise, log alpha and log width."""
+    at = {"theta": theta, "log_noise": log_noise, "log_alpha": log_alpha, "log_width": log_width}
 
     def value(**change):
-        at = {"theta": theta, "log_noise": log_noise, "log_alpha": log_alpha, "log_width": log_width}
         return evidence(**(at | change)).value.sum()
 
-    def slope(name, point, e):
-        return (value(**{name: point + e}) - value(**{name: point - e})) / (2 * step)
-
-    d_theta = np.array([slope("theta", theta, step * e.reshape(theta.shape)) for e in np.eye(theta.size)])
-    d_alpha = np.array([slope("log_alpha", log_alpha, step * e) for e in np.eye(len(log_alpha))])
-    d_noise = np.array([slope("log_noise", log_noise, step * e) for e in np.eye(len(log_noise))])
-    d_width = slope("log_width", log_width, step)
-    return d_theta.reshape(theta.shape), d_noise, d_alpha, d_width
+    return [central(lambda point, name=name: value(**{name: point}), at[name]) for name in at]
 
 
 @each_kernel

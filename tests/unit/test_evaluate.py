@@ -3,51 +3,13 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    ConstantKernel,
-    DotProduct,
-    ExpSineSquared,
-    Matern,
-    RationalQuadratic,
-    WhiteKernel,
-)
+from sklearn.gaussian_process.kernels import Matern
 
-from gleangp.kernels import ArcSine, ScaledInputs
 from gleangp.kernels.evaluate import evaluate
+from tests.differences import central
+from tests.unit.test_kernels import KERNELS
 
-KERNELS = [
-    RBF([0.5, 2.0]),
-    2.0 * RBF(0.7) + ConstantKernel(0.5),
-    ConstantKernel(2.0) * Matern([1.0, 0.4], nu=2.5) + WhiteKernel(0.1),
-    Matern(0.8, nu=1.5) * DotProduct(0.7),
-    Matern(0.8, nu=0.5),
-    Matern([1.0, 2.0], nu=np.inf),
-    Matern(1.0, nu=1.1),  # no rule: scikit-learn's own gradient
-    RationalQuadratic(0.7, 1.3),
-    RationalQuadratic(0.7, 1.3, alpha_bounds="fixed"),
-    ScaledInputs(ArcSine() + DotProduct(0.3), [0.5, 2.0], center=[0.1, 0.2]),
-    ConstantKernel(3.0, "fixed") + RBF(1.0, "fixed") * ConstantKernel(0.5),
-    ExpSineSquared(1.0, 2.0) + RBF(1.0),
-]
-SHAPES = [
-    ((5, 2), None),
-    ((5, 2), (3, 2)),
-    ((4, 5, 2), None),
-    ((4, 5, 2), (3, 2)),
-    ((4, 5, 2), (4, 3, 2)),
-]
-
-
-def _central(function, at, step=1e-6):
-    """Central differences of a scalar function in every entry of an array."""
-    found = np.zeros(at.shape)
-    for place in np.ndindex(*at.shape):
-        up, down = at.copy(), at.copy()
-        up[place] += step
-        down[place] -= step
-        found[place] = (function(up) - function(down)) / (2.0 * step)
-    return found
+SHAPES = [((2, 3, 3), None), ((2, 3, 3), (2, 3)), ((2, 3, 3), (2, 2, 3))]
 
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
@@ -67,13 +29,11 @@ def test_gradients_match_central_differences(kernel, shapes):
         return float(np.sum(evaluate(moved, A, B).value * G))
 
     theta, dA, dB = K.vjp(G)
-    assert_allclose(theta, _central(lambda t: contracted(theta=t), kernel.theta), rtol=1e-4, atol=1e-5)
-    assert_allclose(
-        np.broadcast_to(dA, A.shape), _central(lambda a: contracted(A=a), A), rtol=1e-4, atol=1e-4
-    )
+    assert_allclose(theta, central(lambda t: contracted(theta=t), kernel.theta), rtol=1e-4, atol=1e-5)
+    assert_allclose(np.broadcast_to(dA, A.shape), central(lambda a: contracted(A=a), A), rtol=1e-4, atol=1e-4)
     if B is not None:
         assert_allclose(
-            np.broadcast_to(dB, B.shape), _central(lambda b: contracted(B=b), B), rtol=1e-4, atol=1e-4
+            np.broadcast_to(dB, B.shape), central(lambda b: contracted(B=b), B), rtol=1e-4, atol=1e-4
         )
 
 
@@ -81,7 +41,7 @@ def test_gradients_match_central_differences(kernel, shapes):
 def test_values_are_those_of_scikit_learn(kernel):
     """Each matrix of a stack is what the kernel gives; white noise is on the diagonal of K(A) alone."""
     rng = np.random.default_rng(1)
-    A, B = rng.normal(size=(3, 4, 2)), rng.normal(size=(3, 6, 2))
+    A, B = rng.normal(size=(3, 4, 3)), rng.normal(size=(3, 6, 3))
     square, cross = evaluate(kernel, A).value, evaluate(kernel, A, B).value
     for k in range(3):
         assert_allclose(square[k], kernel(A[k]), rtol=1e-9, atol=1e-12)

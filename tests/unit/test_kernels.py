@@ -34,6 +34,7 @@ from gleangp.kernels import (
     white_diag,
 )
 from gleangp.kernels.evaluate import evaluate, evaluate_diag
+from tests.differences import central
 
 ARD = [0.7, 1.9, 1.2]
 
@@ -130,17 +131,6 @@ def data():
     rng = np.random.default_rng(3)
     n, m, p = 9, 5, 3
     return rng.normal(size=(n, p)), rng.normal(size=(m, p)), rng
-
-
-def central(function, x, step=1e-5):
-    """Gradient of a scalar function of an array."""
-    gradient = np.zeros(x.shape)
-    for index in np.ndindex(*x.shape):
-        up, down = x.copy(), x.copy()
-        up[index] += step
-        down[index] -= step
-        gradient[index] = (function(up) - function(down)) / (2 * step)
-    return gradient
 
 
 def by_theta(kernel, evaluate, weights):

@@ -28,6 +28,7 @@ from gleangp.models.latent.terms import (
 from gleangp.models.parameters import Parameters
 from gleangp.models.priors import LogNormal
 from gleangp.noise import Probit
+from tests.differences import central
 from tests.unit.sequential_ep import propagate
 
 SMOOTH = ConstantKernel(1.3) * RBF([0.9, 1.4]) + ConstantKernel(0.4)
@@ -45,19 +46,18 @@ def positions(rng):
     return rng.normal(size=(14, 2))
 
 
-def differences(function, at, step=1e-5):
-    """Central differences of a scalar function of an array."""
-    out = np.empty(at.shape)
-    for index in np.ndindex(at.shape):
-        moved = [at.copy(), at.copy()]
-        moved[0][index] += step
-        moved[1][index] -= step
-        out[index] = (function(moved[0]) - function(moved[1])) / (2.0 * step)
-    return out
-
-
 def at_theta(kernel, theta):
     return kernel.clone_with_theta(theta)
+
+
+def check_gradients(term, kernel, positions, tolerance):
+    """Compare the gradients in theta and in the positions with those of the value; gives the latter."""
+    _, theta_grad, X_grad = term(kernel, positions)
+    by_theta = central(lambda t: term(at_theta(kernel, t), positions)[0], kernel.theta)
+    assert_allclose(theta_grad, by_theta, rtol=tolerance, atol=tolerance)
+    by_X = central(lambda X: term(kernel, X)[0], positions)
+    assert_allclose(X_grad, by_X, rtol=tolerance, atol=tolerance)
+    return X_grad
 
 
 def label_terms(rng, n=14):
@@ -75,13 +75,8 @@ def label_terms(rng, n=14):
 def test_term_gradients(name, rng, positions):
     """Gradients in theta and in all positions are those of the value; rows of other tasks have none."""
     term, kernel = label_terms(rng)[name]
-    _, theta_grad, X_grad = term(kernel, positions)
-    by_theta = differences(lambda t: term(at_theta(kernel, t), positions)[0], kernel.theta)
-    by_X = differences(lambda X: term(kernel, X)[0], positions)
     # expectation propagation ends when its evidence has settled to 1e-10
-    tolerance = 2e-4 if name == "probit" else 1e-7
-    assert_allclose(theta_grad, by_theta, rtol=tolerance, atol=tolerance)
-    assert_allclose(X_grad, by_X, rtol=tolerance, atol=tolerance)
+    X_grad = check_gradients(term, kernel, positions, 2e-4 if name == "probit" else 1e-7)
     others = np.setdiff1d(np.arange(len(positions)), term.rows)
     assert (X_grad[others] == 0.0).all()
 
@@ -143,7 +138,7 @@ def test_objective_gradient(constrained, rng, positions):
     value, gradient = function(z)
     assert np.isfinite(value)
     assert len(gradient) == len(z) == len(function.slots.bounds)
-    assert_allclose(gradient, differences(lambda x: function(x)[0], z), rtol=1e-6, atol=1e-6)
+    assert_allclose(gradient, central(lambda x: function(x)[0], z), rtol=1e-6, atol=1e-6)
 
 
 def test_back_constraint_interpolates_its_start(rng):
@@ -190,7 +185,7 @@ def test_search_gradient(rng, positions):
     mapping = GaussianTerm(T, np.arange(14)).fit_map(NOISY, positions)
     X = rng.normal(size=(3, 2))
     _, gradient = row_objective(mapping, T[:3], X)
-    by_X = differences(lambda x: row_objective(mapping, T[:3], x)[0].sum(), X)
+    by_X = central(lambda x: row_objective(mapping, T[:3], x)[0].sum(), X)
     assert_allclose(gradient, by_X, rtol=1e-6, atol=1e-7)
 
 
@@ -240,12 +235,7 @@ def sparse_terms(rng, basis):
 def test_sparse_term_gradients(name, rng, positions):
     """Basis points move with the positions: the gradient counts them as rows and as basis."""
     term, _, kernel = sparse_terms(rng, np.array([1, 4, 7, 9, 12]))[name]
-    _, theta_grad, X_grad = term(kernel, positions)
-    by_theta = differences(lambda t: term(at_theta(kernel, t), positions)[0], kernel.theta)
-    by_X = differences(lambda X: term(kernel, X)[0], positions)
-    tolerance = 1e-3 if name == "probit" else 1e-6
-    assert_allclose(theta_grad, by_theta, rtol=tolerance, atol=tolerance)
-    assert_allclose(X_grad, by_X, rtol=tolerance, atol=tolerance)
+    check_gradients(term, kernel, positions, 1e-3 if name == "probit" else 1e-6)
 
 
 @pytest.mark.parametrize("name", ["observations", "least squares"])
