@@ -6,7 +6,7 @@ length scales in units of the standardised inputs. Groups in capitals are the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from typing import Any
 
@@ -128,12 +128,6 @@ class Conditioning:
     coverage: float = 0.95
     usual_rows: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)  # from own scales to nearly one scale
     least_spread: float = 1e-4  # where left-out rows have no residual at all, as with equal targets
-
-    def with_points(self, n_basis: int | None, n_rows: int) -> Conditioning:
-        """With as many basis points as were asked for; None: these. With few, rows depend through them."""
-        if n_basis is None:
-            return self
-        return replace(self, n_basis=n_basis, n_together=0 if n_basis < n_rows else self.n_together)
 
 
 @fixed

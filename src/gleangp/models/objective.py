@@ -227,12 +227,6 @@ class Likelihood:
         tau, rho, levels = _of_tasks(slots, z)
         return np.exp(rho * (tau * levels))
 
-    def own_scale_gradients(self, slots: Slots, z: FloatArray, by_log: FloatArray) -> dict[str, FloatArray]:
-        """Of the slots, from that in the logarithms of `own_scale` (M,)."""
-        tau, rho, levels = _of_tasks(slots, z)
-        along = tau * float(by_log @ levels)
-        return {"z": rho * tau * by_log, "tau": np.array([rho * along]), "rho": np.array([along])}
-
     def information(self, rho: float) -> FloatArray:
         """(M,) I_t."""
         return np.where(self.sizes > 0, self.sizes - 1.0 + rho**2, 0.0) / 2.0
@@ -360,8 +354,9 @@ class LogPosterior:
         parts = [settled.slot_gradients(found)]
         if any(self._scaled):
             own = sum(d_own for d_own, scaled in zip(found.own, self._scaled, strict=True) if scaled)
-            by_log = self.likelihood.own_scale(slots, z) * own
-            parts.append(self.likelihood.own_scale_gradients(slots, z, by_log))
+            by_log, (tau, rho, levels) = self.likelihood.own_scale(slots, z) * own, _of_tasks(slots, z)
+            along = tau * float(by_log @ levels)
+            parts.append({"z": rho * tau * by_log, "tau": np.array([rho * along]), "rho": np.array([along])})
         if "warp" in slots.where:
             parts.append({"warp": vjp(np.vstack([found.X, found.Z, *found.own_Z.values()]))})
         for named in parts:

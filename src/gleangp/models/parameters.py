@@ -120,6 +120,19 @@ def noise_values(noise: Any, names: Sequence[str], slots: Slots, z: FloatArray) 
 # From a kernel and noise values to the value, the gradient in the free parameters of the kernel, and those in
 # the parameters of the noise (for each row, or their sum).
 LogEvidence = Callable[[Any, dict[str, Any]], tuple[float, FloatArray, Mapping[str, FloatArray]]]
+
+
+def sum_log_z(noise: Any, y: FloatArray, mean: FloatArray, var: FloatArray) -> LogEvidence:
+    """The sum of log Z over rows with latent N(mean, var), as a function of noise values alone."""
+
+    def total(kernel: Any, values: dict[str, Any]) -> tuple[float, FloatArray, Mapping[str, FloatArray]]:
+        moved = replace(noise, **values)
+        gradient = moved.log_partition_grad(y, mean, var) if values else {}
+        return float(np.sum(moved.log_partition(y, mean, var)[0])), np.zeros(0), gradient
+
+    return total
+
+
 _NOISE_BOUNDS = {"identity": (-10.0, 10.0), "log": (np.log(1e-6), np.log(1e3)), "logit": (-9.0, 9.0)}
 
 

@@ -29,7 +29,7 @@ from gleangp.inference.posterior import (
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import marginals_of, sweep_rows
 from gleangp.models.defaults import ACTIVE
-from gleangp.models.parameters import LogEvidence, Parameters
+from gleangp.models.parameters import LogEvidence, Parameters, sum_log_z
 from gleangp.numerics.linalg import log_determinant
 from gleangp.numerics.optimize import Optimum
 from gleangp.numerics.parallel import in_parallel
@@ -126,14 +126,7 @@ class TaskBlocks:
         for name, value in self.noise.row_fields.items():
             if np.ndim(value):
                 of_rows[name] = np.concatenate([getattr(b.noise, name) for b in self.blocks])
-        of_all = replace(self.noise, **of_rows)
-
-        def sum_log_z(held: Any, values: dict[str, Any]) -> tuple[float, FloatArray, dict[str, FloatArray]]:
-            noise = replace(of_all, **values)
-            total = float(np.sum(noise.log_partition(y, mean, var)[0]))
-            return total, np.zeros(0), noise.log_partition_grad(y, mean, var) if values else {}
-
-        return sum_log_z
+        return sum_log_z(replace(self.noise, **of_rows), y, mean, var)
 
 
 def fit_task(
@@ -303,13 +296,13 @@ class Learner:
         points are chosen anew is cut back. Unlike the evidence of active points and held sites, the sum can
         be compared between rounds.
         """
-        sum_log_z, points_before = self._sum_log_z(parameters)
+        objective, points_before = self._sum_log_z(parameters)
         noise_only = replace(parameters, kernel=ConstantKernel(1.0, "fixed"), priors={})
         start = noise_only.slots.start
-        before = sum_log_z(None, noise_only.noise_values(start))[0]
+        before = objective(None, noise_only.noise_values(start))[0]
         if not learn:
             return parameters, before, points_before
-        _, optimum = noise_only.maximize(sum_log_z, max_iter=self.settings.max_iter)
+        _, optimum = noise_only.maximize(objective, max_iter=self.settings.max_iter)
         promising = -optimum.value - before > ACTIVE.promising * self.settings.tol * self.n_rows
         for share in ACTIVE.noise_steps if promising else ():
             z = start + share * (optimum.theta - start)

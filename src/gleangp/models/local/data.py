@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from gleangp.data.neighbourhoods import neighbourhoods
 from gleangp.data.tasks import filled_blocks
 from gleangp.inference.block import Block
 from gleangp.inference.prior import Term
+from gleangp.models.defaults import Conditioning
 from gleangp.noise import Gaussian
 from gleangp.selection.runs import PivotedRun
 from gleangp.selection.selectors import ResidualSelector
@@ -120,3 +121,10 @@ def choose_basis_of(selector: Any) -> Any:
         return np.concatenate([rows[chosen] for rows, chosen in zip(parts, active, strict=True)])
 
     return choose
+
+
+def with_points(how: Conditioning, n_basis: int | None, n_rows: int) -> Conditioning:
+    """With as many basis points as were asked for; None: the default. With few, rows depend through them."""
+    if n_basis is None:
+        return how
+    return replace(how, n_basis=n_basis, n_together=0 if n_basis < n_rows else how.n_together)

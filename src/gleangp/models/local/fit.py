@@ -61,7 +61,8 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     draws = _draws(search, modes, data, rng) if modes else ()
     decisions += _decided_forms(modes)
     # Other noise has no variance to scale, and parameters that were given stay as they are.
-    if search.optimize and search.likelihood.gaussian and search.likelihood.learn:
+    scalable = search.optimize and search.likelihood.gaussian and bool(search.likelihood.learn)
+    if scalable and not at_best.posterior.together:
         if made := choose_spread(at_best.posterior, search.conditioning, rng):
             decisions.append(made)
             spread = {name: made.numbers[name] for name in ("spread", "usual_rows")}

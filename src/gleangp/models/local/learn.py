@@ -24,7 +24,7 @@ from gleangp.kernels.evaluate import length_scales
 from gleangp.models import defaults
 from gleangp.models.decisions import Decision
 from gleangp.models.defaults import MIXTURES, PRIORS, Conditioning, Learning, PriorWidths, Start
-from gleangp.models.local.data import Data, blocks_of_tasks, own_bases, pivots_of
+from gleangp.models.local.data import Data, blocks_of_tasks, own_bases, pivots_of, with_points
 from gleangp.models.objective import Likelihood, LogPosterior, Rows
 from gleangp.models.terms import (
     CoregionCoupling,
@@ -169,7 +169,7 @@ def plan_search(
     inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
     # Labels and categories carry less information than counts and numbers.
     learning = defaults.LABELS_LEARNING if likelihood.model.support == "label" else defaults.LEARNING
-    conditioning = defaults.CONDITIONING.with_points(n_basis, len(X))
+    conditioning = with_points(defaults.CONDITIONING, n_basis, len(X))
     if n_basis is not None and n_basis < len(X):  # as many rows as they are worth; of two stages at least
         most = max(learning.stages[1].n_rows, learning.rows_per_point * n_basis)
         learning = replace(learning, most_rows=most)

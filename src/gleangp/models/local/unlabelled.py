@@ -35,10 +35,10 @@ from gleangp.inference.propagate import (
 from gleangp.models.decisions import Decision
 from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import UNLABELLED
-from gleangp.models.local.data import Data, canonical_order, some_of
+from gleangp.models.local.data import Data, canonical_order, some_of, with_points
 from gleangp.models.local.fit import arrange, local_posterior
 from gleangp.models.local.model import Draw, LocalModel, active_points
-from gleangp.models.parameters import Parameters
+from gleangp.models.parameters import Parameters, sum_log_z
 from gleangp.models.terms import coupled_terms
 from gleangp.models.units import InputMap, identity_map
 from gleangp.noise import NullCategory
@@ -62,7 +62,7 @@ class ClassPrior:
     """The prior of a class over the rows of `data`, under a given kernel."""
 
     def __init__(self, kernel: _Kernel, data: Data, choose_basis: Any, n_basis: int | None, seed: int):
-        self.kernel, self.how = kernel, UNLABELLED.conditioning.with_points(n_basis, len(data))
+        self.kernel, self.how = kernel, with_points(UNLABELLED.conditioning, n_basis, len(data))
         W, rng = kernel.inputs(data.X, kernel.warp), np.random.default_rng(seed)
         self.rows, self.basis = arrange(kernel.terms, W, data, choose_basis, self.how, rng)
         self.prior = BlockPrior(kernel.terms, W, self.rows.layout, self.rows.Z)
@@ -114,14 +114,9 @@ def _settle(marginals: Sequence[MarginalsOfSites], blocks, starts) -> list[tuple
 
 def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swept) -> Any:
     """The noise with the named parameters that maximise the sum of log Z at given cavities."""
-    at = signs, swept.cavity_mean, swept.cavity_var
-
-    def sum_log_z(held: Any, values: dict[str, Any]) -> tuple[float, FloatArray, dict[str, FloatArray]]:
-        moved = replace(noise, **values)
-        return float(np.sum(moved.log_partition(*at)[0])), np.zeros(0), moved.log_partition_grad(*at)
-
     noise_only = Parameters(ConstantKernel(1.0, "fixed"), noise, names)
-    return noise_only.maximize(sum_log_z, scale=float(len(signs)))[0].noise
+    objective = sum_log_z(noise, signs, swept.cavity_mean, swept.cavity_var)
+    return noise_only.maximize(objective, scale=float(len(signs)))[0].noise
 
 
 def held_out_scores(stages: Stages, noises, y: IntArray, labelled: IntArray) -> FloatArray:
