@@ -12,8 +12,23 @@ from sklearn.gaussian_process.kernels import RBF, CompoundKernel, Kernel, WhiteK
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.exceptions import KernelError, LabelError, NewTaskWarning, NotPositiveDefiniteError, TaskError
 
-MODELS = [SparseGPRegressor, SparseGPClassifier]
-both = pytest.mark.parametrize("Model", MODELS)
+
+@pytest.fixture(params=[SparseGPRegressor, SparseGPClassifier])
+def Model(request):
+    """Each of the two."""
+    return request.param
+
+
+@pytest.fixture
+def X(Model):
+    """Inputs of `problem`."""
+    return problem(Model)[0]
+
+
+@pytest.fixture
+def y(Model):
+    """Its targets: numbers, or two classes."""
+    return problem(Model)[1]
 
 
 def problem(Model, n=40):
@@ -44,11 +59,9 @@ class NotACovariance(Kernel):
         return True
 
 
-@both
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "NaN"), (np.inf, "infinity")])
-def test_inputs_not_finite(Model, value, message):
+def test_inputs_not_finite(Model, X, y, value, message):
     """NaN or infinity in X is refused by every method."""
-    X, y = problem(Model)
     model = Model(optimizer=None).fit(X, y, halves(y))
     bad = X.copy()
     bad[3, 1] = value
@@ -63,10 +76,8 @@ def test_inputs_not_finite(Model, value, message):
             call()
 
 
-@both
-def test_targets_of_wrong_length(Model):
+def test_targets_of_wrong_length(Model, X, y):
     """The message has both lengths."""
-    X, y = problem(Model)
     with pytest.raises(LabelError, match="y has 39 entries, but X has 40 rows"):
         Model(optimizer=None).fit(X, y[:-1])
     model = Model(optimizer=None).fit(X, y, halves(y))
@@ -103,10 +114,8 @@ def test_one_class_within_a_task():
     assert np.all(model.predict(X[:3], ["w"] * 3) == "down")
 
 
-@both
-def test_unknown_task(Model):
+def test_unknown_task(Model, X, y):
     """The message lists the known tasks. `partial_fit` refuses new ones whatever `new_tasks` is."""
-    X, y = problem(Model)
     model = Model(new_tasks="error", optimizer=None).fit(X, y, halves(y))
     for call in (model.predict, lambda X, t: model.partial_fit(X, y[:2], t)):
         with pytest.raises(TaskError, match=r"unknown tasks \(1\): 'w'. Known tasks \(2\): 'u', 'v'"):
@@ -115,10 +124,8 @@ def test_unknown_task(Model):
         model.set_params(new_tasks="prior").partial_fit(X[:2], y[:2], ["u", "w"])
 
 
-@both
-def test_tasks_forgotten_or_not_expected(Model):
+def test_tasks_forgotten_or_not_expected(Model, X, y):
     """A model fitted with tasks needs them to predict, and one fitted without refuses them."""
-    X, y = problem(Model)
     with pytest.raises(TaskError, match="was fitted with tasks, and now there are none"):
         Model(optimizer=None).fit(X, y, halves(y)).predict(X)
     with pytest.raises(TaskError, match="was fitted without tasks, and now tasks= is given"):
@@ -127,29 +134,23 @@ def test_tasks_forgotten_or_not_expected(Model):
         Model(optimizer=None).fit(X, y).add_task(X, y, "w")
 
 
-@both
-def test_known_task_added(Model):
+def test_known_task_added(Model, X, y):
     """A task can be added once."""
-    X, y = problem(Model)
     with pytest.raises(TaskError, match="task 'u' is known already"):
         Model(optimizer=None).fit(X, y, halves(y)).add_task(X, y, "u")
 
 
-@both
-def test_added_rows_of_another_task(Model):
+def test_added_rows_of_another_task(Model, X, y):
     """Rows with a task column must be of the task that is added."""
-    X, y = problem(Model)
     with_column = np.column_stack([X.astype(object), halves(y)])
     model = Model(task=2, optimizer=None).fit(with_column, y)
     with pytest.raises(TaskError, match="task='w', but the task column of its rows has 'u'"):
         model.add_task(with_column[:4], y[:4], "w")
 
 
-@both
 @pytest.mark.parametrize("nothing", [None, np.zeros((0, 2))])
-def test_empty_task(Model, nothing):
+def test_empty_task(Model, X, y, nothing):
     """A task without rows is predicted from the prior: one number everywhere, with the prior's spread."""
-    X, y = problem(Model)
     model = Model(coupling="kernel", optimizer=None).fit(X, y, halves(y))
     model.add_task(nothing, None if nothing is None else [], "w")
     where = ["w"] * len(X)
@@ -176,12 +177,10 @@ def test_task_without_targets():
     assert model.score(X[tasks == "v"], y[tasks == "v"], tasks[tasks == "v"]) > 0.9
 
 
-@both
 @pytest.mark.parametrize("selector", ["entropy", "information", "residual", "random"])
 @pytest.mark.parametrize("optimizer", ["l-bfgs-b", None])
-def test_fewer_active_points_than_tasks(Model, selector, optimizer):
+def test_fewer_active_points_than_tasks(Model, X, y, selector, optimizer):
     """Tasks that get no active point are predicted from the prior, with a kernel that is still learnt."""
-    X, y = problem(Model)
     tasks = np.arange(len(y)) % 8
     model = Model(
         RBF() + WhiteKernel(0.1),
@@ -200,45 +199,35 @@ def test_fewer_active_points_than_tasks(Model, selector, optimizer):
     assert model.score(X, y, tasks) > 0.0
 
 
-@both
-def test_too_many_active_points(Model):
+def test_too_many_active_points(Model, X, y):
     """n_active above n is clipped, with a warning that has both numbers."""
-    X, y = problem(Model)
     with pytest.warns(UserWarning, match="n_active=100 is more than the 40 labeled rows"):
         model = Model(n_active=100, optimizer=None).fit(X, y)
     assert sorted(model.active_) == list(range(40))
 
 
-@both
 @pytest.mark.parametrize("n_active", [0, -3, 0.0, 1.5, "many"])
-def test_active_points_not_positive(Model, n_active):
+def test_active_points_not_positive(Model, X, y, n_active):
     """n_active is a positive int, or a share of the rows."""
-    X, y = problem(Model)
     with pytest.raises(ValueError, match=r"'n_active' parameter of SparseGP.* must be an int in the range"):
         Model(n_active=n_active).fit(X, y)
 
 
-@both
-def test_tasks_given_twice(Model):
+def test_tasks_given_twice(Model, X, y):
     """Both the column and the argument is an error, in every method."""
-    X, y = problem(Model)
     with pytest.raises(TaskError, match="tasks were given twice: by the column task=0"):
         Model(task=0).fit(X, y, halves(y))
 
 
-@both
-def test_predict_before_fit(Model):
+def test_predict_before_fit(Model, X, y):
     """scikit-learn's own error."""
-    X, y = problem(Model)
     for call in (lambda m: m.predict(X), lambda m: m.score(X, y), lambda m: m.add_task(X, y, "w")):
         with pytest.raises(NotFittedError, match="is not fitted yet"):
             call(Model())
 
 
-@both
-def test_wrong_number_of_features(Model):
+def test_wrong_number_of_features(Model, X, y):
     """The message has both numbers."""
-    X, y = problem(Model)
     model = Model(optimizer=None).fit(X, y, halves(y))
     calls = [
         lambda: model.predict(X[:, :1], halves(y)),
@@ -250,7 +239,6 @@ def test_wrong_number_of_features(Model):
             call()
 
 
-@both
 def test_classes_or_numbers(Model):
     """A regressor refuses strings, a classifier numbers with a continuum of values."""
     X, _ = problem(Model)
@@ -270,13 +258,11 @@ def test_new_class_later():
         SparseGPClassifier().partial_fit(X, y, classes=["up", "down", "left"])
 
 
-@both
 @pytest.mark.parametrize("posterior", ["local", "active"])
 @pytest.mark.parametrize("selector", ["entropy", "information", "residual", "random"])
 @pytest.mark.parametrize("optimizer", ["l-bfgs-b", None])
-def test_kernel_not_positive_definite(Model, posterior, selector, optimizer):
+def test_kernel_not_positive_definite(Model, X, y, posterior, selector, optimizer):
     """A kernel that is no covariance function is named as the cause, whichever part meets it first."""
-    X, y = problem(Model)
     model = Model(
         NotACovariance(),
         n_active=10,
@@ -289,11 +275,9 @@ def test_kernel_not_positive_definite(Model, posterior, selector, optimizer):
         model.fit(X, y)
 
 
-@both
 @pytest.mark.parametrize("settings", [{}, {"n_active": 15}, {"n_active": 15, "posterior": "active"}])
-def test_constant_columns(Model, settings):
+def test_constant_columns(Model, X, y, settings):
     """A constant column changes no prediction, and nothing overflows where all columns are constant."""
-    X, y = problem(Model)
     with_constant = np.column_stack([X, np.full(len(X), 7.0)])
     model = Model(random_state=0, **settings).fit(with_constant, y)
     assert model.score(with_constant, y) > (0.8 if Model is SparseGPRegressor else 0.85)
@@ -304,14 +288,12 @@ def test_constant_columns(Model, settings):
         assert flat.predict_proba(np.ones((1, 2)))[0, 1] == pytest.approx(np.mean(y == "up"), abs=0.25)
 
 
-@both
 @pytest.mark.parametrize("settings", [{}, {"n_active": 30}, {"n_active": 30, "posterior": "active"}])
-def test_repeated_rows_with_conflicting_targets(Model, settings):
+def test_repeated_rows_with_conflicting_targets(Model, X, y, settings):
     """Rows that contradict each other are noise: the prediction is between them, and finite.
 
     Active points alone may not contain the contradiction.
     """
-    X, y = problem(Model)
     other = -y if Model is SparseGPRegressor else np.where(y == "up", "down", "up")
     model = Model(random_state=0, **settings).fit(np.vstack([X, X]), np.concatenate([y, other]))
     if Model is SparseGPRegressor:
@@ -339,10 +321,8 @@ def test_targets_of_any_scale(scale, settings):
     assert_allclose(scaled_std / scale, std, rtol=1e-2)
 
 
-@both
-def test_a_wild_input(Model):
+def test_a_wild_input(Model, X, y):
     """One input far away from all others does not hide their structure."""
-    X, y = problem(Model)
     X = np.vstack([X, [[1e9, -1e9]]])
     model = Model(random_state=0).fit(X, np.append(y, y[0]))
     assert model.score(X[:-1], y) > 0.8
@@ -360,10 +340,8 @@ def test_features_that_are_mostly_constant():
     assert model.score(X[60:], y[60:]) > 0.9
 
 
-@both
-def test_compound_kernel(Model):
+def test_compound_kernel(Model, X, y):
     """Several kernels side by side are no covariance."""
-    X, y = problem(Model)
     with pytest.raises(KernelError, match="kernel is a CompoundKernel"):
         Model(CompoundKernel([RBF(), RBF()])).fit(X, y)
 
@@ -449,10 +427,8 @@ class FailingSelector:
         raise RuntimeError("the selector failed")
 
 
-@both
-def test_failures_leave_the_estimator_as_it_was(Model, monkeypatch):
+def test_failures_leave_the_estimator_as_it_was(Model, X, y, monkeypatch):
     """After a failed fit, add_task or partial_fit every attribute is what it was, to the last byte."""
-    X, y = problem(Model)
     options = {"coupling": "kernel", "posterior": "active", "n_active": 20, "random_state": 0}
     model = Model(RBF() + WhiteKernel(), **options)
     model.fit(X, y, halves(y)).set_params(selector=FailingSelector(), n_active=10)
@@ -481,10 +457,8 @@ def test_failures_leave_the_estimator_as_it_was(Model, monkeypatch):
     assert_allclose(model.score(X, y, halves(y)), pickle.loads(pickle.dumps(model)).score(X, y, halves(y)))
 
 
-@both
-def test_failed_first_fit_leaves_nothing(Model):
+def test_failed_first_fit_leaves_nothing(Model, X, y):
     """An estimator whose first fit failed is as new."""
-    X, y = problem(Model)
     model = Model(selector=FailingSelector(), posterior="active", n_active=5)
     before = dict(vars(model))
     with pytest.raises(RuntimeError, match="the selector failed"):
@@ -492,10 +466,8 @@ def test_failed_first_fit_leaves_nothing(Model):
     assert vars(model) == before
 
 
-@both
-def test_warnings_name_the_line_of_the_user(Model):
+def test_warnings_name_the_line_of_the_user(Model, X, y):
     """However deep in the library a warning arises."""
-    X, y = problem(Model)
     fixed = {"kernel": RBF(), "optimizer": None}
     model = Model(**fixed).fit(X, y, tasks=halves(y))
     calls = [

@@ -32,8 +32,24 @@ from tests.two_fits import assert_same_answers
 N = 90
 KERNEL = ConstantKernel(1.0) * RBF(1.0)
 FOLDS = KFold(3, shuffle=True, random_state=0)
-MODELS = [SparseGPRegressor, SparseGPClassifier]
-both = pytest.mark.parametrize("Model", MODELS)
+
+
+@pytest.fixture(params=[SparseGPRegressor, SparseGPClassifier])
+def Model(request):
+    """Each of the two."""
+    return request.param
+
+
+@pytest.fixture
+def frame():
+    """Inputs and tasks of `table`."""
+    return table()[0]
+
+
+@pytest.fixture
+def y(Model):
+    """Its numbers, or two classes."""
+    return targets(Model, table()[1])
 
 
 def table():
@@ -60,11 +76,8 @@ def fixed(Model, **more):
     return Model(KERNEL, coupling="kernel", optimizer=None, random_state=0, **more)
 
 
-@both
-def test_cross_validate_with_named_scorers(Model):
+def test_cross_validate_with_named_scorers(Model, frame, y):
     """Named scorers see the tasks in the column, so no score is NaN, and tasks are learnt apart."""
-    frame, y = table()
-    y = targets(Model, y)
     scoring = ["r2", "neg_mean_squared_error"] if Model is SparseGPRegressor else ["accuracy", "roc_auc"]
     scores = cross_validate(
         fixed(Model, task="school"), frame, y, cv=FOLDS, scoring=scoring, error_score="raise"
@@ -75,22 +88,16 @@ def test_cross_validate_with_named_scorers(Model):
         assert scores[f"test_{name}"].mean() > pooled[f"test_{name}"].mean() + 0.05
 
 
-@both
-def test_cross_val_predict(Model):
+def test_cross_val_predict(Model, frame, y):
     """Predictions out of fold are those of models fitted by hand."""
-    frame, y = table()
-    y = targets(Model, y)
     out = cross_val_predict(fixed(Model, task="school"), frame, y, cv=FOLDS)
     for train, test in FOLDS.split(frame):
         by_hand = fixed(Model, task="school").fit(frame.iloc[train], y[train])
         assert_same_answers(out[test], by_hand.predict(frame.iloc[test]))
 
 
-@both
-def test_grid_search_over_estimator_and_selector(Model):
+def test_grid_search_over_estimator_and_selector(Model, frame, y):
     """Nested parameters of kernel and selector are searched, and the best model predicts."""
-    frame, y = table()
-    y = targets(Model, y)
     model = fixed(Model, task="school", n_active=40)
     model.set_params(selector=ResidualSelector())
     grid = {"selector__weight": ["variance", "gain"], "kernel__k2__length_scale": [0.01, 1.0]}
@@ -116,11 +123,8 @@ def test_grid_search_over_selectors():
     assert named == as_object
 
 
-@both
-def test_routed_tasks(Model):
+def test_routed_tasks(Model, frame, y):
     """Where scikit-learn routes, tasks= gives the scores of the task column."""
-    frame, y = table()
-    y = targets(Model, y)
     by_column = cross_validate(fixed(Model, task="school"), frame, y, cv=FOLDS)["test_score"]
     with config_context(enable_metadata_routing=True):
         routed = cross_validate(
@@ -137,11 +141,8 @@ def test_routed_tasks(Model):
     assert search.best_estimator_.tasks_.tolist() == ["ash", "elm", "oak"]
 
 
-@both
-def test_frames_and_arrays_are_the_same(Model):
+def test_frames_and_arrays_are_the_same(Model, frame, y):
     """pandas and polars frames, arrays with a task column and the argument tasks= are one model."""
-    frame, y = table()
-    y = targets(Model, y)
     expected = fixed(Model, task="school").fit(frame, y).predict(frame)
     polars = pl.from_pandas(frame)
     inputs, tasks = frame[["a", "b"]].to_numpy(), frame["school"].to_numpy()
@@ -162,11 +163,8 @@ def test_frames_and_arrays_are_the_same(Model):
     assert named.n_features_in_ == 3
 
 
-@both
-def test_add_task_with_and_without_the_column(Model):
+def test_add_task_with_and_without_the_column(Model, frame, y):
     """The rows of a new task may come as a frame with the task column or without it."""
-    frame, y = table()
-    y = targets(Model, y)
     old, new = frame["school"] != "oak", frame["school"] == "oak"
     with_column = fixed(Model, task="school").fit(frame[old], y[old]).add_task(frame[new], y[new], "oak")
     without = fixed(Model, task="school").fit(frame[old], y[old])
@@ -175,11 +173,8 @@ def test_add_task_with_and_without_the_column(Model):
     assert with_column.tasks_.tolist() == ["ash", "elm", "oak"]
 
 
-@both
-def test_clone_pickle_joblib(Model, tmp_path):
+def test_clone_pickle_joblib(Model, frame, y, tmp_path):
     """A clone is unfitted with the same parameters; a pickled or dumped model predicts the same bits."""
-    frame, y = table()
-    y = targets(Model, y)
     model = fixed(Model, task="school", selector=EntropySelector(), n_active=30).fit(frame, y)
     copy = clone(model)
     assert not hasattr(copy, "kernel_")
@@ -190,11 +185,8 @@ def test_clone_pickle_joblib(Model, tmp_path):
     assert_array_equal(joblib.load(tmp_path / "model.joblib").predict(frame), expected)
 
 
-@both
-def test_kinds_of_random_state(Model):
+def test_kinds_of_random_state(Model, frame, y):
     """A RandomState chooses the points of its seed; equal generators choose equal points."""
-    frame, y = table()
-    y = targets(Model, y)
 
     def active(state):
         return fixed(Model, task="school", n_active=30).set_params(random_state=state).fit(frame, y).active_
