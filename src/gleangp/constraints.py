@@ -70,54 +70,45 @@ _SIGNS = {"i": 1.0, "j": -1.0, "k": -1.0, "l": 1.0}  # of the terms of a constra
 _FAR = 10.0  # ranges of the targets by which a constraint may miss: it holds up to a noise, which is learnt
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedConstraints:
-    """All constraints as rows of a matrix: coefficients @ f >= margin."""
-
-    coefficients: csr_array  # (c, n)
-    margin: FloatArray  # (c,)
-    task: IntArray  # (c,) code of the task that each is about
-
-    def of_task(
-        self, rows: IntArray, codes: IntArray, scale: FloatArray, mean: FloatArray
-    ) -> tuple[csr_array, FloatArray] | None:
-        """Coefficients over the rows of one task, and margins in units of its scale; None: there are none.
-
-        What a mean function (n,) already says of an inequality is not asked of the deviation from it.
-        """
-        at = np.flatnonzero(self.task == codes[rows[0]]) if len(rows) else np.zeros(0, dtype=np.intp)
-        if len(at) == 0:
-            return None
-        coefficients = self.coefficients[at][:, rows]
-        return coefficients, self.margin[at] / scale[codes[rows[0]]] - coefficients @ mean[rows]
+Encoded = tuple[csr_array, FloatArray]  # coefficients (c, n) and margin (c,): coefficients @ f >= margin
 
 
-def encode_constraints(constraints: Any, codes: IntArray) -> EncodedConstraints:
-    """Check constraints against the rows, whose tasks are `codes` (n,), and make one matrix of them."""
-    if isinstance(constraints, Order | DifferenceOrder):
-        constraints = [constraints]
+def constraints_of_tasks(
+    given: Any, y: FloatArray, codes: IntArray, by_task: list[IntArray], scale: FloatArray, mean: FloatArray
+) -> list[Encoded | None]:
+    """The constraints of every task over its rows, with margins in units of its scale; None: there are none.
+
+    `codes` (n,) are the tasks of all rows, `by_task` their numbers, y (n,) the targets with NaN in unlabelled
+    rows. What a mean function (n,) already says of an inequality is not asked of the deviation from it.
+    """
+    constraints = [given] if isinstance(given, Order | DifferenceOrder) else given
     if not isinstance(constraints, Iterable):
         raise ConstraintError(
             f"constraints are {constraints!r}; a list of Order and DifferenceOrder is expected."
         )
-    parts = [_encoded(constraint, codes) for constraint in constraints]
-    none = EncodedConstraints(csr_array((0, len(codes))), np.zeros(0), np.zeros(0, dtype=np.intp))
-    coefficients = vstack([part.coefficients for part in [none, *parts]], format="csr")
-    margin, task = (np.concatenate([getattr(p, n) for p in [none, *parts]]) for n in ("margin", "task"))
-    return EncodedConstraints(coefficients, margin, task)
+    parts = [(csr_array((0, len(codes))), np.zeros(0)), *(_encoded(each, codes) for each in constraints)]
+    coefficients = vstack([signs for signs, _ in parts], format="csr")
+    margin = np.concatenate([least for _, least in parts])
+    _check_possible(coefficients, margin, y, float(np.max(scale[codes], initial=0.0)))
+    task, found = codes[coefficients.indices[coefficients.indptr[:-1]]], []
+    for rows in by_task:
+        at = np.flatnonzero(task == codes[rows[0]]) if len(rows) else rows
+        signs = coefficients[at][:, rows]
+        least = margin[at] / scale[codes[rows[:1]]] - signs @ mean[rows]
+        found.append((signs, least) if len(at) else None)
+    return found
 
 
-def check_possible(encoded: EncodedConstraints, y: FloatArray, unit: float) -> None:
+def _check_possible(signs: csr_array, margin: FloatArray, y: FloatArray, unit: float) -> None:
     """Raise if a constraint cannot hold by far, whatever the unlabelled rows are within the range of y.
 
-    `y` (n,) are the targets, NaN in unlabelled rows; the range is at least `unit`.
+    The range is at least `unit`.
     """
     known = ~np.isnan(y)
     low, high = (float(f(y[known])) for f in (np.min, np.max)) if known.any() else (0.0, 0.0)
     reach = max(high - low, unit)
-    signs = encoded.coefficients
     best = signs.maximum(0.0) @ np.where(known, y, high) + signs.minimum(0.0) @ np.where(known, y, low)
-    missing = encoded.margin - best
+    missing = margin - best
     wrong = np.flatnonzero(missing > _FAR * reach)
     if len(wrong):
         more = f" So do {len(wrong) - 1} more." if len(wrong) > 1 else ""
@@ -127,7 +118,7 @@ def check_possible(encoded: EncodedConstraints, y: FloatArray, unit: float) -> N
         )
 
 
-def _encoded(constraint: Any, codes: IntArray) -> EncodedConstraints:
+def _encoded(constraint: Any, codes: IntArray) -> Encoded:
     """One constraint, or as many as its arrays are long."""
     if not isinstance(constraint, Order | DifferenceOrder):
         raise ConstraintError(
@@ -162,7 +153,7 @@ def _encoded(constraint: Any, codes: IntArray) -> EncodedConstraints:
             f"a constraint on the rows {rows[idle[0]].tolist()} has no effect: its terms cancel. "
             "Name different rows."
         )
-    return EncodedConstraints(coefficients, np.array(margin), codes[rows[:, 0]])
+    return coefficients, np.array(margin)
 
 
 def _row_numbers(constraint: Any, name: str, n_rows: int) -> np.ndarray:

@@ -158,9 +158,7 @@ def rotations(
 
 
 def check_invariances(invariances: Any) -> list[Invariance]:
-    """The parameter `invariances` as a list of callables; None is an empty one."""
-    if invariances is None:
-        return []
+    """The parameter `invariances` as a list of callables."""
     given = list(invariances) if isinstance(invariances, Sequence) else [invariances]
     for one in given:
         if not callable(one):

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from gleangp._compat import StrOptions, fit_context
 from gleangp._state import LARGEST, check_arrays
 from gleangp._typing import FloatArray, IntArray
-from gleangp.constraints import check_possible, encode_constraints
+from gleangp.constraints import constraints_of_tasks
 from gleangp.data.labels import check_regression_target
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._observations import Latent, ObservationsMixin
@@ -321,9 +321,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         mean, scale = self._mean_at(X), self._units.scale
         of_tasks: list[Any] = [None] * len(by_task)
         if constraints is not None:
-            encoded = encode_constraints(constraints, codes)
-            check_possible(encoded, y, float(np.max(scale[codes], initial=0.0)))
-            of_tasks = [encoded.of_task(rows, codes, scale, mean) for rows in by_task]
+            of_tasks = constraints_of_tasks(constraints, y, codes, by_task, scale, mean)
         y = self._units.to_standard(y, codes) - mean
         graph = {name: getattr(self, name) for name in ("n_neighbors", "n_landmarks", "n_jobs")}
         return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, self._chosen_selector(), graph)

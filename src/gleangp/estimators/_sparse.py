@@ -19,7 +19,7 @@ from gleangp.estimators._parameters import SparseParameters, generator_from
 from gleangp.exceptions import KernelError, TaskError, warn_user
 from gleangp.inference import evidence, local, posterior, prior
 from gleangp.inference.block import Block
-from gleangp.invariances import check_invariances
+from gleangp.invariances import Invariance, check_invariances
 from gleangp.io.classes import register
 from gleangp.models import priors
 from gleangp.models.active.learn import Settings, TaskBlocks
@@ -93,7 +93,11 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     @property
     def _is_active(self) -> bool:
         """Whether predictions use the active points only: `posterior="active"`, or there are invariances."""
-        return self.posterior == "active" or bool(check_invariances(self.invariances))
+        return self.posterior == "active" or bool(self._checked_invariances)
+
+    @property
+    def _checked_invariances(self) -> list[Invariance]:
+        return [] if self.invariances is None else check_invariances(self.invariances)
 
     def _fit(
         self, problems: Sequence[Problem], given: Given, then: Callable[[list[Any]], list[Any]] = list
@@ -213,7 +217,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             n_restarts=self.n_restarts,
             propagate=self.sites == "ep",
             n_jobs=self.n_jobs,
-            invariances=check_invariances(self.invariances),
+            invariances=self._checked_invariances,
         )
 
     def _chosen_selector(self) -> Any:
@@ -274,7 +278,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         self.n_rounds_ = max(m.n_rounds for m in models)
         self.selection_objective_ = models[0].selection_objective
         self.decisions_ = [*getattr(models[0], "decisions", ())]
-        if check_invariances(self.invariances):
+        if self._checked_invariances:
             self.decisions_ += _decisions_on_copies(models, asked=self.posterior == "active")
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         self.coupling_ = choices[0] if one else choices

@@ -7,7 +7,7 @@ sequences, head against head (not a sort: a probit gain can rise).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -48,13 +48,6 @@ def join_choices(order: IntArray, choices: Sequence[TaskChoice]) -> Selection:
     """The selection over all tasks from what was chosen of each."""
     active, gain, sites = zip(*choices, strict=True)
     return Selection(order, active, in_order(order, gain), None if sites[0] is None else sites)
-
-
-class Selector(Protocol):
-    """Chooses the active set; `docs/extend/selector.md` lists what a selector may have besides."""
-
-    def select(self, kernel, blocks: list[Block], n_active: int, *, rng: Generator, n_jobs=None) -> Selection:
-        """The `n_active` points over all blocks; at most as many as there are rows."""
 
 
 class Run:
