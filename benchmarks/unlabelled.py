@@ -13,28 +13,19 @@ images.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from sklearn.datasets import load_diabetes
-from sklearn.metrics import roc_auc_score
 
 from benchmarks.common import Row, show_parts, with_error
 from gleangp import SparseGPClassifier
 from gleangp.datasets import load_landmine, load_usps
 from gleangp.models.local.unlabelled import ALONE
+from gleangp.reproduce.experiments._estimators import Split, task_auc
 
 
-@dataclass
-class Labelling:
+class Labelling(Split):
     """Rows of a classifier, y = -1 without a label, and rows to test it."""
-
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-    tasks: np.ndarray | None = None
-    tasks_test: np.ndarray | None = None
 
     def error(self, rows: np.ndarray, **settings: int) -> tuple[float, SparseGPClassifier]:
         """In percent, of a classifier of some rows; and the classifier."""
@@ -44,12 +35,7 @@ class Labelling:
             return 100.0 * float(np.mean(wrong)), model
         model.fit(self.X[rows], self.y[rows], tasks=self.tasks[rows])
         p = model.predict_proba(self.X_test, tasks=self.tasks_test)[:, 1]
-        auc = [
-            roc_auc_score(self.y_test[own], p[own])
-            for own in (self.tasks_test == task for task in np.unique(self.tasks_test))
-            if np.ptp(self.y_test[own]) > 0
-        ]
-        return 100.0 * (1.0 - float(np.mean(auc))), model
+        return 100.0 * (1.0 - task_auc(self, p)), model
 
 
 def few(y: np.ndarray, n: int, rng: np.random.Generator, of: np.ndarray | None = None) -> np.ndarray:

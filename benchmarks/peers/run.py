@@ -25,6 +25,8 @@ from score import score
 from table import machine, plot, table
 from workloads import WORKLOADS
 
+from gleangp.exceptions import DatasetError
+
 HERE = Path(__file__).parent
 # Which peers have a model for which kind of workload.
 KINDS = {
@@ -89,8 +91,8 @@ def main() -> None:
     for name in arguments.workloads:
         try:
             workload = WORKLOADS[name]()
-        except FileNotFoundError as missing:
-            print(f"{name}: left out, there is no {missing.filename}; set GLEANGP_DATA", flush=True)
+        except DatasetError as missing:
+            print(f"{name}: left out: {missing}", flush=True)
             continue
         source = scratch / f"{name}.npz"
         np.savez(source, **workload)

@@ -1,13 +1,12 @@
 """The problems on which gleangp and its peers are compared, as arrays.
 
 Features are standardised for everybody, and so are regression targets. `truth` is what RMSE is measured
-against: the function without noise where it is known, else the targets of the test rows. Real data come from
-the folder that GLEANGP_DATA names; where a file is missing, the workload says so.
+against: the function without noise where it is known, else the targets of the test rows. Real data are
+those of `gleangp.datasets`.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.core import regression_data, sibling_tasks
 
-DATA = Path(os.environ.get("GLEANGP_DATA", Path(__file__).parents[2] / ".." / "shared" / "data"))
+from gleangp.datasets import load_kin40k, load_landmine, load_protein, load_sarcos, load_school, load_usps
 
 
 def ridge_functions(n: int, n_test: int = 2000) -> dict:
@@ -27,25 +26,23 @@ def ridge_functions(n: int, n_test: int = 2000) -> dict:
 
 def kin40k() -> dict:
     """Forward kinematics of a robot arm: 10 000 rows, 8 features, hardly any noise; 10 000 test rows."""
-    with np.load(DATA / "kin40k" / "kin40k.npz") as file:
-        rows = slice(0, 10_000)
-        return regression(file["X_train"], file["y_train"], file["X_test"][rows], file["y_test"][rows])
+    X, y = load_kin40k(return_X_y=True)
+    train, test = slice(0, 10_000), slice(10_000, 20_000)
+    return regression(X[train], y[train], X[test], y[test])
 
 
 def protein() -> dict:
     """Protein structure: 9 features, much noise; 10 000 random rows train, 10 000 others test."""
-    table = np.loadtxt(DATA / "protein" / "protein.csv.gz", delimiter=",", skiprows=1)
-    train, test = two_parts(len(table), 10_000, 10_000)
-    X, y = table[:, 1:], table[:, 0]
+    X, y = load_protein(return_X_y=True)
+    train, test = two_parts(len(y), 10_000, 10_000)
     return regression(X[train], y[train], X[test], y[test])
 
 
 def sarcos() -> dict:
     """First torque of a robot arm: 21 features; of the 4449 rows of the test file 3449 train, 1000 test."""
-    table = np.loadtxt(DATA / "sarcos" / "sarcos_test.csv.gz", delimiter=",", skiprows=1)
-    train, test = two_parts(len(table), 3449, 1000)
-    X, y = table[:, :21], table[:, 21]
-    return regression(X[train], y[train], X[test], y[test])
+    X, Y = load_sarcos(return_X_y=True)
+    train, test = two_parts(len(Y), 3449, 1000)
+    return regression(X[train], Y[train, 0], X[test], Y[test, 0])
 
 
 def twenty_features(n: int = 10_000, n_test: int = 5000) -> dict:
@@ -59,19 +56,15 @@ def twenty_features(n: int = 10_000, n_test: int = 5000) -> dict:
 
 def usps() -> dict:
     """Digits 3 and 5: 1214 images of 256 pixels train, 326 test. One length scale for all pixels."""
-    with np.load(DATA / "usps" / "usps.npz") as file:
-        parts = []
-        for part in ("train", "test"):
-            labels = file[f"y_{part}"]
-            rows = (labels == 3) | (labels == 5)
-            parts += [file[f"X_{part}"][rows].astype(float), (labels[rows] == 5).astype(float)]
-    return {**classification(*parts), "ard": False}
+    found = load_usps()
+    rows = np.flatnonzero(np.isin(found.target, (3, 5)))
+    parts = np.split(rows, [np.searchsorted(rows, found.n_train)])
+    arrays = [(found.data[part], (found.target[part] == 5).astype(float)) for part in parts]
+    return {**classification(*arrays[0], *arrays[1]), "ard": False}
 
 
 def school() -> dict:
     """Exam scores of students, schools pooled: 28 features, mostly indicators; 10 000 train, 5362 test."""
-    from gleangp.datasets import load_school
-
     X, y, _ = load_school(return_X_y=True)
     train, test = two_parts(len(y), 10_000, len(y) - 10_000)
     return regression(X[train], y[train], X[test], y[test])
@@ -79,8 +72,6 @@ def school() -> dict:
 
 def landmine() -> dict:
     """Mines in radar images, fields pooled: 9 features, 6 % mines; 6500 rows train, 3174 test."""
-    from gleangp.datasets import load_landmine
-
     X, y, _ = load_landmine(return_X_y=True)
     train, test = two_parts(len(y), 6500, len(y) - 6500)
     return classification(X[train], y[train].astype(float), X[test], y[test].astype(float))
