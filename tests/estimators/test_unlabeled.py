@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 from gleangp import SparseGPClassifier
 from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.posterior import PRECISION_FLOOR, include_moments
-from gleangp.models.local.unlabelled import _clearly_better
+from gleangp.models.decisions import in_standard_errors
 from gleangp.noise import NullCategory, Probit
 from tests.two_fits import assert_same_answers
 
@@ -288,5 +288,6 @@ def test_better_needs_more_than_a_standard_error(n):
     alone = np.full(n, -0.7)
     lucky = alone + np.where(np.arange(n) < 1, 0.5, np.where(np.arange(n) < 2, -0.45, 0.0))
     assert np.mean(lucky) > np.mean(alone)
-    assert not _clearly_better(lucky, alone)
-    assert _clearly_better(alone + 0.1, alone)
+    assert in_standard_errors(lucky - alone) <= 1.0
+    assert in_standard_errors(np.full(n, 0.1)) > 1.0
+    assert in_standard_errors(np.zeros(n)) == 0.0

@@ -40,9 +40,9 @@ class Decision:
 
 
 def in_standard_errors(differences: FloatArray) -> float:
-    """The mean of paired differences over its standard error; 0 if they are all equal."""
-    error = np.std(differences, ddof=1) / np.sqrt(len(differences))
-    return float(np.mean(differences) / error) if error > 0.0 else 0.0
+    """The mean of paired differences over its standard error; infinite if they are equal, but not zero."""
+    mean, error = np.mean(differences), np.std(differences, ddof=1) / np.sqrt(len(differences))
+    return float(mean / error if error > 0.0 else np.inf * np.sign(mean) if mean else 0.0)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from gleangp.inference.evidence import LOG_TWO_PI, condition, row_inverse
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.prior import BlockPrior, Term, covariance, white_variance
 from gleangp.kernels.evaluate import length_scales
-from gleangp.models.decisions import Decision
+from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import ANSWERS, HELD_OUT, Conditioning
 from gleangp.models.local.data import blocks_of_tasks, known_of_rows, some_of
 from gleangp.models.local.model import LocalModel
@@ -265,7 +265,7 @@ def _clearly_negative(d: FloatArray) -> bool:
     if len(d) < 2:
         return False
     limit = stats.t.isf(stats.norm.sf(HELD_OUT.clear), len(d) - 1)
-    return bool(d.mean() < -limit * d.std(ddof=1) / np.sqrt(len(d)))
+    return in_standard_errors(d) < -limit
 
 
 def choose_informative(cov: FloatArray, noise: FloatArray, count: int, *, of_classes=False) -> IntArray:
@@ -302,19 +302,15 @@ def noise_of_labels(noise: Any, mean: FloatArray, cov: FloatArray) -> FloatArray
     """
     noise = replace(noise, **dict.fromkeys(known_of_rows(noise), 1.0))
     var = np.diagonal(cov)
-    nu = np.zeros(len(mean))
-    for y, probability in _outcomes(noise, mean, var):
-        nu += probability * noise.precision(y, mean, var)
-    return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)
-
-
-def _outcomes(noise: Any, mean: FloatArray, var: FloatArray) -> list[tuple[Any, FloatArray]]:
-    """Targets of rows, with their predictive probabilities; of numbers and counts, middles of equal parts."""
+    outcomes: list[tuple[Any, FloatArray]]  # with their probabilities; of numbers, middles of equal parts
     if hasattr(noise, "class_log_prob"):
-        log_minus, log_plus = noise.class_log_prob(mean, var)
-        return [(-1.0, np.exp(log_minus)), (1.0, np.exp(log_plus))]
-    if hasattr(noise, "n_categories"):
-        return [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in range(noise.n_categories)]
-    n = ANSWERS.n_outcomes
-    levels = (np.arange(n) + 0.5) / n
-    return [(noise.predict_quantile(mean, var, level), np.full(len(mean), 1.0 / n)) for level in levels]
+        outcomes = [*zip((-1.0, 1.0), np.exp(noise.class_log_prob(mean, var)), strict=True)]
+    elif hasattr(noise, "n_categories"):
+        ranks = range(noise.n_categories)
+        outcomes = [(y, np.exp(noise.log_partition(y, mean, var)[0])) for y in ranks]
+    else:
+        n = ANSWERS.n_outcomes
+        levels = (np.arange(n) + 0.5) / n
+        outcomes = [(noise.predict_quantile(mean, var, q), np.full(len(mean), 1.0 / n)) for q in levels]
+    nu = np.sum([share * noise.precision(y, mean, var) for y, share in outcomes], axis=0)
+    return np.maximum(1.0 / np.maximum(nu, np.finfo(float).tiny) - var, 0.0)

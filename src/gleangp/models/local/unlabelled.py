@@ -32,7 +32,7 @@ from gleangp.inference.propagate import (
     marginals_of,
     sweep_rows,
 )
-from gleangp.models.decisions import Decision
+from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.default_kernel import null_category_kernel
 from gleangp.models.defaults import UNLABELLED
 from gleangp.models.local.data import Data, canonical_order, some_of, with_points
@@ -214,7 +214,7 @@ class UnlabelledRows:
             reason = "It gives labels that are held out the highest mean log probability."
             if self.always:
                 del means[ALONE]
-            elif not _clearly_better(scores[best], scores[ALONE]):
+            elif not in_standard_errors(scores[best] - scores[ALONE]) > 1.0:
                 reason = "The other rows do not make labels that are held out clearly more probable."
                 best = ALONE
         models = self.models if best == ALONE else self._fit_all(kernels[best])
@@ -288,9 +288,3 @@ class UnlabelledRows:
         n_tasks, inputs = self.data.n_tasks, identity_map(self.data.X.shape[1])
         specs = coupled_terms(self.coupling if n_tasks > 1 else "auto", clone(kernel), {}, n_tasks)
         return _Kernel(tuple(Term(s.kernel, s.loadings, s.own) for s in specs), inputs, np.zeros(0))
-
-
-def _clearly_better(scores: FloatArray, others: FloatArray) -> bool:
-    """Whether the mean is higher by more than its standard error, from paired differences."""
-    d = scores - others
-    return bool(np.mean(d) > np.std(d) / np.sqrt(max(1, len(d) - 1)))
