@@ -62,8 +62,8 @@ class Term:
 def covariance(
     terms: Sequence[Term], A: FloatArray, codes: IntArray, B: FloatArray, others: IntArray
 ) -> FloatArray:
-    """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given (broadcast)."""
-    total = np.zeros((*np.broadcast_shapes(A.shape[:-2], B.shape[:-2]), A.shape[-2], B.shape[-2]))
+    """Prior covariance between rows A (..., n, p) and B (..., m, p) of the tasks given."""
+    total = np.zeros((*A.shape[:-1], B.shape[-2]))
     for term in terms:
         weights = term.between(codes, others)
         if weights.any():

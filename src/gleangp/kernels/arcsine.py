@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel
 
-from gleangp.kernels.evaluate import ZERO, Evaluation, is_free, of_number, onto, rule_for, side_by_side
+from gleangp.kernels.evaluate import ZERO, Evaluation, is_free, of_number, rule_for, side_by_side
 
 
 class ArcSine(Kernel):
@@ -155,7 +155,6 @@ def _(kernel, A, B):
         d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
         if B is None:
             return theta, w * ((W + W.swapaxes(-1, -2)) @ A + (d_first + d_second) * A), ZERO
-        dA, dB = w * (W @ B + d_first * A), w * (W.swapaxes(-1, -2) @ A + d_second * B)
-        return theta, onto(dA, A), onto(dB, B)
+        return theta, w * (W @ B + d_first * A), w * (W.swapaxes(-1, -2) @ A + d_second * B)
 
     return Evaluation(value, vjp)

@@ -1,9 +1,9 @@
 """One evaluation of a kernel with its derivatives, on one matrix or on a stack of them.
 
-`evaluate(kernel, A, B)` gives K(A, B) for rows A (..., n, p) and B (..., m, p) whose leading axes
-broadcast, and `vjp(G)` contracts dL/dK = G with its derivatives: dL/dtheta summed over the stack, dL/dA and
-dL/dB. theta is scikit-learn's: logarithms, in its order, those with bounds "fixed" left out. scikit-learn
-itself gives dK/dtheta as q matrices; a contraction costs about one matrix product.
+`evaluate(kernel, A, B)` gives K(A, B) for rows A (..., n, p) and B (..., m, p), as many sets of both, and
+`vjp(G)` contracts dL/dK = G with its derivatives: dL/dtheta summed over the stack, dL/dA and dL/dB.
+theta is scikit-learn's: logarithms, in its order, those with bounds "fixed" left out. scikit-learn itself
+gives dK/dtheta as q matrices; a contraction costs about one matrix product.
 
 Every matrix of a stack may have a theta of its own: `MovingKernel.at` then makes the parameters arrays
 (B, 1, 1) or (B, 1, p), which broadcast like the rows, and dL/dtheta is (B, q).
@@ -245,15 +245,6 @@ def is_free(bounds) -> bool:
     return not (isinstance(bounds, str) and bounds == "fixed")
 
 
-def onto(gradient: FloatArray, rows: FloatArray) -> FloatArray:
-    """The gradient summed over the leading axes along which the rows were broadcast."""
-    extra = gradient.ndim - rows.ndim
-    if extra > 0:
-        gradient = gradient.sum(axis=tuple(range(extra)))
-    axes = tuple(k for k in range(rows.ndim - 2) if rows.shape[k] == 1 and gradient.shape[k] != 1)
-    return gradient.sum(axis=axes, keepdims=True) if axes else gradient
-
-
 def of_features(product: FloatArray, parameter: FloatArray) -> FloatArray:
     """Entries of dL/dtheta: (..., n, p) summed over rows, matrices that share it, and features that do."""
     sums = product.sum(-2) if np.ndim(parameter) == 3 else product.reshape(-1, product.shape[-1]).sum(0)
@@ -283,13 +274,8 @@ def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
     own = {name: value for name, value in kernel.get_params().items() if np.ndim(value) == 3}
     if B is None and A.ndim > 2 and A.shape[-2] == 1 and not own:
         return _variances(kernel, A)
-    lead = A.shape[:-2] if B is None else np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-
-    def flat(stack):
-        return np.broadcast_to(stack, (*lead, *stack.shape[-2:])).reshape(-1, *stack.shape[-2:])
-
-    flat_A, parts = flat(A), []
-    flat_B = [None] * len(flat_A) if B is None else flat(B)
+    flat_A, lead, parts = A.reshape(-1, *A.shape[-2:]), A.shape[:-2], []
+    flat_B = [None] * len(flat_A) if B is None else B.reshape(-1, *B.shape[-2:])
     for b in range(len(flat_A)):
         values = {k: v[b, 0] if v.shape[-1] > 1 else float(v[b, 0, 0]) for k, v in own.items()}
         of_matrix = clone(kernel).set_params(**values) if own else kernel
@@ -303,8 +289,7 @@ def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
         theta = np.array(thetas) if own else np.sum(thetas, axis=0)
         if not inputs:
             return theta, ZERO, ZERO
-        back = ZERO if B is None else onto(np.array(dB).reshape(*lead, *B.shape[-2:]), B)
-        return theta, onto(np.array(dA).reshape(*lead, *A.shape[-2:]), A), back
+        return theta, np.array(dA).reshape(A.shape), ZERO if B is None else np.array(dB).reshape(B.shape)
 
     return Evaluation(np.array([part.value for part in parts]).reshape(*lead, *shape), vjp)
 

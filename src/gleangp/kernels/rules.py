@@ -28,7 +28,6 @@ from gleangp.kernels.evaluate import (
     is_free,
     of_features,
     of_number,
-    onto,
     rule,
     rule_for,
     side_by_side,
@@ -120,7 +119,7 @@ def _(kernel, A, B):
             return theta, ZERO, ZERO
         if B is None:
             return theta, (G + G.swapaxes(-1, -2)) @ A, ZERO
-        return theta, onto(G @ B, A), onto(G.swapaxes(-1, -2) @ A, B)
+        return theta, G @ B, G.swapaxes(-1, -2) @ A
 
     value = A @ np.swapaxes(A if B is None else B, -1, -2)
     return Evaluation(value + square if np.any(square) else value, vjp)
@@ -253,7 +252,7 @@ def _contract(M, a, b, parameter):
             return of_features(a * da, parameter), da, ZERO
         db = 2.0 * (M.sum(-2)[..., None] * b - M.swapaxes(-1, -2) @ a)
         theta = of_features(a * da, parameter) + of_features(b * db, parameter)
-    return (0.5 * theta, da, ZERO) if square else (theta, onto(da, a), onto(db, b))
+    return (0.5 * theta, da, ZERO) if square else (theta, da, db)
 
 
 def _gaussian(d2):
