@@ -82,7 +82,7 @@ def test_one_task_ignores_the_coupling():
     assert_allclose(plain.predict(X), SparseGPRegressor(random_state=0).fit(X, y).predict(X), atol=1e-6)
 
 
-@pytest.mark.parametrize("coupling", ["function", "coregion"])
+@pytest.mark.parametrize("coupling", ["function", pytest.param("coregion", marks=pytest.mark.slow)])
 def test_few_rows_borrow_from_the_others(coupling):
     """A task with three rows, and one with none at all, follow the others where they have no rows."""
     X, y, tasks = rows(n_tasks=6, n=20)

@@ -365,10 +365,10 @@ def test_multi_class_tasks(label_noise):
 def test_probit_probabilities_are_calibrated():
     """Where labels are drawn with known probabilities, the predicted ones come near them."""
     rng = np.random.default_rng(4)
-    t = rng.uniform(-2, 2, size=200)
-    X = np.column_stack([t, np.sin(t), t**2]) + 0.01 * rng.normal(size=(200, 3))
+    t = rng.uniform(-2, 2, size=120)
+    X = np.column_stack([t, np.sin(t), t**2]) + 0.01 * rng.normal(size=(120, 3))
     truth = 1.0 / (1.0 + np.exp(-3.0 * t))
-    y = rng.random(200) < truth
+    y = rng.random(120) < truth
     model = SharedLatentGPClassifier(1, **FAST, label_noise="probit").fit(X, y)
     assert np.mean(np.abs(model.predict_proba(X)[:, 1] - truth)) < 0.1
 

@@ -35,13 +35,14 @@ PRINTED = {
 }
 
 
-def each_case(output=None):
-    """Cases of all noise models; those that have an output of that name."""
+def each_case(output=None, slow=()):
+    """Cases of all noise models; those that have an output of that name. Some are slow tests."""
     names = {
         noise: entry_names(file) if output is None else entry_names_with(file, output)
         for noise, file in FILES.items()
     }
-    pairs = [(noise, name) for noise, found in names.items() for name in found]
+    marks = dict.fromkeys(slow, pytest.mark.slow)
+    pairs = [pytest.param(k, name, marks=marks.get(name, ())) for k, found in names.items() for name in found]
     return pytest.mark.parametrize(("noise", "name"), pairs)
 
 
@@ -105,7 +106,7 @@ def test_removal(noise, name):
     check_removal(read_case(FILES[noise], name))
 
 
-@each_case("behaviour_after_scg_on_fixed_active_set")
+@each_case("behaviour_after_scg_on_fixed_active_set", ("probit_mlpard_linard", "probit_unit_slope"))
 def test_optimum_on_fixed_active_set(noise, name):
     """Our optimiser ends at an objective at least as good as scaled conjugate gradients did."""
     case = read_case(FILES[noise], name)

@@ -1,5 +1,7 @@
 """gleangp.dask on a cluster of separate processes gives what a fit in memory gives, bit for bit."""
 
+from functools import partial
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from gleangp.exceptions import ClusterError, LabelError, TaskError
 from tests.scale_out.cluster import local_cluster, make_large, same_model, school_frame
 
 FEATURES = ["a", "b"]
+slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +55,14 @@ def frame():
 @pytest.mark.parametrize(
     ("estimator", "target"),
     [
-        pytest.param(SparseGPRegressor(), "score", marks=pytest.mark.slow),
+        slow(SparseGPRegressor(), "score"),
         (SparseGPRegressor(n_active=30, coupling="coregion", optimizer=None), "score"),
-        (SparseGPRegressor(n_active=30, noise="outliers", optimizer=None), "score"),
-        (SparseGPRegressor(n_active=30, selector="random", optimizer=None, normalize_y=False), "score"),
+        slow(SparseGPRegressor(n_active=30, noise="outliers", optimizer=None), "score"),
+        slow(SparseGPRegressor(n_active=30, selector="random", optimizer=None, normalize_y=False), "score"),
         (SparseGPRegressor(n_active=30, optimizer=None, noise_variance=np.linspace(0.1, 0.2, 240)), "score"),
         (SparseGPClassifier(n_active=30, optimizer=None), "passed"),
-        (SparseGPClassifier(n_active=30, optimizer=None, coupling="kernel"), "grade"),
-        (SparseGPOrdinal(n_active=30, optimizer=None), "grade"),
+        slow(SparseGPClassifier(n_active=30, optimizer=None, coupling="kernel"), "grade"),
+        slow(SparseGPOrdinal(n_active=30, optimizer=None), "grade"),
     ],
     ids=lambda value: value if isinstance(value, str) else str(value).replace("\n", " "),
 )
