@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,10 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     best = modes[0].learnt if modes else learnt[0]
     stage = Stage("posterior", 1, data.n_tasks, len(data))
     search.progress(stage, 0, None)
-    at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
+    at_best, basis, n_silent = _posterior(search, best, data, best.optimum.theta, rng)
     if lost_evidence(search, best, data, before := at_best.posterior.log_evidence):
         best = learn_on_all(search, best, data, rng)
-        at_best, basis, n_silent = _posterior(search, best, data, best.z, rng)
+        at_best, basis, n_silent = _posterior(search, best, data, best.optimum.theta, rng)
         reason = (
             "Parameters learnt on neighbourhoods did not fit all rows together; learning went on with all."
         )
@@ -76,7 +77,7 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
         search.inputs,
         at_best,
         draws,
-        search.likelihood.noise_model(best.objective.slots, best.z),
+        search.likelihood.noise_model(best.objective.slots, best.optimum.theta),
         np.arange(len(data)),
         **active_points(at_best.posterior, basis),
         n_rows=len(data),
@@ -150,9 +151,9 @@ def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
     """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
     if not search.draws(n_rows) or not learnt[0].objective.slots.size:
         return []
-    most = min(form.value for form in learnt) + search.learning.hopeless
-    modes = [_mode_of(form, search.learning, hopeless=form.value > most) for form in learnt]
-    return sorted(modes, key=lambda mode: -mode.log_mass)
+    most = min(form.optimum.value for form in learnt) + search.learning.hopeless
+    modes = [_mode_of(form, search.learning, hopeless=form.optimum.value > most) for form in learnt]
+    return sorted(modes, key=attrgetter("log_mass"), reverse=True)
 
 
 def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
@@ -161,7 +162,7 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
     approximation. A form that is `hopeless` has no mass and no draws.
     """
-    objective, z, where = learnt.objective, learnt.z, learnt.objective.slots.where
+    objective, z, where = learnt.objective, learnt.optimum.theta, learnt.objective.slots.where
     free = np.concatenate([np.arange(part.start, part.stop) for name, part in where.items() if name != "z"])
     hessian = np.zeros((len(free), len(free)))
     if hopeless:
@@ -173,7 +174,7 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
         hessian[k] = (objective(moved)[1][free] - at) / learning.step
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     values = np.maximum(values, learning.least_curvature)
-    log_mass = -learnt.value + 0.5 * float(np.sum(np.log(2.0 * np.pi / values)))
+    log_mass = -learnt.optimum.value + 0.5 * float(np.sum(np.log(2.0 * np.pi / values)))
     return Mode(learnt, free, vectors / np.sqrt(values), log_mass)
 
 
@@ -228,14 +229,14 @@ def _drawn(mode: Mode, normal: FloatArray, learning: Learning) -> FloatArray:
     Where the log posterior is far from quadratic, as with next to no noise, a full step can lead to
     parameters that the data exclude.
     """
-    objective, z = mode.learnt.objective, mode.learnt.z
+    objective, z = mode.learnt.objective, mode.learnt.optimum.theta
     step, expected = mode.root @ normal, 0.5 * float(normal @ normal)
     low, high = objective.slots.bounds.T
     for _ in range(learning.most_halvings):
         drawn = z.copy()
         drawn[mode.free] += step
         drawn = np.clip(drawn, low, high)
-        if objective.value(drawn) - mode.learnt.value <= expected + learning.slack:
+        if objective.value(drawn) - mode.learnt.optimum.value <= expected + learning.slack:
             return drawn
         step, expected = 0.5 * step, 0.25 * expected
     return z.copy()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -193,19 +194,12 @@ class Learnt:
     n_rows: int  # learnt on
 
     @property
-    def z(self) -> FloatArray:
-        """The parameters."""
-        return self.optimum.theta
-
-    @property
-    def value(self) -> float:
-        """Minus the log posterior, of the rows learnt on."""
-        return self.optimum.value
-
-    @property
     def evidence_per_row(self) -> float:
         """Without the log prior density of the parameters."""
-        return -(self.value + self.objective.slots.log_prior(self.z)[0]) / self.n_rows
+        return -(self.optimum.value + self.objective.slots.log_prior(self.optimum.theta)[0]) / self.n_rows
+
+
+_VALUE = attrgetter("optimum.value")
 
 
 def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> Learnt:
@@ -225,8 +219,8 @@ def race(search: Search, data: Data, seed: int, ahead: Learnt | None = None) -> 
         objective = search.objective(start, form)
         objective = objective.on(some_rows(objective, objective.slots.start, data, first, learning, draw))
         found += _climb(search, objective, None, first.max_iter, rng, ahead, number=k + 1, needed=not found)
-        ahead = _best(found) if n > learning.n_together else ahead
-    return _best(found)
+        ahead = min(found, key=_VALUE) if n > learning.n_together else ahead
+    return min(found, key=_VALUE)
 
 
 def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -> list[Learnt]:
@@ -235,7 +229,7 @@ def _from_there(search: Search, found: Learnt, form: Form, max_iter: int, rng) -
     z = objective.slots.start.copy()
     for name, part in objective.slots.where.items():
         if name in found.objective.slots.where:
-            z[part] = found.objective.slots.get(found.z, name)
+            z[part] = found.objective.slots.get(found.optimum.theta, name)
     return _climb(search, objective, z, max_iter, rng)
 
 
@@ -259,18 +253,19 @@ def learn(search: Search, data: Data, best: Learnt, seed: int) -> tuple[list[Lea
         found += _from_there(search, best, form, first.max_iter, rng) or [race(alone, data, seed)]
     # Twice as far behind as on all rows: of 79 choices (simulated, and seven joints of a robot) five turned
     # round later from 15 nats on 500 rows, and one from 30, by 5 nats in 1000 rows.
-    least = min(f.value for f in found) + 2.0 * search.learning.hopeless
-    values = {f.objective.form.kernel: f.value / f.n_rows for f in found}
-    rivals = sorted((f for f in found if f.value <= least), key=lambda f: f.value)
+    least = min(f.optimum.value for f in found) + 2.0 * search.learning.hopeless
+    values = {f.objective.form.kernel: f.optimum.value / f.n_rows for f in found}
+    rivals = sorted((f for f in found if f.optimum.value <= least), key=_VALUE)
     for stage in (stage for stage in later if stage.n_rows <= search.learning.most_rows):
-        rows, found = some_rows(rivals[0].objective, rivals[0].z, data, stage, search.learning, rng), []
+        rows = some_rows(rivals[0].objective, rivals[0].optimum.theta, data, stage, search.learning, rng)
+        found = []
         for learnt in rivals:
-            ahead = _best(found) if found else None
+            ahead = min(found, key=_VALUE, default=None)
             found.append(_go_on(search, learnt, rows, stage.max_iter, rng, ahead))
         found = [f for f in found if f.n_rows == len(rows.y)] or rivals[:1]  # without those that stayed
         if len(found) > 1:
-            values = {f.objective.form.kernel: f.value / f.n_rows for f in found}
-        best = _best(found)
+            values = {f.objective.form.kernel: f.optimum.value / f.n_rows for f in found}
+        best = min(found, key=_VALUE)
         if best.n_rows == len(data):
             break
         rivals = [best]
@@ -287,7 +282,7 @@ def learn_on_all(search: Search, learnt: Learnt, data: Data, rng: np.random.Gene
     n, learning, how = len(data), search.learning, search.conditioning
     block, n_basis = (n, 0) if n <= how.n_together else (how.block, how.n_basis)
     stage = defaults.Stage(n, block, n_basis, learning.stages[-1].max_iter)
-    rows = some_rows(learnt.objective, learnt.z, data, stage, learning, rng)
+    rows = some_rows(learnt.objective, learnt.optimum.theta, data, stage, learning, rng)
     return _go_on(search, learnt, rows, stage.max_iter, rng)
 
 
@@ -367,8 +362,8 @@ def _go_on(search, learnt, rows: Rows, max_iter: int, rng, ahead=None) -> Learnt
     It stays at what was learnt if there is no value.
     """
     objective = learnt.objective.on(rows)
-    z = _with_enough_noise(objective, learnt.z, search.learning)
-    return _best(_climb(search, objective, z, max_iter, rng, ahead) or [learnt])
+    z = _with_enough_noise(objective, learnt.optimum.theta, search.learning)
+    return min(_climb(search, objective, z, max_iter, rng, ahead) or [learnt], key=_VALUE)
 
 
 def _with_enough_noise(objective: LogPosterior, z: FloatArray, learning: Learning) -> FloatArray:
@@ -383,7 +378,3 @@ def _with_enough_noise(objective: LogPosterior, z: FloatArray, learning: Learnin
     at_noise = np.arange(len(z)) == noise.start  # the logarithm of the variance
     several = [z + np.log(factor) * at_noise for factor in learning.noise_factors]
     return min(several, key=objective.value)
-
-
-def _best(found: list[Learnt]) -> Learnt:
-    return min(found, key=lambda f: f.value)
