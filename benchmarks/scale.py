@@ -143,10 +143,10 @@ def report_threads(n_tasks=100, n_rows=100):
 
 
 def fit_without_limit(*arguments):
-    """As `fit_tasks`, with all BLAS threads whatever the size of the blocks."""
+    """As `fit_tasks`, with all BLAS threads."""
     import gleangp.numerics.parallel
 
-    gleangp.numerics.parallel._SMALL = -1
+    gleangp.numerics.parallel._limiting.acquire()  # as if another call limited them
     fit_tasks(*arguments)
 
 

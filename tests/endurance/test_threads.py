@@ -1,4 +1,4 @@
-"""Small blocks are worked on by one BLAS thread, and whoever calls gets the number of threads back."""
+"""Estimators work on one BLAS thread, and whoever calls gets the number of threads back."""
 
 import threading
 from functools import cache
@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from gleangp import SparseGPRegressor
-from gleangp.numerics.parallel import in_parallel, on_one_thread, threads_for
+from gleangp.numerics.parallel import in_parallel, on_one_thread
 
 
 @cache
@@ -65,14 +65,14 @@ def test_one_thread_in_fit_add_task_and_predict():
 
 
 def test_one_thread_on_a_large_table():
-    """The blocks of a large table are small too. Rows are one block with active points, on all threads."""
+    """However many rows there are."""
     X = np.random.default_rng(0).normal(size=(1500, 2))
     y = np.sin(X[:, 0])
-    for options, expected in (({}, {1}), ({"posterior": "active", "n_active": 20}, {2})):
+    for options in ({}, {"posterior": "active", "n_active": 20}):
         model = SparseGPRegressor(Watching(1.0), optimizer=None, random_state=0, **options)
         Watching.seen.clear()
         model.fit(X, y).predict(X, return_std=True)
-        assert set(Watching.seen) == expected
+        assert set(Watching.seen) == {1}
 
 
 def test_given_back_after_an_error():
@@ -81,18 +81,6 @@ def test_given_back_after_an_error():
         SparseGPRegressor().fit(np.full((3, 1), np.nan), np.zeros(3))
     with pytest.raises(RuntimeError, match="stop"), on_one_thread():
         raise RuntimeError("stop")
-    assert blas_threads() == 2
-
-
-def test_large_blocks_keep_their_threads():
-    """One block above the limit, and all threads stay."""
-    with threads_for([10, 5000]):
-        assert blas_threads() == 2
-    with threads_for([10, 50]):
-        assert blas_threads() == 1
-        with threads_for([5000]):  # inside a limit, the limit holds
-            assert blas_threads() == 1
-        assert blas_threads() == 1
     assert blas_threads() == 2
 
 

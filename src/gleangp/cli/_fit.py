@@ -21,7 +21,8 @@ from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
 from gleangp.cli._table_model import TableModel
 from gleangp.cli._usage import note
-from gleangp.cli._validation import fit_rows, held_out, threads_for
+from gleangp.cli._validation import fit_rows, held_out
+from gleangp.numerics.parallel import on_one_thread
 from gleangp.report.held_out import Score, choose_folds
 
 _FITTING = "learning ends here with the best found so far"
@@ -146,7 +147,7 @@ def _write_report(
 ) -> None:
     from gleangp.report import write
 
-    with threads_for(problem), console.status("writing the report") if console.is_terminal else nullcontext():
+    with on_one_thread(), console.status("writing the report") if console.is_terminal else nullcontext():
         write(
             model,
             problem.X,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from gleangp._typing import IntArray
 from gleangp.cli._problem import Problem
 from gleangp.cli._progress import Watch
-from gleangp.report.held_out import SMALL, Score, at_rows, choose_folds, predict_folds, twin_of
+from gleangp.numerics.parallel import on_one_thread
+from gleangp.report.held_out import Score, at_rows, choose_folds, predict_folds, twin_of
 from gleangp.report.inputs import known_columns, without_empty
 
 _ON_INTERRUPT = "the held-out score ends here; all rows are fitted next"
@@ -58,19 +56,8 @@ def held_out(
     return predict_folds(fold, n_used, fit, given, problem.y, problem.measure, keep=for_report)
 
 
-def threads_for(problem: Problem) -> Any:
-    """One thread for small tasks: what several have to say to each other costs more than they save.
-
-    Seen with 200 tasks of 100 rows on two busy cores: 94 s of CPU time on all threads, 10 s on one.
-    """
-    largest = len(problem.y)
-    if problem.tasks is not None:
-        largest = int(np.unique(problem.tasks, return_counts=True)[1].max())
-    return threadpool_limits(1) if largest <= SMALL else nullcontext()
-
-
 def fit_rows(model: Any, problem: Problem) -> Any:
     """Fit; that an optimiser wanted more steps is no news on the command line."""
-    with threads_for(problem), warnings.catch_warnings():
+    with on_one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(without_empty(problem.X), problem.y, **problem.fit_arguments())

@@ -35,7 +35,7 @@ from gleangp.models.hierarchical.model import FittedTask, HierarchicalModel
 from gleangp.models.hierarchical.task import DataDependentPosterior, RowsOfTasks, TaskRows
 from gleangp.models.units import natural_units, units_of_hierarchy
 from gleangp.noise import Gaussian
-from gleangp.numerics.parallel import threads_for
+from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import FitProgress, warn_about_fit
 
 NO_TASK = -1  # the task of the common model that has no rows: the common function itself
@@ -174,7 +174,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         """Learn the prior and every task."""
         given = X, y, tasks
         X, codes = self._learn_inputs(X, tasks)
-        with threads_for(np.bincount(codes)):
+        with on_one_thread():
             y = check_regression_target(y, len(X))
             order = rows_to_learn(X, y, codes)
             rows = [order[r] for r in blocks_of_rows(codes[order], self._n_tasks)]
@@ -204,7 +204,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
         X, codes = self._encode_inputs(X, tasks, joint=joint)
         X = np.clip((X - self._center) / self._spread, -LARGEST, LARGEST)
-        with threads_for(np.bincount(codes)):
+        with on_one_thread():
             mean, spread = self._model.predict(X, codes, joint=joint)
         return Latent(X, codes, mean + self._mean_at(X), spread)
 
@@ -218,7 +218,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         self.tasks_, self._units = names, self._units.with_task(y[~np.isnan(y)])
         codes = np.full(len(X), len(names) - 1)
         rows = self._rows_of_tasks(X, y, codes, [np.arange(len(X))], constraints)
-        with threads_for([len(X)]):
+        with on_one_thread():
             rng = generator_from(self.random_state)
             [block], _ = rows.choose([self.kernel_], self.noise_variance_, rng)
             optimize = self.optimizer is not None

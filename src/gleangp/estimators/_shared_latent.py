@@ -27,7 +27,7 @@ from gleangp.models.latent.space import Observations, Perceptron, Settings, obse
 from gleangp.models.latent.terms import Mapping
 from gleangp.models.local.data import canonical_order
 from gleangp.models.parameters import Parameters
-from gleangp.numerics.parallel import threads_for
+from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import FitProgress, warn_about_fit
 
 register(latent.Blend, LatentModel, Mapping, Observations, Perceptron)
@@ -146,7 +146,7 @@ class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, Transfor
         learn = latent.fit_blended_model if blend else latent.fit_latent_model
         stages = latent.most_stages(settings, len(labels) if blend else 1)
         progress = FitProgress(self, given, stages)
-        with threads_for([len(X)]):  # positions of all rows are learnt together
+        with on_one_thread():
             settings = replace(settings, progress=progress)
             model = learn(X[order], labels, settings, generator_from(self.random_state))
         self.embedding_, self.basis_ = model.positions[np.argsort(order)], np.arange(len(X))
@@ -175,7 +175,7 @@ class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, Transfor
         labels = self._labels_of_new_task(y, len(X), task)
         X, n_rows = X[labels.rows], len(labels.rows)
         order = canonical_order(X, labels.targets[:, 0], np.zeros(n_rows, dtype=np.intp))
-        with threads_for([n_rows]):
+        with on_one_thread():
             self._store(latent.add_task(self._model, X[order], labels.targets[order], self._settings(n_rows)))
         self.tasks_ = names
         return self
@@ -189,7 +189,7 @@ class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, Transfor
             A frame after ``set_output(transform="pandas")``.
         """
         X, _ = self._read_inputs(X, reset=False)
-        with threads_for([len(X)]):
+        with on_one_thread():
             return self._model.locate(X)
 
     def inverse_transform(self, Z: Any, return_std: bool = False) -> Any:
@@ -317,7 +317,7 @@ class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, Transfor
     def _label_predictions(self, X: Any, codes: Any) -> list[tuple[int, Any, Any, Any]]:
         """Number, rows, mean and variance (rows, columns) of the labels of every task that occurs."""
         maps = self._model.label_maps
-        with threads_for([len(X)]):
+        with on_one_thread():
             inputs = self._model.label_inputs(X)
             return [(t, rows, *maps[t].predict(inputs[rows])) for t, rows in filled_blocks(codes)]
 

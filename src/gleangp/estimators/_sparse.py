@@ -37,7 +37,7 @@ from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian, Noise
-from gleangp.numerics.parallel import in_parallel, threads_for
+from gleangp.numerics.parallel import in_parallel, on_one_thread
 from gleangp.progress import FitProgress, Given, Progress, silent, warn_about_fit
 from gleangp.selection.selectors import SELECTORS, ResidualSelector
 
@@ -124,7 +124,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             fit, most = partial(self._fit_local, n_basis), MOST_REPORTS
         models, parallel = [], not one and self.n_jobs not in (None, 1)
         progress = FitProgress(self, given, most if one else len(problems))
-        with threads_for(sizes):
+        with on_one_thread():
             if parallel:
                 models = in_parallel(fit, [(problem,) for problem in problems], self.n_jobs)
             for problem in problems:
@@ -187,7 +187,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         n_rows = len(blocks[0])
         settings = replace(self._settings([n_rows], warn=False), optimize=False)
         seed = int(generator_from(self.random_state).integers(2**31))
-        with threads_for([n_rows]):
+        with on_one_thread():
             pairs = zip(self._fitted_models, blocks, strict=True)
             return [model.add_task(block, settings, seed) for model, block in pairs]
 
@@ -198,7 +198,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         blocks = blocks_of_rows(codes, self._n_tasks)
         rows = {t: r[kept[r]] for t, r in enumerate(blocks) if kept[r].any()}
         models = []
-        with threads_for(map(len, rows.values())):
+        with on_one_thread():
             for model, y, noise in zip(self._fitted_models, targets, noises, strict=True):
                 new = {t: Block(X[r], y[r], noise.at(r)) for t, r in rows.items()}
                 models.append(model.absorb(new, rows, len(X)))
@@ -327,7 +327,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             raise ValueError(f"n={n}; at least one row is to be chosen.")
         X, codes = self._encode_inputs(X_pool, tasks, joint=True)
         covs, noises = [], []  # (k, m, m) of the latent functions, (k, m) of labels
-        with threads_for(np.bincount(codes)):
+        with on_one_thread():
             for model in self._fitted_models:
                 mean, cov = model.predict_cov(X, codes)
                 noise = model.noise_of_rows(X, codes)

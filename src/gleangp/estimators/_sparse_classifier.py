@@ -31,7 +31,7 @@ from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import NullCategory, Probit, noise_from_name
 from gleangp.noise.classes import TwoClasses
-from gleangp.numerics.parallel import threads_for
+from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Given
 
 
@@ -82,7 +82,7 @@ class LabelsMixin(SparseGPMixin, TaskClassifierMixin):
         pairs = zip(before, self._targets(y_codes), strict=True)
         models: list[Any] = self._add_blocks([Block(X, y, m.noise) for m, y in pairs])
         if len(models) > 1 and isinstance(models[0], LocalModel) and np.any(y_codes < 0):
-            with threads_for([len(X)]):
+            with on_one_thread():
                 models = add_unlabelled_task(before, models, y_codes)
         self.tasks_ = names
         self._store(models)
@@ -115,7 +115,7 @@ class LabelsMixin(SparseGPMixin, TaskClassifierMixin):
     def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
         """Every model, with mean and variance (n,) of its function."""
         X, codes = self._encode_inputs(X, tasks)
-        with threads_for(np.bincount(codes)):
+        with on_one_thread():
             return [(model, *model.predict(X, codes)[:2]) for model in self._fitted_models]
 
     def _encode(self, y: Any, n_rows: int) -> tuple[np.ndarray, IntArray]:

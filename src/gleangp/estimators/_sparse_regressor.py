@@ -26,7 +26,7 @@ from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.models.units import natural_units, own_units, standard_units, total_units
 from gleangp.noise import Gaussian, noise_from_name
-from gleangp.numerics.parallel import threads_for
+from gleangp.numerics.parallel import on_one_thread
 
 _NOISES = {"gaussian", "outliers", "student", "poisson", "negative_binomial", "binomial", "gamma"}
 
@@ -359,7 +359,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
 
     def _latent(self, X: Any, tasks: Any, *, joint: bool = False, with_var: bool = True) -> Latent:
         X, codes = self._encode_inputs(X, tasks, joint=joint)
-        with threads_for(np.bincount(codes)):
+        with on_one_thread():
             if joint:
                 return Latent(X, codes, *self._model.predict_cov(X, codes))
             return Latent(X, codes, *self._model.predict(X, codes, with_var=with_var))
