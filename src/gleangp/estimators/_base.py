@@ -245,17 +245,17 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
         """For how many outputs each row stands; 0: for the one of its task."""
         return 0
 
-    def _rows_of_new_task(self, X: Any, task: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs of `add_task` as numbers without the task column, and the task names with the new one."""
+    def _rows_of_new_task(self, X: Any, task: Any) -> np.ndarray:
+        """Inputs of `add_task` as numbers without the task column; the task is the last one of `tasks_`."""
         check_is_fitted(self)
         if self.tasks_ is None:
             raise TaskError(
                 f"this {type(self).__name__} was fitted without tasks, so {task!r} cannot be added. "
                 "Fit with tasks first."
             )
-        names, n_inputs = append_task(self.tasks_, task), self._count_inputs()
+        self.tasks_, n_inputs = append_task(self.tasks_, task), self._count_inputs()
         if X is None:
-            return np.zeros((0, n_inputs)), names
+            return np.zeros((0, n_inputs))
         X = take_task_of_all(X, self.task, task, self.n_features_in_)
         X = self._as_numbers(X, ensure_min_samples=0)
         columns.check_magnitude(X, "X", InputError)
@@ -264,7 +264,7 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {n_inputs} features "
                 "as input."
             )
-        return X, names
+        return X
 
 
 class TaskClassifierMixin(TaskEstimator, ClassifierMixin):

@@ -171,13 +171,12 @@ class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, Transfor
         Its rows are placed by the learnt map, and only its mapping to labels or targets is fitted
         (Discriminative Transfer). The latent space and the other tasks stay as they are.
         """
-        X, names = self._rows_of_new_task(X, task)
+        X = self._rows_of_new_task(X, task)
         labels = self._labels_of_new_task(y, len(X), task)
         X, n_rows = X[labels.rows], len(labels.rows)
         order = canonical_order(X, labels.targets[:, 0], np.zeros(n_rows, dtype=np.intp))
         with on_one_thread():
             self._store(latent.add_task(self._model, X[order], labels.targets[order], self._settings(n_rows)))
-        self.tasks_ = names
         return self
 
     def transform(self, X: Any) -> Any:

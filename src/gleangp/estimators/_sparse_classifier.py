@@ -75,7 +75,7 @@ class LabelsMixin(SparseGPMixin, TaskClassifierMixin):
 
     def add_task(self, X: Any, y: Any, task: Any) -> Self:
         """Add one more task, from few rows. The kernel and the noise stay as they are."""
-        X, names = self._rows_of_new_task(X, task)
+        X = self._rows_of_new_task(X, task)
         y_codes, kept = self._known_classes(y, len(X))
         X, y_codes = X[kept], y_codes[kept]
         before: list[Any] = self._fitted_models
@@ -84,7 +84,6 @@ class LabelsMixin(SparseGPMixin, TaskClassifierMixin):
         if len(models) > 1 and isinstance(models[0], LocalModel) and np.any(y_codes < 0):
             with on_one_thread():
                 models = add_unlabelled_task(before, models, y_codes)
-        self.tasks_ = names
         self._store(models)
         return self
 

@@ -176,17 +176,15 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
 
     def add_task(self, X: Any, y: Any, task: Any, exposure: Any = None, trials: Any = None) -> Self:
         """Add one more task, from few rows. The kernel and the noise stay as they are."""
-        X, names = self._rows_of_new_task(X, task)
+        X = self._rows_of_new_task(X, task)
         y = check_regression_target(y, len(X))
         labeled, noise = ~np.isnan(y), self.noise_
-        units = self._units.with_task(y[labeled])
         if labeled.any():
             noise = self._noise_of_new_rows(len(y), exposure, trials)
             check_rows(noise, y, labeled)
-        standard = units.to_standard(y, np.full(len(y), len(names) - 1))
-        models = self._add_blocks([Block(X[labeled], standard[labeled], noise.at(labeled))])
-        self.tasks_, self._units = names, units
-        self._store(models)
+        self._units = self._units.with_task(y[labeled])
+        y = self._units.to_standard(y, np.full(len(y), self._n_tasks - 1))
+        self._store(self._add_blocks([Block(X[labeled], y[labeled], noise.at(labeled))]))
         return self
 
     @fit_context(prefer_skip_nested_validation=True)

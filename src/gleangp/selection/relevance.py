@@ -284,21 +284,20 @@ class Pull:
         # (M, k', N) 1 / (1 + distance / m_x) of every row to the nearest chosen points of every task,
         # descending; zero where a task has chosen fewer
         self.nearest = np.zeros((len(inputs), n_neighbors, len(self.X)))
-        self._sum = np.zeros((len(inputs), len(self.X)))  # of `nearest` over k'
 
     def on(self, task: int) -> FloatArray:
         """Reg of the rows of a task; zero until every task has chosen a point."""
         rows = slice(*self.edges[task : task + 2])
-        if not self._sum[:, 0].all():  # a chosen point adds to every row
+        near = self.nearest[:, :, rows].sum(axis=1)
+        if not near[:, 0].all():  # a chosen point adds to every row
             return np.zeros(rows.stop - rows.start)
-        return self.closeness[task] @ self._sum[:, rows]  # Zhu & Sun 2013, eq. 11, bounded
+        return self.closeness[task] @ near  # Zhu & Sun 2013, eq. 11, bounded
 
     def add(self, task: int, row: int) -> None:
         """A task has chosen a row."""
         new = self.m_x / (self.m_x + cdist(self.X[[self.edges[task] + row]], self.X)[0])
         for near in self.nearest[task]:  # insert into the descending list of every row
             new, near[:] = np.minimum(near, new), np.maximum(near, new)
-        np.sum(self.nearest[task], axis=0, out=self._sum[task])
 
 
 def task_closeness(distances: FloatArray) -> FloatArray:
