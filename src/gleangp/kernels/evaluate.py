@@ -31,7 +31,6 @@ from sklearn.gaussian_process.kernels import Kernel, WhiteKernel
 from gleangp._typing import FloatArray
 
 STEP = np.cbrt(np.finfo(float).eps)  # balances truncation (step**2) and rounding (eps / step)
-_DIAGONAL_ROWS = 64  # at a time where only the diagonal of a square block is wanted
 
 # dL/dtheta (q,) or (B, q), dL/dA and dL/dB; dL/dB is zero where B is A, and both arguments move with A.
 # Without `inputs` the last two may be anything.
@@ -272,8 +271,6 @@ def side_by_side(*thetas: FloatArray) -> FloatArray:
 def unknown(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluation:
     """By scikit-learn's conventions, one matrix at a time."""
     own = {name: value for name, value in kernel.get_params().items() if np.ndim(value) == 3}
-    if B is None and A.ndim > 2 and A.shape[-2] == 1 and not own:
-        return _variances(kernel, A)
     flat_A, lead, parts = A.reshape(-1, *A.shape[-2:]), A.shape[:-2], []
     flat_B = [None] * len(flat_A) if B is None else B.reshape(-1, *B.shape[-2:])
     for b in range(len(flat_A)):
@@ -331,21 +328,6 @@ def _one_matrix(kernel: Kernel, A: FloatArray, B: FloatArray | None) -> Evaluati
         return theta, of_first(A, A, both) + _by_differences(kernel.diag, A, A, np.diagonal(G)), ZERO
 
     return Evaluation(value, vjp)
-
-
-def _variances(kernel: Kernel, A: FloatArray) -> Evaluation:
-    """Of a stack of single rows (..., 1, p)."""
-    X = A.reshape(-1, A.shape[-1])
-
-    def vjp(G, inputs=True):
-        g = np.broadcast_to(G, (*A.shape[:-1], 1)).reshape(-1)
-        theta = np.zeros(kernel.n_dims)
-        for start in range(0, len(X), _DIAGONAL_ROWS):
-            rows = slice(start, start + _DIAGONAL_ROWS)
-            theta += _one_matrix(kernel, X[rows], None).vjp(np.diag(g[rows]), inputs=False)[0]
-        return theta, _by_differences(kernel.diag, X, X, g).reshape(A.shape) if inputs else ZERO, ZERO
-
-    return Evaluation(kernel.diag(X).reshape(*A.shape[:-1], 1), vjp)
 
 
 def _by_differences(value, X, rows, weights):
