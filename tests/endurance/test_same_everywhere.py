@@ -3,10 +3,8 @@
 Rows that are stored in another way are in test_invariances.py.
 """
 
-import os
-import subprocess
-import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 from numpy.testing import assert_allclose
@@ -15,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from gleangp import SparseGPClassifier, SparseGPRegressor
 from gleangp.numerics.parallel import in_parallel
 from tests.endurance.every_estimator import CASES, every, make_rows
+from tests.processes import python
 from tests.two_fits import assert_same_answers
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -92,9 +91,5 @@ X = rng.normal(size=(60, 2)); y = np.digitize(X[:, 0], [-0.5, 0.5])
 SparseGPClassifier(n_active=20, n_jobs=2, n_rounds=1, random_state=0).fit(X, y)
 print(max(in_parallel(blas_threads, [(k,) for k in range(4)], 2)))
 """
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "8", "OMP_NUM_THREADS": "8"}
-    environment["PYTHONPATH"] = os.pathsep.join([p for p in sys.path if p])
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["1"]
+    root = Path(__file__).parents[2]
+    assert python("-c", script, path=[str(root)], OPENBLAS_NUM_THREADS="8", OMP_NUM_THREADS="8") == "1"

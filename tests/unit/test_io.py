@@ -38,6 +38,7 @@ from gleangp.io import classes, replacing
 from gleangp.io.files import content_hash
 from gleangp.models.priors import Gamma, LogNormal
 from gleangp.noise import Gaussian
+from tests.processes import python
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -178,8 +179,7 @@ def test_names_in_files():
 
 LOADER = """
 import sys
-sys.path.insert(0, sys.argv[1])
-for path in sys.argv[2:]:
+for path in sys.argv[1:]:
     for name in [name for name in sys.modules if name.split(".")[0] == "gleangp"]:
         del sys.modules[name]
     from gleangp import load
@@ -190,14 +190,7 @@ for path in sys.argv[2:]:
 def test_loading_needs_no_other_import():
     """The classes of a file are found where nothing of gleangp was imported but `load`."""
     names = ("table_v1", "latent_regressor_v1", "hierarchical_v1", "ordinal_v1")
-    source = str(Path(gleangp.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LOADER, source, *(str(GOLDEN / f"{n}.glean") for n in names)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-W", "ignore", "-c", LOADER, *(GOLDEN / f"{name}.glean" for name in names))
 
 
 def test_every_public_estimator_is_listed():

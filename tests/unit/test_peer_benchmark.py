@@ -1,7 +1,6 @@
 """The comparison with other libraries: scores, and one worker from end to end."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import norm
+
+from tests.processes import python
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
 
@@ -72,8 +73,4 @@ def test_worker_writes_times_and_predictions(peer, tmp_path):
 @pytest.mark.slow
 def test_the_command_of_the_documentation_starts(tmp_path):
     """From any folder, without the repository on the path."""
-    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1] / "src")}
-    command = [sys.executable, str(FOLDER / "run.py"), "--help"]
-    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert found.returncode == 0, found.stderr
-    assert "--workloads" in found.stdout
+    assert "--workloads" in python(FOLDER / "run.py", "--help", cwd=tmp_path)

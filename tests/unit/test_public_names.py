@@ -4,8 +4,6 @@ import ast
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 import gleangp
 from gleangp import exceptions
+from tests.processes import python
 
 PUBLIC = [
     "ArcSine",
@@ -83,13 +82,8 @@ def test_homes_and_type_checkers_agree():
 
 def python_without(modules, code):
     """What a new process prints that cannot import some modules."""
-    start = f"import sys; sys.path.insert(0, sys.argv[1]); sys.modules.update(dict.fromkeys({modules}))\n"
-    source = str(Path(gleangp.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", start + code, source], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    start = f"import sys; sys.modules.update(dict.fromkeys({modules}))\n"
+    return python("-c", start + code)
 
 
 def test_everything_without_extras():
@@ -139,13 +133,11 @@ def test_unknown_name():
 def test_import_is_cheap():
     """`import gleangp` loads neither the estimators nor anything optional."""
     code = (
-        "import sys; sys.path[:0] = sys.argv[1:]; import gleangp; "
+        "import sys; import gleangp; "
         "loaded = {'sklearn', 'scipy', 'pandas', 'polars', 'matplotlib', 'numba', 'dask', 'typer'};"
         "print(sorted(loaded & set(sys.modules)))"
     )
-    source = str(Path(gleangp.__file__).parents[1])
-    done = subprocess.run([sys.executable, "-c", code, source], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert python("-c", code) == "[]"
 
 
 def test_version():
