@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import expit
 
 from gleangp._typing import FloatArray
 from gleangp.exceptions import LabelError
@@ -252,7 +253,8 @@ class Mixture(NoiseModel):
         with np.errstate(invalid="ignore"):  # where both weights are zero
             logs = [weight + part[0] for weight, part in zip(log_weights, parts, strict=True)]
             log_z = np.logaddexp(*logs)
-            p, q = shares = [np.exp(log - log_z) for log in logs]
+            # Their sum is one even where the logarithms have no digits to spare.
+            p, q = shares = [expit(logs[0] - logs[1]), expit(logs[1] - logs[0])]
         # -d**2 log Z / d mean**2: the mean of the parts less the variance of their slopes.
         nu = p * nu_p + q * nu_q - p * q * (g_p - g_q) ** 2
         return (log_z, p * g_p + q * g_q, nu), shares, parts
