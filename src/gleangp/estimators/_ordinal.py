@@ -18,6 +18,8 @@ from gleangp.models.local.data import Data
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import Ordered
+from gleangp.noise.classes import log_mean
+from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Given
 
 
@@ -92,9 +94,9 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every category."""
-        mean, var = self.predict_latent(X, tasks)
-        ranks = np.arange(len(self.classes_))
-        return np.exp(self.noise_.log_partition(ranks, mean[:, np.newaxis], var[:, np.newaxis])[0])
+        ranks = np.arange(len(self.classes_))[:, np.newaxis]
+        [each] = self._at_draws(X, tasks, lambda noise, *f: noise.log_partition(ranks, *f)[0])
+        return np.exp(log_mean(each)).T
 
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
         """The most probable category."""
@@ -107,8 +109,9 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         -------
         mean, var : ndarray of shape (n,)
         """
-        [(_, mean, var)] = self._latent(X, tasks)
-        return mean, var
+        X, codes = self._encode_inputs(X, tasks)
+        with on_one_thread():
+            return self._model.predict(X, codes)[:2]
 
     def _fit_classes(self, X: FloatArray, y_codes: IntArray, codes: IntArray, given: Given) -> None:
         at = rows_to_learn(X, y_codes, codes, y_codes >= 0)

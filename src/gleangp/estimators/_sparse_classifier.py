@@ -1,6 +1,7 @@
 """`SparseGPClassifier`, and `LabelsMixin`: what it shares with `SparseGPOrdinal`."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -30,7 +31,7 @@ from gleangp.models.local.unlabelled import (
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.noise.classes import TwoClasses
+from gleangp.noise.classes import TwoClasses, log_mean, mean_margin
 from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Given
 
@@ -111,11 +112,14 @@ class LabelsMixin(SparseGPMixin, TaskClassifierMixin):
         self._absorb(X, codes, kept, self._targets(y_codes), [m.noise for m in self._fitted_models])
         return self
 
-    def _latent(self, X: Any, tasks: Any) -> list[tuple[Any, FloatArray, FloatArray]]:
-        """Every model, with mean and variance (n,) of its function."""
+    def _at_draws(self, X: Any, tasks: Any, given: Callable[..., Any]) -> list[list[Any]]:
+        """Of every model, `given(noise, mean, var)` where f ~ N(mean, var), at each of its draws."""
         X, codes = self._encode_inputs(X, tasks)
         with on_one_thread():
-            return [(model, *model.predict(X, codes)[:2]) for model in self._fitted_models]
+            return [
+                [given(model.noise, *part[:2]) for part in model.predict_each(X, codes)]
+                for model in self._fitted_models
+            ]
 
     def _encode(self, y: Any, n_rows: int) -> tuple[np.ndarray, IntArray]:
         """The classes, and the number of the class of each row (-1 without a label)."""
@@ -179,7 +183,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     -----
     More than two classes are learnt one against the rest, in parallel with `n_jobs`. Their probabilities are
     proportional to p / (1 - p): those of independent detectors, given that exactly one is positive. A task
-    may have rows of one class only.
+    may have rows of one class only. Up to 300 labelled rows, probabilities are means over draws of the
+    hyperparameters from their posterior.
 
     Rows without a label use the null-category noise model (LPJ05, section 4): a region between the classes,
     of width one in the latent function, contains no rows. An unlabelled row therefore moves the boundary to
@@ -222,12 +227,16 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
 
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class."""
-        found = [model.noise.class_log_prob(mean, var) for model, mean, var in self._latent(X, tasks)]
-        return np.exp(class_log_probabilities(found))
+        several = self._at_draws(X, tasks, lambda noise, *f: noise.class_log_prob(*f))
+        return np.exp(class_log_probabilities(list(map(log_mean, several))))
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
-        """Mean of the latent function, divided by its predictive standard deviation."""
-        margins = [model.noise.margin(mean, var) for model, mean, var in self._latent(X, tasks)]
+        """Mean of the latent function, divided by its predictive standard deviation.
+
+        Where predictions average over draws, it is the normal quantile of the mean probability.
+        """
+        several = self._at_draws(X, tasks, lambda noise, *f: noise.margin(*f))
+        margins = [mean_margin(each) for each in several]
         return margins[0] if len(self.classes_) == 2 else np.column_stack(margins)
 
     @property

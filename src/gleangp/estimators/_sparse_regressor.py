@@ -78,7 +78,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     with a common function g (linear and smooth), offsets o_t, slopes s_t, own functions h_t and noise of each
     task, on inputs w that are warped by a learnt monotone function of each numeric column. All sizes and
     length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows (300 with
-    outliers), predictions of numbers average over draws of the hyperparameters from their posterior. The
+    outliers), predictions average over draws of the hyperparameters from their posterior, but those of counts
+    and of "gamma". The
     posterior is exact up to 2000 rows. With more, the time of learning does not depend on the number of rows,
     and that of the posterior is linear in it. Rows whose target is NaN are left out.
 

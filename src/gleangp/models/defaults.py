@@ -98,10 +98,9 @@ class Learning:
     task_smoothness: tuple[float, ...] = (2.5, float("inf"))  # of several tasks
     hopeless: float = 15.0  # nats by which a form or a coupling may lie behind before it is given up
     n_draws: int = 16  # from the Laplace approximation of the hyperparameters
-    # Rows up to which predictions average over draws: with more, parameters are well known. Other noise than
-    # Gaussian is propagated for every draw. Only real numbers average: counts, positive numbers and labels
-    # determine a function less, and their log scores changed by less than two standard errors (simulated),
-    # for three times the time.
+    # Rows up to which predictions average over draws: with more, parameters are well known. Noise of labels
+    # and outliers is propagated for every draw. Counts and positive numbers have no draws: their mean is that
+    # of an exponential, which one draw with a large variance can raise beyond all bounds far from the rows.
     draws_rows: int = 1000
     draws_rows_propagated: int = 300
     step: float = 1e-2  # of the finite differences of the gradient

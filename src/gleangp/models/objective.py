@@ -93,6 +93,11 @@ class Likelihood:
         return isinstance(self.model, Gaussian)
 
     @property
+    def of_labels(self) -> bool:
+        """Whether targets are classes or ordered categories."""
+        return self.model.support == "label"
+
+    @property
     def varies(self) -> bool:
         """Whether tasks have their own noise."""
         return self._may_vary and not self.model.tasks_alike

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri_exp
+from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Mixture, Noise, NoiseModel, Three, log_shares
@@ -38,8 +39,24 @@ class TwoClasses(NoiseModel):
 
     def margin(self, mean: Floats, var: Floats) -> FloatArray:
         """Normal quantile of the probability of +1; positive for +1."""
-        minus, plus = self.class_log_prob(mean, var)
-        return np.where(plus > minus, -1.0, 1.0) * ndtri_exp(np.minimum(minus, plus))
+        return _quantile(*self.class_log_prob(mean, var))
+
+
+def log_mean(log_probabilities: Sequence[Any]) -> FloatArray:
+    """Logarithm of the mean of probabilities, along the first axis."""
+    return logsumexp(log_probabilities, axis=0) - np.log(len(log_probabilities))
+
+
+def mean_margin(margins: Sequence[FloatArray]) -> FloatArray:
+    """Normal quantile of the mean of the probabilities of which these are the normal quantiles."""
+    if len(margins) == 1:
+        return margins[0]
+    return _quantile(*(log_mean(log_ndtr(side * np.asarray(margins))) for side in (-1.0, 1.0)))
+
+
+def _quantile(log_minus: FloatArray, log_plus: FloatArray) -> FloatArray:
+    """Normal quantile of the second of two probabilities that sum to one."""
+    return np.where(log_plus > log_minus, -1.0, 1.0) * ndtri_exp(np.minimum(log_minus, log_plus))
 
 
 @dataclass(frozen=True, eq=False)

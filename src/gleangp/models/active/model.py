@@ -113,6 +113,10 @@ class SparseModel:
         """Latent mean and variance (n,) of rows of any tasks (the variance is empty unless asked for)."""
         return predict_tasks([[(self.kernel, p)] for p in self.posteriors], X, codes, with_var=with_var)
 
+    def predict_each(self, X: FloatArray, codes: IntArray) -> list[MeanAndVar]:
+        """The same at every setting of the parameters: there is one."""
+        return [self.predict(X, codes)]
+
     def predict_cov(self, X: FloatArray, codes: IntArray) -> MeanAndVar:
         """Latent mean (n,) and covariance (n, n); rows of different tasks are independent."""
         return predict_tasks([[(self.kernel, p)] for p in self.posteriors], X, codes, joint=True)

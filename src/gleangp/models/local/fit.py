@@ -142,14 +142,14 @@ class Mode:
     """The Laplace approximation at what was learnt."""
 
     learnt: Learnt
-    free: IntArray  # (k,) everything but z_t, whose uncertainty the likelihood has in closed form
+    free: IntArray  # (k,) parameters that draws vary
     root: FloatArray  # (k, k) of the inverse of the Hessian
     log_mass: float
 
 
 def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
     """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
-    if not search.draws(n_rows) or not learnt[0].objective.slots.size:
+    if not search.draws(n_rows) or not len(_free(learnt[0].objective)):
         return []
     most = min(form.optimum.value for form in learnt) + search.learning.hopeless
     modes = [_mode_of(form, search.learning, hopeless=form.optimum.value > most) for form in learnt]
@@ -162,8 +162,7 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
     approximation. A form that is `hopeless` has no mass and no draws.
     """
-    objective, z, where = learnt.objective, learnt.optimum.theta, learnt.objective.slots.where
-    free = np.concatenate([np.arange(part.start, part.stop) for name, part in where.items() if name != "z"])
+    objective, z, free = learnt.objective, learnt.optimum.theta, _free(learnt.objective)
     hessian = np.zeros((len(free), len(free)))
     if hopeless:
         return Mode(learnt, free, hessian, -np.inf)
@@ -176,6 +175,22 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     values = np.maximum(values, learning.least_curvature)
     log_mass = -learnt.optimum.value + 0.5 * float(np.sum(np.log(2.0 * np.pi / values)))
     return Mode(learnt, free, vectors / np.sqrt(values), log_mass)
+
+
+def _free(objective: LogPosterior) -> IntArray:
+    """(k,) the parameters that draws vary.
+
+    Not z_t, whose uncertainty the likelihood has in closed form. Of labels not the noise: cut-points are on
+    the scale of the latent function, and the same in all draws.
+    """
+    where, of_labels = objective.slots.where, objective.likelihood.of_labels
+    held = [name == "z" or (of_labels and name.startswith("noise__")) for name in where]
+    parts = [
+        np.arange(part.start, part.stop)
+        for part, is_held in zip(where.values(), held, strict=True)
+        if not is_held
+    ]
+    return np.concatenate([np.zeros(0, dtype=np.intp), *parts])
 
 
 def _decided_forms(modes: list[Mode]) -> list[Decision]:

@@ -116,7 +116,8 @@ class Search:
 
         Most of all with Gaussian noise, where the posterior at a draw has a closed form.
         """
-        most = self.learning.draws_rows_propagated if self.likelihood.model.support == "real" else 0
+        averages = self.likelihood.of_labels or self.likelihood.model.support == "real"
+        most = self.learning.draws_rows_propagated if averages else 0
         return self.optimize and n_rows <= (self.learning.draws_rows if self.likelihood.gaussian else most)
 
     def objective(self, start: Start, form: Form) -> LogPosterior:
@@ -169,7 +170,7 @@ def plan_search(
         coupling = "function"
     inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
     # Labels and categories carry less information than counts and numbers.
-    learning = defaults.LABELS_LEARNING if likelihood.model.support == "label" else defaults.LEARNING
+    learning = defaults.LABELS_LEARNING if likelihood.of_labels else defaults.LEARNING
     conditioning = with_points(defaults.CONDITIONING, n_basis, len(X))
     if n_basis is not None and n_basis < len(X):  # as many rows as they are worth; of two stages at least
         most = max(learning.stages[1].n_rows, learning.rows_per_point * n_basis)

@@ -24,6 +24,8 @@ from gleangp.numerics.parallel import on_one_thread
 
 _SHARE_ROWS = 1000  # from which shares of variance are computed
 
+Prediction = tuple[FloatArray, FloatArray, FloatArray]
+
 
 @dataclass(frozen=True, eq=False)
 class Draw:
@@ -200,12 +202,14 @@ class LocalModel:
         return noise.with_variance(variance)
 
     @on_one_thread()
-    def predict(
-        self, X: FloatArray, codes: IntArray, *, with_var: bool = True
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Latent mean and variance (n,) of new rows, and the factor of their noise variance."""
+    def predict_each(self, X: FloatArray, codes: IntArray, *, with_var: bool = True) -> list[Prediction]:
+        """Latent mean and variance (n,) of new rows and the factor of their noise variance, at every draw."""
         pairs = [(draw.posterior, self.inputs(X, draw.warp)) for draw in self.all_draws]
-        found = [posterior.predict(W, codes, with_var=with_var) for posterior, W in pairs]
+        return [posterior.predict(W, codes, with_var=with_var) for posterior, W in pairs]
+
+    def predict(self, X: FloatArray, codes: IntArray, *, with_var: bool = True) -> Prediction:
+        """The same of the mixture of all draws."""
+        found = self.predict_each(X, codes, with_var=with_var)
         if len(found) == 1:
             return found[0]
         means, variances, factors = (np.array(values) for values in zip(*found, strict=True))

@@ -144,8 +144,8 @@ def held_out_scores(stages: Stages, noises, y: IntArray, labelled: IntArray) -> 
     return scores
 
 
-def class_log_probabilities(found: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """(n, c) from the logarithms of (1 - p, p) of every binary problem."""
+def class_log_probabilities(found: Sequence[Any]) -> FloatArray:
+    """(n, c) from the logarithms of (1 - p, p), each (n,), of every binary problem."""
     if len(found) == 1:
         return np.column_stack(found[0])
     return log_softmax(np.column_stack([log_p - log_q for log_q, log_p in found]), axis=1)
@@ -218,8 +218,13 @@ class UnlabelledRows:
                 reason = "The other rows do not make labels that are held out clearly more probable."
                 best = ALONE
         models = self.models if best == ALONE else self._fit_all(kernels[best])
+        # What was decided for the labelled rows alone, as far as it holds for all rows.
+        gone = {ALONE: (), LABELLED: ("draws",), START: ("draws", "smoothness", "warping")}[best]
         made, n = Decision("unlabelled rows", best, means, reason), len(self.y)
-        return [replace(m, decisions=(*m.decisions, made), n_rows=n) for m in models]
+        return [
+            replace(m, decisions=(*(d for d in m.decisions if d.what not in gone), made), n_rows=n)
+            for m in models
+        ]
 
     def _scores(self, kernels: dict[str, Kernels]) -> dict[str, FloatArray]:
         """Log probabilities of held-out labels, on some of the rows."""
