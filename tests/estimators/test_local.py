@@ -406,6 +406,22 @@ def test_an_input_that_needs_warping_is_warped(noise, least):
     assert decided["draws"].chosen == "16"
 
 
+def test_draws_do_not_depend_on_rounding():
+    """Targets in another unit differ in their last digits; the draws of the hyperparameters are the same.
+
+    Copies of a column have length scales between which the data do not decide: in some directions the
+    posterior has the same curvature.
+    """
+    rng = np.random.default_rng(0)
+    x, codes = rng.uniform(0.0, 6.0, 40), np.arange(40) % 5
+    y = np.sin(x) + rng.normal(size=5)[codes] + 0.3 * rng.normal(size=40)
+    X, found = np.column_stack([x, x, x]), []
+    for unit in (1.0, 1.0 / 3.0, 1000.0 / 7.0):
+        model = SparseGPRegressor(random_state=0).fit(X, unit * y, codes)
+        found.append(model.predict_quantiles(X, [0.05, 0.5, 0.95], codes) / unit)
+    assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
+
+
 @pytest.mark.parametrize("noise", ["poisson", "negative_binomial", "binomial", "gamma"])
 def test_probabilities_beside_the_support(noise):
     """P(Y <= y) is zero below zero, and that of the whole number below between two counts."""

@@ -160,7 +160,8 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     """The Laplace approximation of the free parameters, with the Hessian by differences of the gradient.
 
     An eigenvalue below `least_curvature` is raised to it, so that no draw leaves the region of the
-    approximation. A form that is `hopeless` has no mass and no draws.
+    approximation. The root is the symmetric one, as rounding can change the signs of eigenvectors, and turn
+    those of equal eigenvalues. A form that is `hopeless` has no mass and no draws.
     """
     objective, z, free = learnt.objective, learnt.optimum.theta, _free(learnt.objective)
     hessian = np.zeros((len(free), len(free)))
@@ -174,7 +175,7 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
     values = np.maximum(values, learning.least_curvature)
     log_mass = -learnt.optimum.value + 0.5 * float(np.sum(np.log(2.0 * np.pi / values)))
-    return Mode(learnt, free, vectors / np.sqrt(values), log_mass)
+    return Mode(learnt, free, (vectors / np.sqrt(values)) @ vectors.T, log_mass)
 
 
 def _free(objective: LogPosterior) -> IntArray:
