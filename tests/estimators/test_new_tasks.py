@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -80,6 +81,40 @@ def test_joint_predictions_of_new_tasks(coupling):
         draws = model.sample_y(new, 3, tasks, random_state=0)
     assert_allclose(draws, added.sample_y(new, 3, tasks, random_state=0), rtol=1e-6, atol=1e-8)
     assert model.tasks_.tolist() == [0, 1, 2]
+
+
+def test_joint_predictions_of_tasks_that_were_added_with_rows():
+    """One covariance matrix of known and of added tasks: it has no negative eigenvalue.
+
+    Its blocks of single tasks are those that the tasks have alone. Rows of an added task leave less of it in
+    common with the others.
+    """
+    X, y, codes, rng = make_rows(60, 2, n_tasks=5)
+    model = SparseGPRegressor(kernel=RBF(2.0), noise_variance=1e-3, optimizer=None, random_state=0)
+    known = codes < 3
+    model.fit(X[known], y[known], codes[known])
+    new, tasks = rng.normal(size=(60, 2)), np.arange(60) % 5
+    of_known = model.predict(new[tasks < 3], tasks[tasks < 3], return_cov=True)[1]
+    before = (
+        copy.deepcopy(model)
+        .add_task(None, None, 3)
+        .predict(new[tasks < 4], tasks[tasks < 4], return_cov=True)[1]
+    )
+    for task in (3, 4):
+        model.add_task(X[codes == task], y[codes == task], task)
+    mean, cov = model.predict(new, tasks, return_cov=True)
+    assert np.linalg.eigvalsh(cov)[0] > -1e-9
+    assert_allclose(cov[np.ix_(tasks < 3, tasks < 3)], of_known, atol=1e-9)
+    for task in range(5):
+        rows = tasks == task
+        alone = model.predict(new[rows], tasks[rows], return_cov=True)
+        assert_allclose(mean[rows], alone[0], atol=1e-9)
+        assert_allclose(cov[np.ix_(rows, rows)], alone[1], atol=1e-9)
+    four = tasks[tasks < 4]
+    between = [
+        np.linalg.norm(c[np.ix_(four == 3, four < 3)]) for c in (before, cov[np.ix_(tasks < 4, tasks < 4)])
+    ]
+    assert between[1] < 0.5 * between[0]
 
 
 def test_one_new_task_and_many():

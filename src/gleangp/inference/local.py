@@ -308,14 +308,34 @@ class LocalPosterior:
         return list(filled_blocks(codes))
 
     def _cov_of_one_block(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
-        """Posterior covariance (n, n) of new rows in a model of one block, without white noise."""
-        T, n = np.empty((self.n_learnt, len(X))), self.n_learnt
+        """Posterior covariance (n, n) of new rows in a model of one block, without white noise.
+
+        Let f and f_r be new rows and the later rows of an added task, as the rows learnt from leave them. The
+        later rows inform this task alone, whose new rows are f - G (f_r + e - y_r), with noise e and the gain
+        G. Hence they covary with those of other tasks as f - G f_r does.
+        """
+        n, m = self.n_learnt, len(X)
+        later = n + np.flatnonzero(np.isin(self.codes[n:], codes))
+        at, tasks = np.vstack([X, self.X[later]]), np.append(codes, self.codes[later])
+        T = np.empty((n, len(at)))
         for _, rows, seen, _, _ in parts:
             T[:, rows] = seen[:n]
-        cov = covariance(self.terms, X, codes, X, codes) - T.T @ T
-        for _, rows, seen, _, _ in parts:  # rows of an added task, which inform this task alone
-            cov[np.ix_(rows, rows)] -= seen[n:].T @ seen[n:]
-        return cov
+        if len(later):
+            base = self._solve(np.arange(n)[None], 0, cache=True)
+            T[:, m:] = self._seen(base, at[None, m:], tasks[m:])[0][0]
+        cov = covariance(self.terms, at, tasks, at, tasks) - T.T @ T
+        if not len(later):
+            return cov
+        cov.flat[m * (len(at) + 1) :: len(at) + 1] += white_variance(self.terms, at[m:], tasks[m:])
+        moves, of_noise = np.eye(m, len(at)), np.zeros((m, len(later)))
+        for task in np.unique(tasks[m:]):
+            rows, r = np.flatnonzero(codes == task), m + np.flatnonzero(tasks[m:] == task)
+            root = np.sqrt(self.precision[later[r - m]])
+            inverse = inverse_factors((cov[np.ix_(r, r)] * np.outer(root, root))[None])[0][0]
+            of_root = cov[np.ix_(rows, r)] * root @ inverse.T @ inverse  # G / root
+            moves[np.ix_(rows, r)] = -of_root * root
+            of_noise[np.ix_(rows, r - m)] = of_root
+        return moves @ cov @ moves.T + of_noise @ of_noise.T
 
     def _cov_of_blocks(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
         """The same in a model of several blocks.
