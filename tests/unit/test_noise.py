@@ -303,3 +303,10 @@ def test_equality_and_pickling():
     assert Probit() != Probit(bias=1.0)
     assert Probit() != Gaussian()
     assert Ordered(widths=[1.0]) != Ordered(widths=[1.0, 2.0])
+
+
+def test_outliers_within_the_noise_have_no_reach_in_less_of_it():
+    """A search that tries such parameters leaves them, as they have no finite value, without a warning."""
+    narrow = ContaminatedNormal(scale=0.3, reach=0.5).with_variance(np.array([0.09, 1e-4]))
+    assert_allclose(narrow.reach[0], 0.5)
+    assert np.isnan(narrow.reach[1])

@@ -136,7 +136,8 @@ class ContaminatedNormal(Mixture, AddedNoise):
     def with_variance(self, variance: FloatArray) -> Self:
         """With these scale**2; what outliers have beyond stays, as a wrong entry is far off in any task."""
         more = np.square(self.scale) * (np.square(self.reach) - 1.0)
-        return replace(self, scale=np.sqrt(variance), reach=np.sqrt(1.0 + more / variance))
+        with np.errstate(invalid="ignore"):  # a search can try a reach below one: NaN with less noise
+            return replace(self, scale=np.sqrt(variance), reach=np.sqrt(1.0 + more / variance))
 
     def grad_of_shared(
         self, by_name: dict[str, FloatArray], shared: Self
