@@ -310,3 +310,9 @@ def test_outliers_within_the_noise_have_no_reach_in_less_of_it():
     narrow = ContaminatedNormal(scale=0.3, reach=0.5).with_variance(np.array([0.09, 1e-4]))
     assert_allclose(narrow.reach[0], 0.5)
     assert np.isnan(narrow.reach[1])
+
+
+def test_small_positive_targets_have_their_own_typical_mean():
+    """Half an event stands for no event at all; ten targets of 0.001 are not half an event."""
+    assert Gamma().typical_bias(np.full(10, 1e-3)) == pytest.approx(np.log(1e-3))
+    assert Poisson().typical_bias(np.zeros(10)) == pytest.approx(np.log(0.05))

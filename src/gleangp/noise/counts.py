@@ -68,8 +68,8 @@ class LogLink(Noise):
 
     def typical_bias(self, y: FloatArray) -> float:
         """Log of the mean target per unit of exposure."""
-        exposure = np.broadcast_to(self._exposure, np.shape(y))
-        return float(np.log(max(y.sum(), 0.5) / exposure.sum()))  # no event at all: half of one
+        exposure, none = np.broadcast_to(self._exposure, np.shape(y)), not y.any()
+        return float(np.log((0.5 if none else y.sum()) / exposure.sum()))  # no event at all: half of one
 
     def predict_mean(self, mean: Floats, var: Floats) -> FloatArray:
         """Mean of an observation of a new row: the mean of a log-normal distribution."""
