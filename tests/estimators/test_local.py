@@ -422,6 +422,33 @@ def test_draws_do_not_depend_on_rounding():
     assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
 
 
+@pytest.mark.parametrize("n_tasks", [1, 5])
+def test_units_of_the_weights(n_tasks):
+    """Numbers of people as weights give the predictions of their shares; a row of weight one is noisier."""
+    rng = np.random.default_rng(0)
+    x, codes, weight = rng.uniform(0.0, 6.0, 50), np.arange(50) % n_tasks, rng.uniform(0.3, 3.0, 50)
+    y = np.sin(x) + 0.3 * codes + 0.3 * rng.normal(size=50) / np.sqrt(weight)
+    tasks, found = codes if n_tasks > 1 else None, []
+    for unit in (1.0, 1e6, 1e-6):
+        model = SparseGPRegressor(random_state=0).fit(x[:, None], y, tasks, sample_weight=unit * weight)
+        model.partial_fit([[3.0]], [0.2], None if tasks is None else [0], sample_weight=[unit])
+        latent = model.predict(x[:, None], tasks, return_std=True)
+        noise = model._noise_of_tasks() / np.sqrt(unit)
+        found.append(
+            np.concatenate([*latent, noise, *model.leave_one_out(), [*model.variance_shares_.values()]])
+        )
+    assert_allclose(found[1:], [found[0]] * 2, rtol=1e-6, atol=1e-7)
+
+
+def test_shares_of_variance_with_noise_that_is_known_per_row():
+    """The share of the noise is that of its variance in the rows, however it is given."""
+    X, y = np.linspace(0.0, 6.0, 40)[:, None], np.sin(np.linspace(0.0, 6.0, 40))
+    alone = SparseGPRegressor(noise_variance=0.04, random_state=0).fit(X, y).variance_shares_
+    of_rows = SparseGPRegressor(noise_variance=np.full(40, 0.04), random_state=0).fit(X, y).variance_shares_
+    assert of_rows == pytest.approx(alone)
+    assert 0.02 < alone["noise"] < 0.06
+
+
 @pytest.mark.parametrize("noise", ["poisson", "negative_binomial", "binomial", "gamma"])
 def test_probabilities_beside_the_support(noise):
     """P(Y <= y) is zero below zero, and that of the whole number below between two counts."""

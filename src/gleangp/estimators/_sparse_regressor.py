@@ -297,6 +297,9 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
             copies = exact_copies(data)
             sizes = data.at(np.flatnonzero(~copies)).sizes
             likelihood = replace(likelihood, sizes=sizes, copies=copies)
+            if learn:  # in another unit of the weights the same is learnt
+                usual = Gaussian(1.0 / np.median(noise.variance), **bias)
+                likelihood = replace(likelihood, model=usual)
         if not (self.normalize_y and real):
             self._units = natural_units(rows.n_tasks)
         else:  # outputs are in units of their own

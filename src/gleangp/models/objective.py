@@ -28,8 +28,10 @@ from gleangp.models.terms import MovingTerm
 from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian
 
-_NOISE_BOUNDS = (-20.0, 4.0)  # of the log variance of Gaussian noise in standard units
-_LEAST = np.exp(_NOISE_BOUNDS[0])  # of the variance of a task: with less, covariances have no digits left
+_NOISE_BOUNDS = np.array([-20.0, 4.0])  # of the log variance of Gaussian noise in standard units
+_LEAST = float(
+    np.exp(_NOISE_BOUNDS[0])
+)  # of the variance of a task: with less, covariances have no digits left
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
 _FINE_TOLERANCE = 1e-9  # nats per row, of propagation where gradients must be exact
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}
@@ -64,7 +66,8 @@ class Likelihood:
     `model` has the values to start from, `learn` names the parameters that are learnt, and `priors` replace
     those that the model has for them. Tasks share them but for the one that the model names in `of_tasks`, if
     it is learnt and `sizes` are given. Gaussian noise of a row may have a known factor, the variance in
-    `rows.noise` (1 / weight).
+    `rows.noise` (1 / weight). Where it is learnt, `model` has the usual weight as its variance: start, prior
+    and limits are those of the noise of a row of that weight.
 
     v is the variance, or what stands for it in the noise model (`NoiseModel.of_tasks`), such as the squared
     coefficient of variation. Tasks with more noise can also differ more from the others: large shops sell and
@@ -109,6 +112,11 @@ class Likelihood:
         return len(self.sizes) > 1 and own is not None and own[0] in self.learn
 
     @property
+    def _least(self) -> float:
+        """Variance that the noise of a task has at least."""
+        return _LEAST * float(self.model.variance) if self.gaussian else _LEAST
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of the parameters that can have a prior."""
         return ("variance",) if self.gaussian else tuple(self.model.parameters)
@@ -122,8 +130,9 @@ class Likelihood:
             bounds = _BOUNDS[transform]
             if self.gaussian:
                 # The prior is on the deviation: the log of the variance has twice the spread.
-                value, bounds = np.array([start.noise**2]), _NOISE_BOUNDS
-                prior = prior or LogNormal(widths.noise**2, 2.0 * widths.noise_spread)
+                usual = float(self.model.variance)
+                value, bounds = np.array([usual * start.noise**2]), _NOISE_BOUNDS + np.log(usual)
+                prior = prior or LogNormal(usual * widths.noise**2, 2.0 * widths.noise_spread)
             elif prior is None and name in self.model.priors:
                 prior = LogNormal(*self.model.priors[name])
             if transform == "logit":
@@ -148,7 +157,7 @@ class Likelihood:
         if not self.varies:
             return shared
         tau, _, levels = _of_tasks(slots, z)
-        return np.maximum(shared * np.exp(tau * levels), _LEAST)
+        return np.maximum(shared * np.exp(tau * levels), self._least)
 
     def precision(self, slots: Slots, z: FloatArray, codes: IntArray, factors: Any) -> FloatArray:
         """(n,) of the sites of rows, with Gaussian noise of known factors of the variance."""
@@ -190,7 +199,7 @@ class Likelihood:
         by_log: Any = 0.0
         if self.varies:
             by_name, by_row = noise.grad_of_shared(by_name, shared)
-            moves = self.variance(slots, z) > _LEAST
+            moves = self.variance(slots, z) > self._least
             by_log = np.bincount(codes, by_row, len(self.sizes)) * moves
 
         def slot_gradients(of_evidence: Any) -> dict[str, FloatArray]:
@@ -220,7 +229,7 @@ class Likelihood:
         of_task = np.bincount(rows.layout.codes, by_row * rows.noise.variance, len(self.sizes))
         variance = self.variance(slots, z)
         by_log = variance * of_task + 0.5 * self._copies(rows)
-        return by_log * (variance > _LEAST if self.varies else True)
+        return by_log * (variance > self._least if self.varies else True)
 
     def _copies(self, rows: Rows) -> IntArray:
         """(M,) rows of each task that repeat another one."""
@@ -274,7 +283,7 @@ class Likelihood:
         log_density = _LEVELS**2 + tau * np.outer(nu, _LEVELS)
         log_density = -0.5 * (log_density + squares * np.exp(-tau * (_LEVELS - mode[:, None])))
         mean = softmax(log_density, axis=1) @ np.exp(tau * _LEVELS)
-        return np.maximum(shared * np.append(mean, np.exp(0.5 * tau**2)), _LEAST)
+        return np.maximum(shared * np.append(mean, np.exp(0.5 * tau**2)), self._least)
 
 
 def _of_tasks(slots: Slots, z: FloatArray) -> tuple[float, float, FloatArray]:

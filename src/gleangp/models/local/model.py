@@ -133,7 +133,7 @@ class LocalModel:
             alike = [with_average_task(term, q.n_tasks_learnt) for term in self.terms]
             new = replace(q, terms=tuple(replace(t, own=np.append(t.own[:-1], 0.0)) for t in alike))
             common = new.predict(W, np.full(len(rows), self.n_tasks), with_var=False)[0]
-        noise = float(np.median(self.best.noise[codes])) if self.gaussian else 0.0
+        noise = float(np.median(1.0 / q.precision[rows])) if self.gaussian else 0.0
         parts = {"common": float(np.var(common)), "task": float(np.var(mean - common)), "noise": noise}
         total = sum(parts.values()) or 1.0
         shares = {name: value / total for name, value in parts.items()}
