@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
@@ -149,7 +149,8 @@ def test_gaussian_log_posterior():
 def test_copies_count_as_one_row_with_less_noise():
     """Value and gradient with copies of rows: those of the distinct rows, each with its count as weight.
 
-    They differ by what does not depend on the parameters. If one repeated row differs, none is a copy.
+    They differ by what does not depend on the parameters. If one repeated row of a task differs, the task has
+    no copies; those of other tasks, whose noise is their own, stay copies.
     """
     _, y, _ = gaussian()
     counts = np.array([3, 1, 2] + [1] * 5 + [2] + [1] * 5)
@@ -167,7 +168,10 @@ def test_copies_count_as_one_row_with_less_noise():
     assert lost == pytest.approx(expected, rel=1e-8)
 
     differs = y[rows] + (np.arange(len(rows)) == 1)
-    assert not exact_copies(Data(X[rows], differs, CODES[rows], TASKS, Gaussian())).any()
+    of_others = exact_copies(Data(X[rows], differs, CODES[rows], TASKS, Gaussian()))
+    assert_array_equal(of_others, copies & (CODES[rows] != CODES[rows[1]]))
+    assert of_others.any()
+    assert not exact_copies(Data(X[rows], differs, np.zeros(len(rows), dtype=int), 1, Gaussian())).any()
 
 
 def sequential_propagation(K, y, noise):

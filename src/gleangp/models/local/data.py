@@ -61,13 +61,13 @@ def canonical_order(X: FloatArray, y: FloatArray, codes: IntArray) -> IntArray:
 def exact_copies(data: Data) -> np.ndarray:
     """(n,) whether a row repeats the one before it in task, inputs and target; rows in canonical order.
 
-    None does if a target differs from that of an earlier row with the same inputs. The density of equal
-    targets has no bound as the noise goes to zero: where not one repeated row differs, it would outweigh what
-    all other rows show of the noise.
+    None of a task does if a target differs from that of an earlier row with the same inputs. The density of
+    equal targets has no bound as the noise goes to zero: where not one repeated row differs, it would
+    outweigh what all other rows show of the noise. Tasks have noise of their own, so each is judged alone.
     """
     repeats = (np.diff(data.codes) == 0) & np.all(data.X[1:] == data.X[:-1], axis=1)
-    differs = bool(np.any(repeats & (np.diff(data.y) != 0)))
-    return np.append(False, repeats & (not differs))
+    differs, codes = repeats & (np.diff(data.y) != 0), data.codes[1:]
+    return np.append(False, repeats & (np.bincount(codes[differs], minlength=data.n_tasks) == 0)[codes])
 
 
 def blocks_of_tasks(codes: IntArray, W: FloatArray, block: int) -> list[IntArray]:
