@@ -20,6 +20,7 @@ from gleangp.models.local.answers import (
     without_each_task,
 )
 from gleangp.noise import Ordered, Poisson, Probit
+from gleangp.noise.classes import class_log_probabilities
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KERNEL = ConstantKernel(1.0) * RBF(1.0)
@@ -158,6 +159,48 @@ def test_transfer_report_of_classes(n_classes):
     assert np.mean([line.gain for line in report[:8]]) > 0.0
     assert report[8].with_others < min(line.with_others for line in report[:8])
     assert max(line.with_others for line in report) < 0.0  # log probabilities
+
+
+@pytest.mark.parametrize("noise", ["probit", "logit"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_classes_that_overlap_have_the_shares_of_their_rows(noise, seed, tmp_path):
+    """Odds of detectors, as if independent, are far too certain there: left-out labels show that."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (1200, 1))
+    true = np.exp(np.column_stack([X[:, 0], np.cos(2.0 * X[:, 0]), -X[:, 0]]))
+    true /= true.sum(axis=1, keepdims=True)
+    y = (rng.uniform(size=(1200, 1)) > np.cumsum(true, axis=1)).sum(axis=1)
+    model = SparseGPClassifier(noise=noise, random_state=0).fit(X[:200], y[:200])
+    found = model.predict_proba(X[200:])
+    assert np.sum(true[200:] * np.log(true[200:] / found), axis=1).mean() < 0.06
+    assert found.max(axis=1).mean() == pytest.approx(true[200:].max(axis=1).mean(), abs=0.06)
+    save(model, tmp_path / "model.glean")
+    assert_allclose(load(tmp_path / "model.glean").predict_proba(X[200:]), found, rtol=1e-12)
+
+
+def test_classes_that_are_clusters_are_certain():
+    """Where few rows are between the classes, every detector is evidence of its own."""
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % 3
+    X = 4.0 * np.eye(3)[y] + rng.normal(size=(600, 3))
+    found = SparseGPClassifier(random_state=0).fit(X[:60], y[:60]).predict_proba(X[60:])
+    assert -np.log(found[np.arange(540), y[60:]]).mean() < 0.06
+
+
+def test_power_of_the_other_detectors_makes_left_out_labels_most_probable():
+    """It is the best one of a grid, for the probabilities that the models give left-out rows."""
+    X, y, tasks = classes_of_siblings(3)
+    model = SparseGPClassifier(random_state=0).fit(X, y, tasks=tasks)
+    rows = model._models[0].row_numbers
+    found = []
+    for m in model._models:
+        q = m.best.posterior
+        mean, var = leave_one_out(q)
+        found.append(m.noise.class_log_prob(mean, var - 1.0 / q.precision))
+    grid = np.linspace(0.0, 1.0, 101)
+    scores = [class_log_probabilities(found, t)[np.arange(len(y)), y[rows]].sum() for t in grid]
+    assert not model._models[0].draws  # else left-out predictions average over them
+    assert model._independence == pytest.approx(grid[np.argmax(scores)], abs=0.006)
 
 
 def fitted_to(kind):

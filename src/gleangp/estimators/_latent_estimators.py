@@ -17,8 +17,8 @@ from gleangp.estimators._parameters import given, parameters
 from gleangp.estimators._shared_latent import SharedLatentMixin, in_words
 from gleangp.exceptions import LabelError
 from gleangp.models.latent.model import Labels
-from gleangp.models.local.unlabelled import class_log_probabilities
 from gleangp.models.units import own_units
+from gleangp.noise.classes import class_log_probabilities
 
 
 @parameters

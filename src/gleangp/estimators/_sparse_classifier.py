@@ -20,18 +20,14 @@ from gleangp.exceptions import LabelError
 from gleangp.inference.block import Block
 from gleangp.models.default_kernel import class_priors, default_kernel, null_category_kernel, variance_priors
 from gleangp.models.defaults import LINKED_PRIORS, START_KERNEL, UNLABELLED
+from gleangp.models.local.answers import independence_of_classes
 from gleangp.models.local.data import Data, choose_basis_of
 from gleangp.models.local.model import LocalModel
-from gleangp.models.local.unlabelled import (
-    UnlabelledRows,
-    add_unlabelled_task,
-    class_log_probabilities,
-    signs_of,
-)
+from gleangp.models.local.unlabelled import UnlabelledRows, add_unlabelled_task, signs_of
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.noise.classes import TwoClasses, log_mean, mean_margin
+from gleangp.noise.classes import TwoClasses, class_log_probabilities, log_mean, mean_margin
 from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Given
 
@@ -182,9 +178,11 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     Notes
     -----
     More than two classes are learnt one against the rest, in parallel with `n_jobs`. Their probabilities are
-    proportional to p / (1 - p): those of independent detectors, given that exactly one is positive. A task
-    may have rows of one class only. Up to 300 labelled rows, probabilities are means over draws of the
-    hyperparameters from their posterior.
+    proportional to p / (1 - p)^t. With t = 1 they are those of independent detectors, given that exactly one
+    is positive; with t = 0 every p already is the probability of its class, as where classes overlap. The t
+    between them under which left-out labels are most probable is taken; it is 1 for `posterior="active"` and
+    with rows without a label. A task may have rows of one class only. Up to 300 labelled rows,
+    probabilities are means over draws of the hyperparameters from their posterior.
 
     Rows without a label use the null-category noise model (LPJ05, section 4): a region between the classes,
     of width one in the latent function, contains no rows. An unlabelled row therefore moves the boundary to
@@ -228,7 +226,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class."""
         several = self._at_draws(X, tasks, lambda noise, *f: noise.class_log_prob(*f))
-        return np.exp(class_log_probabilities(list(map(log_mean, several))))
+        return np.exp(class_log_probabilities(list(map(log_mean, several)), self._independence))
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the latent function, divided by its predictive standard deviation.
@@ -267,6 +265,11 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, None)
         then = partial(self._with_unlabelled, every, last)
         self._fit(problems, given, then if n_unlabeled and not self._is_active else list)
+        labelled = [m for m in self._models if isinstance(m, LocalModel) and m.targets]
+        self._independence = 1.0
+        if len(labelled) > 1:
+            with on_one_thread():
+                self._independence = independence_of_classes(labelled)
 
     def _active_start(
         self, data: Data, kernel: Any, bias: float, n_unlabeled: int
@@ -346,6 +349,9 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     def _check_parts(self, n_inputs: int) -> None:
         if len(self._models) != self._n_models:
             raise ValueError(f"{len(self._models)} models for {len(self.classes_)} classes.")
+        self._independence = getattr(self, "_independence", 1.0)  # older files have none
+        if not (isinstance(self._independence, float) and 0.0 <= self._independence <= 1.0):
+            raise ValueError(f"_independence={self._independence!r}.")
         super()._check_parts(n_inputs)
 
     def _store(self, models: list[FittedModel]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, logsumexp, ndtri_exp
+from scipy.special import log_ndtr, log_softmax, logsumexp, ndtri_exp
 
 from gleangp._typing import FloatArray
 from gleangp.noise.base import Floats, Mixture, Noise, NoiseModel, Three, log_shares
@@ -57,6 +57,18 @@ def mean_margin(margins: Sequence[FloatArray]) -> FloatArray:
 def _quantile(log_minus: FloatArray, log_plus: FloatArray) -> FloatArray:
     """Normal quantile of the second of two probabilities that sum to one."""
     return np.where(log_plus > log_minus, -1.0, 1.0) * ndtri_exp(np.minimum(log_minus, log_plus))
+
+
+def class_log_probabilities(found: Sequence[Any], independence: float = 1.0) -> FloatArray:
+    """(n, c) from the logarithms of (1 - p, p), each (n,), of every binary problem.
+
+    The probability of a class is proportional to p / (1 - p)^independence. With 1 the detectors are
+    independent, and exactly one of them is positive: the others' 1 - p is evidence too. With 0 every p is the
+    probability of its class already, as where all detectors see the same overlap of the classes.
+    """
+    if len(found) == 1:
+        return np.column_stack(found[0])
+    return log_softmax(np.column_stack([log_p - independence * log_q for log_q, log_p in found]), axis=1)
 
 
 @dataclass(frozen=True, eq=False)

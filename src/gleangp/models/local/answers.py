@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.optimize import brentq
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tasks import filled_blocks
@@ -27,6 +28,7 @@ from gleangp.models.decisions import Decision, in_standard_errors
 from gleangp.models.defaults import ANSWERS, HELD_OUT, Conditioning
 from gleangp.models.local.data import blocks_of_tasks, known_of_rows, some_of
 from gleangp.models.local.model import LocalModel
+from gleangp.noise.classes import class_log_probabilities, log_mean
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
 
 _LEAST_LEFT = 1e-6  # of its variance, that a row leaves when it is taken out: rounding can leave less
@@ -141,7 +143,21 @@ def leave_one_out(q: LocalPosterior, terms: Sequence[Term] | None = None) -> tup
 
 def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, IntArray]:
     """Mean and variance (n,) of the targets of the rows of the fit, each from all others, and their tasks."""
-    rows, means, variances = np.arange(len(model.row_numbers)), [], []
+    rows = np.arange(len(model.row_numbers))
+    means, variances = (np.array(values) for values in zip(*_left_out_functions(model, rows), strict=True))
+    mean, var = means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
+    if not model.gaussian:
+        noise = _noise_at(model, rows)
+        mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
+    return mean, var, model.best.posterior.codes[rows]
+
+
+def _left_out_functions(model: LocalModel, rows: IntArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Mean and variance (n,) of the function at rows of the fit, each from all others, at every draw.
+
+    Gaussian noise is included.
+    """
+    found = []
     for draw in model.all_draws:
         q = draw.posterior
         mean, var = leave_one_out(q)
@@ -149,13 +165,31 @@ def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, Int
             large = np.intersect1d(in_neighbourhoods(q), rows)
             residual, own_var, [scale] = left_out(q, large, [q.usual_rows])
             mean[large], var[large] = q.site_mean[large] - residual, q.spread * scale * own_var
-        means.append(mean[rows])
-        variances.append(var[rows] if model.gaussian else without_site(q, rows, var[rows]))
-    mean, var = np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
-    if not model.gaussian:
-        noise = _noise_at(model, rows)
-        mean, var = noise.predict_mean(mean, var), noise.regular.predict_var(mean, var)
-    return mean, var, model.best.posterior.codes[rows]
+        found.append((mean[rows], var[rows] if model.gaussian else without_site(q, rows, var[rows])))
+    return found
+
+
+def independence_of_classes(models: Sequence[LocalModel]) -> float:
+    """The power of 1 - p in the probabilities of classes under which left-out labels are most probable.
+
+    Of models of each class against the rest. The log probability sum_i log P_i,y_i is concave in the power t:
+    its slope is sum_i (sum_c P_ic log(1 - p_ic) - log(1 - p_i,y_i)), by `class_log_probabilities`.
+    """
+    rows = np.arange(len(models[0].row_numbers))
+    y = np.argmax([model.targets["y"] for model in models if model.targets], axis=0)
+    found = []
+    for model in models:
+        noise, functions = _noise_at(model, rows), _left_out_functions(model, rows)
+        found.append(log_mean([noise.class_log_prob(*function) for function in functions]))
+    log_rest = np.column_stack([log_q for log_q, _ in found])
+
+    def slope(t: float) -> float:
+        shares = np.exp(class_log_probabilities(found, t))
+        return float(np.sum(shares * log_rest) - np.sum(log_rest[rows, y]))
+
+    if slope(0.0) <= 0.0:
+        return 0.0
+    return 1.0 if slope(1.0) >= 0.0 else float(brentq(slope, 0.0, 1.0))
 
 
 def without_site(posterior: LocalPosterior, rows: IntArray, var: FloatArray) -> FloatArray:

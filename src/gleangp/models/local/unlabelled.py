@@ -15,7 +15,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import ConstantKernel, Kernel
 
@@ -42,6 +41,7 @@ from gleangp.models.parameters import Parameters, sum_log_z
 from gleangp.models.terms import coupled_terms
 from gleangp.models.units import InputMap, identity_map
 from gleangp.noise import NullCategory
+from gleangp.noise.classes import class_log_probabilities
 
 ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
 
@@ -142,13 +142,6 @@ def held_out_scores(stages: Stages, noises, y: IntArray, labelled: IntArray) -> 
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
         scores[fold == k] = class_log_probabilities(found)[np.arange(len(out)), y[out]]
     return scores
-
-
-def class_log_probabilities(found: Sequence[Any]) -> FloatArray:
-    """(n, c) from the logarithms of (1 - p, p), each (n,), of every binary problem."""
-    if len(found) == 1:
-        return np.column_stack(found[0])
-    return log_softmax(np.column_stack([log_p - log_q for log_q, log_p in found]), axis=1)
 
 
 def add_unlabelled_task(before: list[LocalModel], after: list[LocalModel], y: IntArray) -> list[LocalModel]:
