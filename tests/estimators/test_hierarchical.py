@@ -169,6 +169,41 @@ def test_no_prior_spread_is_a_shared_kernel():
     assert_allclose(nearly.predict(X, tasks=tasks), shared.predict(X, tasks=tasks), atol=0.02)
 
 
+@pytest.mark.parametrize("prior_cov", [1e4, 1e7])
+def test_very_wide_prior_leaves_tasks_alone(prior_cov):
+    """However large the number is, kernels stay within what their bounds allow: no overflow, no warning."""
+    X, y, tasks, _ = make_tasks(n_tasks=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = HierarchicalGPRegressor(prior_cov=prior_cov).fit(X, y, tasks)
+        widths = np.diff(model.predict_interval(X, tasks=tasks))
+    usual = np.diff(HierarchicalGPRegressor(prior_cov=10.0).fit(X, y, tasks).predict_interval(X, tasks=tasks))
+    assert np.median(widths) == pytest.approx(np.median(usual), rel=0.3)
+
+
+def test_prior_of_a_kernel_without_parameters():
+    """A prior of nothing is accepted."""
+    X, y, tasks, _ = make_tasks(n_tasks=2)
+    model = HierarchicalGPRegressor(C(1.0, "fixed") * RBF(1.0, "fixed"), prior_cov=1e6).fit(X, y, tasks)
+    assert model.prior_cov_.shape == (0, 0)
+
+
+@pytest.mark.parametrize("n_unlabelled", [0, 10])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_copies_of_rows_do_not_take_the_noise_away(n_unlabelled, shuffled):
+    """A third of the rows is there twice, target included: the noise of their task stays; a new task too."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.normal(size=(60, 2)), np.tile(["a", "b", "c"], 20)
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=60)
+    y[50 : 50 + n_unlabelled] = np.nan
+    rows = rng.permutation(80) % 60 if shuffled else np.arange(80) % 60
+    model = HierarchicalGPRegressor().fit(X[rows], y[rows], tasks[rows])
+    again = np.flatnonzero(tasks == "a")[rng.permutation(28) % 20]
+    model.add_task(X[again], y[again], "new")
+    deviations = np.sqrt([*model.noise_variances_.values()]) * model._units.scale
+    assert np.all((0.2 < deviations) & (deviations < 0.45))
+
+
 def test_no_neighbours_is_supervised():
     """Without a graph, unlabelled rows change nothing: SSMTR is SMTR; without them there is no graph."""
     X, y, tasks, _ = make_tasks(n_tasks=3)

@@ -63,7 +63,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     prior_cov : float or array-like of shape (q, q), default=None
         Covariance of the log-parameters between tasks; the noise is then one for all tasks. None: learnt,
         and the noise of every task is its own, under a prior that is learnt too. 0: all tasks share one
-        kernel; a large number: tasks do not help each other.
+        kernel; a large number: tasks do not help each other. A variance is at most the square of half the
+        range of the kernel's bounds.
     n_neighbors : int or None, default=5
         Neighbours in the graph of each task that has unlabelled rows. None: these rows are left out.
     n_landmarks : int, default=500
@@ -248,7 +249,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
             kernel,
             blocks,
             noise=noise,
-            prior_cov=None if cov is None else _as_covariance(cov, kernel.n_dims),
+            prior_cov=None if cov is None else _as_covariance(cov, kernel),
             average_theta=self.theta_uncertainty,
             max_rounds=0 if self.optimizer is None else self.n_rounds,
             n_jobs=self.n_jobs,
@@ -326,9 +327,13 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, self._chosen_selector(), graph)
 
 
-def _as_covariance(given: Any, size: int) -> FloatArray:
-    """The parameter `prior_cov`, a number or a matrix, as a covariance (size, size)."""
-    given = np.asarray(given, dtype=np.float64)
+def _as_covariance(given: Any, kernel: Any) -> FloatArray:
+    """The parameter `prior_cov`, a number or a matrix, as a covariance of the parameters of the kernel.
+
+    No standard deviation is more than half the range that the bounds of the kernel leave a parameter: the
+    exponentials of what lies far outside are zero or infinite.
+    """
+    given, size = np.asarray(given, dtype=np.float64), kernel.n_dims
     cov = given * np.eye(size) if given.ndim == 0 else given
     if cov.shape != (size, size) or not np.isfinite(cov).all():
         raise KernelError(
@@ -337,4 +342,7 @@ def _as_covariance(given: Any, size: int) -> FloatArray:
         )
     if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min(initial=0.0) < -1e-12:
         raise KernelError("prior_cov is not a covariance: it must be symmetric, no eigenvalue negative.")
-    return cov
+    ranges = np.diff(np.reshape(kernel.bounds, (-1, 2)))
+    most = (0.5 * np.max(ranges, initial=0.0)) ** 2
+    values, vectors = np.linalg.eigh(cov)
+    return cov if values.max(initial=0.0) <= most else (vectors * np.minimum(values, most)) @ vectors.T

@@ -25,13 +25,15 @@ import numpy as np
 from joblib import parallel_config
 from scipy.sparse import issparse
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import LOG_TWO_PI, condition, evidence_gradient, gaussian_evidence
 from gleangp.inference.posterior import fitc_prior
 from gleangp.kernels.evaluate import MovingKernel, evaluate_apart
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.task import LaplaceFit, OrderSites, TaskRows, find_mode, with_jitter
+from gleangp.models.local.data import Data, canonical_order, exact_copies
+from gleangp.noise import Gaussian
 from gleangp.numerics.linalg import inverse_factors, inverse_of, solve_general, solve_lower
 from gleangp.numerics.parallel import in_parallel
 
@@ -52,7 +54,10 @@ class TaskEvidence(NamedTuple):
 class TaskTerms:
     """Log evidence of every task and its gradients, at theta (M, q) and log_alpha (M,) of the tasks.
 
-    With `noise=None` every task has its own: its logarithm is the last column of theta.
+    With `noise=None` every task has its own: its logarithm is the last column of theta. Labels that repeat
+    another one of their task (`exact_copies`) then have no part in the evidence. The difference of such a
+    label from its first has mean zero and the variance of the noise, whatever the function is, so its density
+    has no bound as the noise goes to zero.
     """
 
     def __init__(self, kernel, tasks: Sequence[TaskRows], noise: float | None, n_jobs: int | None = None):
@@ -64,6 +69,7 @@ class TaskTerms:
             kind = TaskStack if tasks[at[0]].basis is None else TaskOnBasis
             self.groups.append((at, kind(kernel, [tasks[i] for i in at])))
         self._order = np.argsort(np.concatenate([at for at, _ in self.groups]))
+        self.n_copies = _count_copies(tasks)
 
     def __call__(self, theta, log_alpha, log_width) -> TaskEvidence:
         if self.noise is None:
@@ -72,13 +78,24 @@ class TaskTerms:
         else:
             log_noise = np.full(len(theta), np.log(self.noise))
         calls = [(term, theta[at], log_noise[at], log_alpha[at], log_width) for at, term in self.groups]
-        with parallel_config(backend="threading"), np.errstate(over="ignore", invalid="ignore"):
+        far = np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of a search in a wide prior
+        with parallel_config(backend="threading"), far:
             parts = in_parallel(lambda term, *at: term(*at), calls, self.n_jobs)
         total = TaskEvidence(*(np.concatenate(part)[self._order] for part in zip(*parts, strict=True)))
         if self.noise is not None:
             return total
-        d_log_noise = total.d_log_noise * own / (own + HIERARCHY.least_noise)
-        return total._replace(d_theta=np.column_stack([total.d_theta, d_log_noise]))
+        d_log_noise = (total.d_log_noise + 0.5 * self.n_copies) * own / (own + HIERARCHY.least_noise)
+        value = total.value + 0.5 * self.n_copies * (log_noise + LOG_TWO_PI)
+        return total._replace(value=value, d_theta=np.column_stack([total.d_theta, d_log_noise]))
+
+
+def _count_copies(tasks: Sequence[TaskRows]) -> IntArray:
+    """(M,) labels of each task that repeat another one; on a basis rows have variances of their own."""
+    dense = [t if t.basis is None else TaskRows(t.X[:0], t.y[:0]) for t in tasks]
+    X, y = np.concatenate([t.X[: t.n_labelled] for t in dense]), np.concatenate([t.y for t in dense])
+    codes = np.repeat(np.arange(len(tasks)), [t.n_labelled for t in dense])
+    data = Data(X, y, codes, len(tasks), Gaussian()).at(canonical_order(X, y, codes))
+    return data.at(np.flatnonzero(exact_copies(data))).sizes
 
 
 def _grouped(tasks: Sequence[TaskRows]) -> list[list[int]]:
