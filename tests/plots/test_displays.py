@@ -1,6 +1,7 @@
 """The Displays: what they show is what the model says, on the axes they are given."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_blobs, make_moons
 from sklearn.gaussian_process.kernels import RBF
@@ -218,6 +219,32 @@ def test_decision(n_classes):
     np.testing.assert_allclose(display.proba.reshape(81, -1), model.predict_proba(grid))
     texts = [t.get_text() for t in display.ax_.get_legend().get_texts()]
     assert texts == [*map(str, range(n_classes)), "unlabelled"]  # without a basis there are no active points
+
+
+def test_decision_of_one_task():
+    """Of a frame with the task column, the rows of the other tasks are neither drawn nor in the range."""
+    X, y = make_moons(60, noise=0.2, random_state=0)
+    frame = pd.DataFrame(X, columns=["u", "v"]).assign(site=np.tile(["a", "b"], 30))
+    frame.loc[frame["site"] == "b", "u"] += 100.0
+    model = SparseGPClassifier(task="site", optimizer=None, random_state=0).fit(frame, y)
+    display = plots.DecisionDisplay.from_estimator(model, frame, y, task="a", n_points=5)
+    np.testing.assert_array_equal(display.X, X[::2])
+    np.testing.assert_array_equal(display.y, y[::2])
+    assert display.xx.max() < 10.0
+
+
+@pytest.mark.parametrize("noise", ["poisson", "gamma"])
+def test_coverage_of_skewed_targets(noise):
+    """Intervals are those of the noise: two standard deviations of a small count say nothing of it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (800, 1))
+    mean = np.exp(np.sin(X[:, 0]) - 1.0)
+    y = rng.poisson(mean) if noise == "poisson" else rng.gamma(0.7, mean / 0.7)
+    y = np.where(np.arange(800) == 700, np.nan, y)
+    model = SparseGPRegressor(noise=noise, random_state=0).fit(X[:300], y[:300])
+    display = plots.CoverageDisplay.from_estimator(model, X[300:], y[300:])
+    assert display.n_rows == 499
+    assert np.abs(display.coverage - display.levels).max() < 0.08
 
 
 def test_coverage_counts():

@@ -7,9 +7,10 @@ from inspect import signature
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from gleangp._typing import FloatArray
+from gleangp.noise import Gaussian
 from gleangp.plots._base import COLORS, Display, check_kind
 
 _LEVELS = np.linspace(0.05, 0.95, 19)
@@ -58,6 +59,9 @@ class CoverageDisplay(Display):
     def from_estimator(cls, model: Any, X: Any, y: Any, *, tasks: Any = None, ax: Any = None) -> Self:
         """Predict held-out rows and draw.
 
+        With other than Gaussian noise intervals are those of `predict_interval`; the place of a count
+        within its step is drawn.
+
         Parameters
         ----------
         model : estimator
@@ -69,6 +73,10 @@ class CoverageDisplay(Display):
         """
         given = {} if tasks is None else {"tasks": tasks}
         check_kind(cls.__name__, model, of_classes=False, instead="CalibrationDisplay")
+        if not isinstance(getattr(model, "noise_", Gaussian()), Gaussian):
+            scores = scores_of_noise(model, X, y, given, np.random.default_rng(0))
+            zeros = np.zeros(len(scores))
+            return cls.from_predictions(scores, zeros, zeros + 1.0, tasks=tasks, ax=ax)
         options = signature(model.predict).parameters
         if "include_noise" in options or "return_std" not in options:  # else the noise is always in
             given["include_noise"] = True
@@ -209,6 +217,22 @@ class CalibrationDisplay(Display):
         ax.set(xlabel="predicted probability", ylabel="observed frequency")
         self._legend(ax)
         return self
+
+
+def scores_of_noise(
+    model: Any, X: Any, y: Any, given: dict[str, Any], rng: np.random.Generator
+) -> FloatArray:
+    """Normal scores (n,) of the predictive probabilities of targets: standard normal if the model is right.
+
+    The probability of a count is drawn between those of less than it and of at most it: it is then uniform,
+    as that of a number is (Dunn & Smyth 1996).
+    """
+    y = np.asarray(y, dtype=np.float64)
+    probability = model.predict_cdf(X, y, **given)
+    if model.noise_.support == "count":
+        below = np.where(y > 0.0, model.predict_cdf(X, y - 1.0, **given), 0.0)
+        probability = below + rng.uniform(size=len(below)) * (probability - below)
+    return ndtri(np.clip(probability, 1e-12, 1.0 - 1e-12))
 
 
 def _diagonal(ax: Any) -> Any:

@@ -22,6 +22,7 @@ from gleangp.plots._base import (
     input_names,
     inputs_of,
     position_of,
+    rows_of_task,
     submodels,
     task_code,
     values_of,
@@ -99,7 +100,8 @@ class DecisionDisplay(Display):
             A fitted classifier.
         X : frame or array-like of shape (n, p)
             Inputs of the task that is shown: they give the range, and the medians (or most frequent
-            categories) at which other inputs are held. A task column is left out.
+            categories) at which other inputs are held. Of a frame with the task column, the rows of other
+            tasks are left out.
         y : array-like of shape (n,), default=None
             Their labels, to be shown; values that are no class are drawn as unlabelled.
         features : pair of int or str, default=(0, 1)
@@ -110,8 +112,9 @@ class DecisionDisplay(Display):
         check_kind(cls.__name__, model, of_classes=True, instead="PredictionDisplay")
         names = input_names(model, X, feature_names)
         one, two = (position_of(f, names) for f in features)
-        X = inputs_of(model, X)
         code = task_code(model, task)
+        X, y = rows_of_task(model, X, y, code)
+        X = inputs_of(model, X)
         data = np.column_stack([values_of(X, feature, names) for feature in (one, two)])
         sides = []
         for low, high in zip(np.nanmin(data, axis=0), np.nanmax(data, axis=0), strict=True):

@@ -11,10 +11,11 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, xlogy
+from scipy.special import xlogy
 from sklearn.base import clone, is_classifier
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.plots.calibration import scores_of_noise
 from gleangp.report.inputs import Inputs
 
 _SMALLEST_MEAN = 1e-3  # of a count: predictions below zero are as small
@@ -109,11 +110,7 @@ def _spread_of_mean(values: FloatArray) -> float:
 def normal_scores(
     held: HeldOutRows, inputs: Inputs, y: np.ndarray, tasks: np.ndarray | None
 ) -> FloatArray | None:
-    """Standard deviations (m,) from the prediction; for counts, normal scores of their probabilities.
-
-    The probability of a count is drawn between those of less than it and of at most it: if the model is
-    right, it is uniform, as that of a number is (Dunn & Smyth 1996).
-    """
+    """Standard deviations (m,) from the prediction; with other than Gaussian noise, `scores_of_noise`."""
     if held.spread is None:
         return None
     truth = np.asarray(y[held.rows], dtype=float)
@@ -124,12 +121,7 @@ def normal_scores(
         part = held.fold == number
         rows = held.rows[part]
         at, given = inputs.given(model, inputs.cells[rows]), at_rows(tasks, rows)
-        probability = model.predict_cdf(at, truth[part], **given)
-        if model.noise_.support == "count":
-            below = model.predict_cdf(at, truth[part] - 1.0, **given)
-            below = np.where(truth[part] > 0.0, below, 0.0)
-            probability = below + rng.uniform(size=len(below)) * (probability - below)
-        scores[part] = ndtri(np.clip(probability, 1e-12, 1.0 - 1e-12))
+        scores[part] = scores_of_noise(model, at, truth[part], given, rng)
     return scores
 
 
