@@ -6,11 +6,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 from sklearn.gaussian_process.kernels import RBF, CompoundKernel, ConstantKernel
 
-from gleangp import SparseGPClassifier
+from gleangp import SparseGPClassifier, load, save
 from gleangp.exceptions import KernelError, LabelError
 from gleangp.inference.posterior import PRECISION_FLOOR, include_moments
 from gleangp.models.decisions import in_standard_errors
 from gleangp.noise import NullCategory, Probit
+from gleangp.noise.classes import N_POWERS, averaged_over_powers, weights_of_powers
 from tests.two_fits import assert_same_answers
 
 
@@ -291,3 +292,32 @@ def test_better_needs_more_than_a_standard_error(n):
     assert in_standard_errors(lucky - alone) <= 1.0
     assert in_standard_errors(np.full(n, 0.1)) > 1.0
     assert in_standard_errors(np.zeros(n)) == 0.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_are_as_certain_as_held_out_labels_allow(n_classes, tmp_path):
+    """Clusters that overlap do not give certain labels; those that do not stay certain."""
+    loss = {}
+    for distance in (1.5, 5.0):
+        rng = np.random.default_rng(1)
+        y = rng.integers(n_classes, size=600)
+        X = distance * np.eye(n_classes)[y] + rng.normal(size=(600, n_classes))
+        known = np.where(np.arange(600) < 8 * n_classes, y, -1)
+        model = SparseGPClassifier(noise="null_category", unlabeled=-1, random_state=0)
+        p = model.fit(X[:100], known[:100]).predict_proba(X[100:])
+        assert_allclose(p.sum(axis=1), 1.0)
+        loss[distance] = -np.log(p[np.arange(500), y[100:]]).mean()
+    assert loss[1.5] < 1.25  # without averaging over powers 13 and 32
+    assert loss[5.0] < 0.05
+    save(model, tmp_path / "model.glean")
+    assert_array_equal(load(tmp_path / "model.glean").predict_proba(X), model.predict_proba(X))
+
+
+def test_averages_over_powers():
+    """Few labels leave all powers, many certain mistakes the small ones; the most probable class stays."""
+    log_p = np.log([[1.0 - 1e-8, 1e-8]])
+    assert_allclose(weights_of_powers(log_p[:0], np.zeros(0, dtype=int)), 1.0 / N_POWERS)
+    wrong = weights_of_powers(np.tile(log_p, (10, 1)), np.array([0] * 7 + [1] * 3))
+    right = weights_of_powers(np.tile(log_p, (10, 1)), np.zeros(10, dtype=int))
+    assert wrong[:3].sum() > 0.9
+    assert 0.5 < averaged_over_powers(log_p, wrong)[0, 0] < averaged_over_powers(log_p, right)[0, 0] < 1.0

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from gleangp._compat import StrOptions, fit_context
+from gleangp._state import check_arrays
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import encode_classes, lookup_classes
 from gleangp.estimators._base import TaskClassifierMixin
@@ -27,7 +28,14 @@ from gleangp.models.local.unlabelled import UnlabelledRows, add_unlabelled_task,
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
 from gleangp.noise import NullCategory, Probit, noise_from_name
-from gleangp.noise.classes import TwoClasses, class_log_probabilities, log_mean, mean_margin
+from gleangp.noise.classes import (
+    N_POWERS,
+    TwoClasses,
+    averaged_over_powers,
+    class_log_probabilities,
+    log_mean,
+    mean_margin,
+)
 from gleangp.numerics.parallel import on_one_thread
 from gleangp.progress import Given
 
@@ -189,8 +197,11 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     where rows are rare. This helps if classes are clusters, and increases the error otherwise. So labels are
     held out in turn and predicted in three ways: from the labelled rows alone, from all rows under the kernel
     that was given (None: its length scale is the distance of neighbours), and from all rows under the kernel
-    of the labelled ones. The highest mean log probability decides; `decisions_` has the numbers. With
-    `posterior="active"` all rows are used.
+    of the labelled ones. The highest mean log probability decides; `decisions_` has the numbers.
+
+    The null category makes probabilities too certain where classes overlap. They are therefore averaged over
+    powers of them between 0 and 1, each weighted by how probable it makes the labels that were held out. With
+    `posterior="active"` all rows are used, and probabilities are those of the null category.
 
     References
     ----------
@@ -226,7 +237,8 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
     def predict_proba(self, X: Any, tasks: Any = None) -> FloatArray:
         """Probability of every class."""
         several = self._at_draws(X, tasks, lambda noise, *f: noise.class_log_prob(*f))
-        return np.exp(class_log_probabilities(list(map(log_mean, several)), self._independence))
+        log_p = class_log_probabilities(list(map(log_mean, several)), self._independence)
+        return averaged_over_powers(log_p, self._weights) if len(self._weights) else np.exp(log_p)
 
     def decision_function(self, X: Any, tasks: Any = None) -> FloatArray:
         """Mean of the latent function, divided by its predictive standard deviation.
@@ -263,7 +275,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             problems.append(Problem(of_class, at, len(X), rng, start, kernel, LINKED_PRIORS))
 
         every = Data(X, y_codes.astype(np.float64), codes, self._n_tasks, None)
-        then = partial(self._with_unlabelled, every, last)
+        then, self._weights = partial(self._with_unlabelled, every, last), np.zeros(0)
         self._fit(problems, given, then if n_unlabeled and not self._is_active else list)
         labelled = [m for m in self._models if isinstance(m, LocalModel) and m.targets]
         self._independence = 1.0
@@ -306,7 +318,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         """Models of all rows, if those without a label help."""
         n, names = self._n_models, self.learn_noise
         kernels = None if self.kernel is None else [self._given_kernel(k, n) for k in range(n)]
-        return UnlabelledRows(
+        rows = UnlabelledRows(
             replace(every, noise=models[0].noise),
             models,
             rng,
@@ -317,7 +329,10 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
             noise_names=() if isinstance(names, bool | np.bool_) else tuple(n for n in names if n != "bias"),
             n_basis=self._count_active(len(every)),
             choose_basis=choose_basis_of(self._chosen_selector()),
-        ).fit()
+        )
+        models = rows.fit()
+        self._weights = rows.weights
+        return models
 
     def _check_noise(self, n_unlabeled: int) -> None:
         """Raise if the noise that was asked for does not go with the rows or the posterior."""
@@ -352,6 +367,10 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         self._independence = getattr(self, "_independence", 1.0)  # older files have none
         if not (isinstance(self._independence, float) and 0.0 <= self._independence <= 1.0):
             raise ValueError(f"_independence={self._independence!r}.")
+        self._weights = getattr(self, "_weights", np.zeros(0))  # of older files too
+        if len(self._weights) not in (0, N_POWERS):
+            raise ValueError(f"{len(self._weights)} weights of powers.")
+        check_arrays(self, _weights="k >=0")
         super()._check_parts(n_inputs)
 
     def _store(self, models: list[FittedModel]) -> None:

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, log_softmax, logsumexp, ndtri_exp
+from scipy.special import log_ndtr, log_softmax, logsumexp, ndtri_exp, softmax
 
-from gleangp._typing import FloatArray
+from gleangp._typing import FloatArray, IntArray
 from gleangp.noise.base import Floats, Mixture, Noise, NoiseModel, Three, log_shares
 from gleangp.numerics.special import log_diff_ndtr_derivatives, log_expit_derivatives, log_ndtr_derivatives
 
 # A variance beside which the noise of `Logit` (logistic, of variance pi^2 / 3) has the effect of normal noise
 # to 1e-9, and an integrand with a step that is too narrow for nodes.
 _WIDE = 1e6
+# Powers of probabilities over which `weights_of_powers` averages: middles of equal parts of 0 to 1.
+N_POWERS = 20
+_POWERS = (np.arange(N_POWERS) + 0.5) / N_POWERS
 
 
 class TwoClasses(NoiseModel):
@@ -69,6 +72,20 @@ def class_log_probabilities(found: Sequence[Any], independence: float = 1.0) -> 
     if len(found) == 1:
         return np.column_stack(found[0])
     return log_softmax(np.column_stack([log_p - independence * log_q for log_q, log_p in found]), axis=1)
+
+
+def weights_of_powers(log_p: FloatArray, y: IntArray) -> FloatArray:
+    """Posterior weights (k,) of powers b of log probabilities (n, c), given the classes (n,) that occurred.
+
+    Row i has its class with the probability p_iy^b / sum_c p_ic^b. The prior of b is uniform from 0 to 1.
+    """
+    rows = np.arange(len(y))
+    return softmax([np.sum(log_softmax(b * log_p, axis=1)[rows, y]) for b in _POWERS])
+
+
+def averaged_over_powers(log_p: FloatArray, weights: FloatArray) -> FloatArray:
+    """Probabilities (n, c), averaged over the powers with these weights; the most probable class stays."""
+    return np.sum([w * softmax(b * log_p, axis=1) for b, w in zip(_POWERS, weights, strict=True)], axis=0)
 
 
 @dataclass(frozen=True, eq=False)

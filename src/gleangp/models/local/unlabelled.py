@@ -11,7 +11,7 @@ held out in turn, and predicted with and without the unlabelled rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from gleangp.models.parameters import Parameters, sum_log_z
 from gleangp.models.terms import coupled_terms
 from gleangp.models.units import InputMap, identity_map
 from gleangp.noise import NullCategory
-from gleangp.noise.classes import class_log_probabilities
+from gleangp.noise.classes import class_log_probabilities, weights_of_powers
 
 ALONE, START, LABELLED = "labelled rows alone", "all rows", "all rows, kernel of the labelled rows"
 
@@ -120,11 +120,12 @@ def _noise_at(noise: Any, names: tuple[str, ...], signs: FloatArray, swept: Swep
 
 
 def held_out_scores(stages: Stages, noises, y: IntArray, labelled: IntArray) -> FloatArray:
-    """Log probabilities (l,) of the classes of labelled rows, held out in turn.
+    """Log probabilities (l, c) of all classes at labelled rows, which are held out in turn.
 
     Rows without a label are silent unless the noise is the null category.
     """
-    scores, n_folds = np.zeros(len(labelled)), min(UNLABELLED.n_folds, len(labelled))
+    scores = np.zeros((len(labelled), max(2, len(noises))))
+    n_folds = min(UNLABELLED.n_folds, len(labelled))
     # Of every class in turn: folds have about the same share of each.
     fold = np.empty(len(labelled), dtype=np.intp)
     fold[np.argsort(y[labelled], kind="stable")] = np.arange(len(labelled)) % n_folds
@@ -140,7 +141,7 @@ def held_out_scores(stages: Stages, noises, y: IntArray, labelled: IntArray) -> 
                 now = prior.marginals(prior.labelled_first(block, known >= 0))
                 at.append((now.mean, now.var))
         found = [n.class_log_prob(m[out], v[out]) for n, (m, v) in zip(noises, at, strict=True)]
-        scores[fold == k] = class_log_probabilities(found)[np.arange(len(out)), y[out]]
+        scores[fold == k] = class_log_probabilities(found)
     return scores
 
 
@@ -169,7 +170,12 @@ def add_unlabelled_task(before: list[LocalModel], after: list[LocalModel], y: In
 
 @dataclass(eq=False)
 class UnlabelledRows:
-    """Rows of which some have no label, and the models of the labelled ones; `fit` uses them if they help."""
+    """Rows of which some have no label, and the models of the labelled ones; `fit` uses them if they help.
+
+    Their null category makes probabilities too certain where classes overlap: a row that joined a class is
+    evidence of its place. So probabilities are averaged over powers of them, with the `weights` that labels
+    which are held out give these.
+    """
 
     data: Data  # y are codes of classes, -1 without a label
     models: list[LocalModel]  # of every binary problem, learnt from the labelled rows
@@ -182,6 +188,7 @@ class UnlabelledRows:
     noise_names: tuple[str, ...]  # parameters of the null category to learn
     n_basis: int | None  # None: the default
     choose_basis: Any  # as in `Search`
+    weights: FloatArray = field(init=False)  # (k,) of `weights_of_powers`; empty: labelled rows alone
 
     def __post_init__(self) -> None:
         self.seed = int(self.rng.integers(2**63))
@@ -198,8 +205,9 @@ class UnlabelledRows:
         if self.learnt:  # else they are the same
             kernels[LABELLED] = self.of_labelled
         best, means, reason = START, {}, "As asked."
+        held_out, y = self._held_out(kernels)
         if not self.always or len(kernels) > 1:
-            scores = self._scores(kernels)
+            scores = {name: found[np.arange(len(y)), y] for name, found in held_out.items()}
             means = {name: float(np.mean(found)) for name, found in scores.items()}
             best = max(kernels, key=lambda name: means[name])
             if best == LABELLED and means[START] > means[LABELLED] - UNLABELLED.level:
@@ -211,6 +219,7 @@ class UnlabelledRows:
                 reason = "The other rows do not make labels that are held out clearly more probable."
                 best = ALONE
         models = self.models if best == ALONE else self._fit_all(kernels[best])
+        self.weights = np.zeros(0) if best == ALONE else weights_of_powers(held_out[best], y)
         # What was decided for the labelled rows alone, as far as it holds for all rows.
         gone = {ALONE: (), LABELLED: ("draws",), START: ("draws", "smoothness", "warping")}[best]
         made, n = Decision("unlabelled rows", best, means, reason), len(self.y)
@@ -219,8 +228,8 @@ class UnlabelledRows:
             for m in models
         ]
 
-    def _scores(self, kernels: dict[str, Kernels]) -> dict[str, FloatArray]:
-        """Log probabilities of held-out labels, on some of the rows."""
+    def _held_out(self, kernels: dict[str, Kernels]) -> tuple[dict[str, FloatArray], IntArray]:
+        """Log probabilities (l, c) of labels that are held out, on some of the rows, and the labels (l,)."""
         rng = np.random.default_rng(self.seed)
         labelled, others = np.flatnonzero(self.y >= 0), np.flatnonzero(self.y < 0)
         n = max(UNLABELLED.n_checked // 2, UNLABELLED.n_checked - len(others))
@@ -233,7 +242,7 @@ class UnlabelledRows:
         for name, of_classes in kernels.items():
             stages = of_labelled if name == LABELLED else self._stages(of_classes, data, None)
             scores[name] = held_out_scores(stages, self.noises, y, has_label)
-        return scores
+        return scores, y[has_label]
 
     def _fit_all(self, kernels: Kernels) -> list[LocalModel]:
         """The models of all rows under given kernels.
