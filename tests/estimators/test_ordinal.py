@@ -1,6 +1,7 @@
 """`SparseGPOrdinal`: ordered categories."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
@@ -140,6 +141,28 @@ def test_bad_categories(data, categories, labels, match):
     with pytest.raises(LabelError, match=match):
         model.set_params(categories=categories).fit(X[:3], labels)
     assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_order_of_a_column_with_an_order(data, library):
+    """The categories of an ordered column are in its order, without those that do not occur."""
+    X, codes, _ = data
+    names = np.array(["never", "poor", "fair", "good", "best"])
+    text = names[codes + 1]
+    if library == "pandas":
+        y = pd.Series(pd.Categorical(text, categories=names, ordered=True))
+        y[0] = np.nan
+    else:
+        pl = pytest.importorskip("polars")
+        y = pl.Series([None, *text[1:].tolist()], dtype=pl.Enum(names.tolist()))
+    settings = {"optimizer": None, "random_state": 0, "unlabeled": np.nan}
+    model = SparseGPOrdinal(**settings).fit(X, y)
+    assert model.classes_.tolist() == ["poor", "fair", "good", "best"]
+    named = SparseGPOrdinal(categories=names[1:], **settings).fit(X[1:], text[1:])
+    assert_array_equal(model.predict_proba(X), named.predict_proba(X))
+    assert model.score(X[1:], y[1:]) == np.mean(model.predict(X[1:]) == text[1:])
+    plain = SparseGPOrdinal(**settings).fit(X[1:], pd.Series(text[1:], dtype="category"))
+    assert plain.classes_.tolist() == sorted(names[1:])
 
 
 def test_two_categories_are_warned_about(data):

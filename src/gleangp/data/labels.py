@@ -87,6 +87,13 @@ def encode_classes(y: Any, n_rows: int, unlabeled: Any = None) -> tuple[np.ndarr
     return classes, codes
 
 
+def ordered_categories(y: Any) -> list[Any] | None:
+    """The categories of an ordered categorical of pandas, or of an Enum of polars, in order; else None."""
+    kind: Any = getattr(y, "dtype", None)
+    is_ordered = getattr(kind, "ordered", False) or str(kind).startswith("Enum")
+    return list(kind.categories) if is_ordered else None
+
+
 def lookup_classes(classes: np.ndarray, y: Any, n_rows: int, unlabeled: Any = None) -> np.ndarray:
     """Codes (n_rows,) into `classes` that are already known, in their order; -1 in unlabeled rows."""
     codes = np.full(n_rows, -1)

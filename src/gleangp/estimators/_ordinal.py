@@ -8,6 +8,7 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
 from gleangp._typing import FloatArray, IntArray
+from gleangp.data.labels import ordered_categories
 from gleangp.estimators._parameters import generator_from, given, parameters
 from gleangp.estimators._sparse import FittedModel, Problem, rows_to_learn
 from gleangp.estimators._sparse_classifier import LabelsMixin
@@ -36,7 +37,8 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         Learn the cut-points: the bias and the widths of the inner categories. Or what to learn, by name:
         "bias", "widths" and "variance"; see Notes.
     categories : array-like, default=None
-        The categories in their order, at least three. None: those that occur, sorted.
+        The categories in their order, at least three. None: those that occur, in the order of an ordered
+        categorical (pandas) or an Enum (polars), else sorted.
     unlabeled : object, default=None
         The label of rows that have none, which are left out. None: every label is a category.
 
@@ -147,7 +149,11 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
                     "probit classifier. Name all of them in categories=, or use SparseGPClassifier.",
                     UserWarning,
                 )
-            return found, codes
+            known = ordered_categories(y)
+            if known is None:
+                return found, codes
+            order = np.array(sorted(found.tolist(), key=known.index))
+            return order, np.where(codes < 0, -1, np.argsort(order)[codes])  # `found` is sorted
         order = np.asarray(self.categories)
         if order.ndim != 1 or len(order) < 3 or len(np.unique(order)) < len(order):
             raise LabelError(
