@@ -111,3 +111,30 @@ def test_jobs_in_threads_have_one_thread_each():
     with parallel_config(backend="threading"):
         assert in_parallel(lambda _: blas_threads(), [(k,) for k in range(4)], 2) == [1] * 4
     assert blas_threads() == 2
+
+
+class WatchingGenerator(np.random.Generator):
+    """A generator that notes how many threads BLAS has whenever it draws vectors."""
+
+    def multivariate_normal(self, *arguments, **options):
+        """Draws."""
+        Watching.seen.append(blas_threads())
+        return super().multivariate_normal(*arguments, **options)
+
+
+def test_questions_have_one_thread():
+    """What left-out rows, tasks and draws are computed from: matrices of all rows, in small blocks."""
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(24, 2)), np.repeat([0, 1], 12)
+    model = SparseGPRegressor(Watching(1.0), optimizer=None, random_state=0)
+    model.fit(X, np.sin(X[:, 0]), tasks=codes)
+    for question in (
+        model.leave_one_out,
+        model.transfer_report,
+        lambda: model.variance_shares_,
+        lambda: model.sample_y(X, tasks=codes, random_state=WatchingGenerator(np.random.PCG64(0))),
+    ):
+        Watching.seen.clear()
+        question()
+        assert set(Watching.seen) == {1}
+        assert blas_threads() == 2

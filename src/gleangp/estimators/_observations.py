@@ -15,6 +15,7 @@ from gleangp.estimators._parameters import generator_from
 from gleangp.exceptions import LabelError
 from gleangp.models.units import TargetUnits
 from gleangp.noise import Gaussian
+from gleangp.numerics.parallel import on_one_thread
 
 # Noise that takes what is given for every row.
 _FIELDS = {
@@ -238,6 +239,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         values = noise.log_density(standard, f.mean, f.spread) - np.log(self._units.scale[f.codes])
         return float(np.mean(values[labeled]))
 
+    @on_one_thread()
     def sample_y(
         self,
         X: Any,

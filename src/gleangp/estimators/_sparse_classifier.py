@@ -280,8 +280,7 @@ class SparseGPClassifier(LabelsMixin, BaseEstimator):
         labelled = [m for m in self._models if isinstance(m, LocalModel) and m.targets]
         self._independence = 1.0
         if len(labelled) > 1:
-            with on_one_thread():
-                self._independence = independence_of_classes(labelled)
+            self._independence = independence_of_classes(labelled)
 
     def _active_start(
         self, data: Data, kernel: Any, bias: float, n_unlabeled: int

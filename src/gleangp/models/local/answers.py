@@ -30,6 +30,7 @@ from gleangp.models.local.data import blocks_of_tasks, known_of_rows, some_of
 from gleangp.models.local.model import LocalModel
 from gleangp.noise.classes import class_log_probabilities, log_mean
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky
+from gleangp.numerics.parallel import on_one_thread
 
 _LEAST_LEFT = 1e-6  # of its variance, that a row leaves when it is taken out: rounding can leave less
 
@@ -141,6 +142,7 @@ def leave_one_out(q: LocalPosterior, terms: Sequence[Term] | None = None) -> tup
     return mean - found.alpha / found.also, 1.0 / found.also
 
 
+@on_one_thread()
 def left_out_predictions(model: LocalModel) -> tuple[FloatArray, FloatArray, IntArray]:
     """Mean and variance (n,) of the targets of the rows of the fit, each from all others, and their tasks."""
     rows = np.arange(len(model.row_numbers))
@@ -169,6 +171,7 @@ def _left_out_functions(model: LocalModel, rows: IntArray) -> list[tuple[FloatAr
     return found
 
 
+@on_one_thread()
 def independence_of_classes(models: Sequence[LocalModel]) -> float:
     """The power of 1 - p in the probabilities of classes under which left-out labels are most probable.
 
@@ -222,6 +225,7 @@ def left_out_scores(model: LocalModel, rows: IntArray, residual: FloatArray, pre
     return _noise_at(model, rows).log_partition(model.targets["y"][rows], *at)[0]
 
 
+@on_one_thread()
 def transfer_report(models: Sequence[LocalModel], names: list, log_units: Any = None) -> list[TaskTransfer]:
     """What every task with rows gains from the others, by left-out log scores; those of models add up.
 

@@ -118,6 +118,7 @@ class LocalModel:
             n = {"n": self.best.posterior.n_learnt}
             check_arrays(SimpleNamespace(**self.targets), n, **dict.fromkeys(self.targets, "n"))
 
+    @on_one_thread()
     def variance_shares(self, rng: np.random.Generator) -> dict[str, float]:
         """Shares of the variance of the training targets: common function, task, noise.
 
