@@ -103,15 +103,15 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
     Where rows have next to no noise, rounding can leave a matrix without a factor. It then gets the least
     jitter that gives it one, as a share of its mean diagonal; the largest is returned.
     """
-    log_det, jitter = 0.0, 0.0
-    if M.shape[1] == 0:  # LAPACK complains of matrices without rows
-        return M, log_det, jitter
-    np.einsum("bii->bi", M)[...] += 1.0
+    if M.size == 0:  # LAPACK complains of matrices without rows
+        return M, 0.0, 0.0
+    diagonal, jitter = np.einsum("bii->bi", M), 0.0  # a view, with the largest entry of every covariance
+    diagonal += 1.0
     if M.shape[1] < min(_FEW_ROWS, len(M)):
         with suppress(np.linalg.LinAlgError):  # else one by one, so that each gets the jitter it needs
             return M, _invert_small(M), jitter
-    for matrix in M:
-        kept = matrix.copy() if matrix.max(initial=0.0) > _NEARLY_SINGULAR else None
+    for matrix, largest in zip(M, diagonal.max(axis=1), strict=True):
+        kept = matrix.copy() if largest > _NEARLY_SINGULAR else None
         # A symmetric matrix is its own transpose: LAPACK's columns are our rows.
         chol, info = lapack.dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
         if info:
@@ -121,9 +121,8 @@ def inverse_factors(M: FloatArray) -> tuple[FloatArray, float, float]:
                 raise NotPositiveDefiniteError(f"{found}. {advice}")
             matrix[...], added = cholesky(kept)
             jitter, chol = max(jitter, added / float(np.mean(np.diagonal(kept)))), matrix.T
-        log_det += log_determinant(chol)
         _invert_upper(chol)
-    return M, log_det, jitter
+    return M, -2.0 * float(np.log(diagonal).sum()), jitter
 
 
 def _invert_small(M: FloatArray) -> float:
