@@ -206,19 +206,19 @@ def _square_distances(A, B, length, rough):
     """d2_ij = |a_i|^2 + |b_j|^2 - 2 a_i b_j of scaled rows a and b, by a matrix product."""
     if length.ndim == 3:  # of every matrix its own
         A, B, length = A / length, None if B is None else B / length, np.ones(())
-    C = A if B is None else B
-    weights = np.broadcast_to(length**-2.0, A.shape[-1:])
-    square_a, square_c = (np.einsum("...ik,...ik,k->...i", V, V, weights)[..., None] for V in (A, C))
-    if rough or max(square_a.max(initial=0.0), square_c.max(initial=0.0)) > _LARGEST_SQUARE:
+    sets = (A,) if B is None else (A, B)
+    C, weights = sets[-1], np.broadcast_to(length**-2.0, A.shape[-1:])
+    squares = [np.einsum("...ik,...ik,k->...i", V, V, weights)[..., None] for V in sets]
+    if rough or max(part.max(initial=0.0) for part in squares) > _LARGEST_SQUARE:
         return _by_differences(A / length, C / length)
     left = (-2.0 * weights) * A
     if A.shape[-2] <= A.shape[-1]:  # few rows: a pass over d2 costs less than one over C
         d2 = left @ C.swapaxes(-1, -2)
-        d2 += square_a
-        d2 += square_c.swapaxes(-1, -2)
+        d2 += squares[0]
+        d2 += squares[-1].swapaxes(-1, -2)
     else:  # one product of [-2 a, |a|^2, 1] and [c, 1, |c|^2]
-        left = np.concatenate([left, square_a, np.ones_like(square_a)], axis=-1)
-        d2 = left @ np.swapaxes(np.concatenate([C, np.ones_like(square_c), square_c], axis=-1), -1, -2)
+        left = np.concatenate([left, squares[0], np.ones_like(squares[0])], axis=-1)
+        d2 = left @ np.swapaxes(np.concatenate([C, np.ones_like(squares[-1]), squares[-1]], axis=-1), -1, -2)
     np.maximum(d2, 0.0, out=d2)
     if B is None:
         np.einsum("...ii->...i", d2)[...] = 0.0
@@ -238,7 +238,8 @@ def _contract(M, a, b, parameter):
     square = b is None
     if square:
         M, b = M + M.swapaxes(-1, -2), a  # both arguments move: twice the sum over pairs
-    if max(np.max(np.abs(v), initial=0.0) for v in (a, b)) ** 2 > _LARGEST_SQUARE:
+    # The sum of all squares is far cheaper than the largest of them.
+    if any(np.vdot(v, v) > _LARGEST_SQUARE and np.max(v**2) > _LARGEST_SQUARE for v in (a, b)):
         columns = []  # with all digits, one feature at a time
         for k in range(a.shape[-1]):
             difference = a[..., :, None, k] - b[..., None, :, k]
