@@ -159,9 +159,11 @@ class Likelihood:
         tau, _, levels = _of_tasks(slots, z)
         return np.maximum(shared * np.exp(tau * levels), self._least)
 
-    def precision(self, slots: Slots, z: FloatArray, codes: IntArray, factors: Any) -> FloatArray:
-        """(n,) of the sites of rows, with Gaussian noise of known factors of the variance."""
-        return 1.0 / (self.variance(slots, z)[codes] * factors)
+    def _gaussian_sites(self, rows: Rows, slots: Slots, z: FloatArray) -> tuple[FloatArray, RowSites]:
+        """The variance (M,), and the targets with their noise, of known factors of it."""
+        variance = self.variance(slots, z)
+        precision = 1.0 / (variance[rows.layout.codes] * rows.noise.variance)
+        return variance, RowSites(precision, precision * rows.y)
 
     def settle(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites, *, gradient=True) -> Settled:
         """Sites of all rows at the parameters z; `sites` are those to start from.
@@ -170,18 +172,17 @@ class Likelihood:
         """
         if not self.gaussian:
             return self._propagated(prior, rows, slots, z, sites)
-        precision = self.precision(slots, z, rows.layout.codes, rows.noise.variance)
-        found = RowSites(precision, precision * rows.y)
-        q = condition(prior, precision, found.shift, rows=gradient)
+        variance, found = self._gaussian_sites(rows, slots, z)
+        q = condition(prior, found.precision, found.shift, rows=gradient)
 
         def slot_gradients(of_evidence: Any) -> dict[str, FloatArray]:
             if not self.learn:
                 return {}
-            by_log = self._by_log(rows, slots, z, of_evidence.noise_variance)
+            by_log = self._by_log(rows, variance, of_evidence.noise_variance)
             return {"noise__variance": np.array([by_log.sum()]), **self._gradients_of_tasks(slots, z, by_log)}
 
-        of_copies = -0.5 * float(self._copies(rows) @ np.log(2.0 * np.pi * self.variance(slots, z)))
-        evidence = gaussian_evidence(q, precision) - of_copies + self._correction(slots, z)
+        of_copies = -0.5 * float(self._copies(rows) @ np.log(2.0 * np.pi * variance))
+        evidence = gaussian_evidence(q, found.precision) - of_copies + self._correction(slots, z)
         return Settled(q, evidence, found, slot_gradients)
 
     def _propagated(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites) -> Settled:
@@ -215,19 +216,18 @@ class Likelihood:
     def slope_of_tasks(self, prior, rows: Rows, slots: Slots, z: FloatArray, sites) -> tuple[FloatArray, Any]:
         """(M,) derivatives of the evidence in the log variances of the tasks, and the sites there."""
         if self.gaussian:  # from the residuals of all rows, without their covariances
-            precision = self.precision(slots, z, rows.layout.codes, rows.noise.variance)
-            q = condition(prior, precision, precision * rows.y, also=row_inverse)
-            return self._by_log(rows, slots, z, 0.5 * (q.alpha**2 - q.also)), None
+            variance, found = self._gaussian_sites(rows, slots, z)
+            q = condition(prior, found.precision, found.shift, also=row_inverse)
+            return self._by_log(rows, variance, 0.5 * (q.alpha**2 - q.also)), None
         settled = self.settle(prior, rows, slots, z, sites)
         return settled.slot_gradients(None)["z"] / _of_tasks(slots, z)[0], settled.sites
 
-    def _by_log(self, rows: Rows, slots: Slots, z: FloatArray, by_row: FloatArray) -> FloatArray:
+    def _by_log(self, rows: Rows, variance: FloatArray, by_row: FloatArray) -> FloatArray:
         """(M,) derivatives in the log variances of tasks, from those in the variance of each row.
 
         They are zero where a task has the least variance: it does not depend on the parameters then.
         """
         of_task = np.bincount(rows.layout.codes, by_row * rows.noise.variance, len(self.sizes))
-        variance = self.variance(slots, z)
         by_log = variance * of_task + 0.5 * self._copies(rows)
         return by_log * (variance > self._least if self.varies else True)
 
