@@ -28,6 +28,7 @@ from threadpoolctl import ThreadpoolController
 
 _limiting = Lock()  # held by the one call that limits threads and will restore them
 _controller = cache(ThreadpoolController)  # which takes milliseconds
+_libc = cache(ctypes.CDLL)  # a new one for every search would be left in cycles to the garbage collector
 
 
 @contextmanager
@@ -96,7 +97,7 @@ _n_searches = 0  # that run now
 
 def _keep(n_bytes: int) -> None:
     """Let glibc keep up to so much freed memory; nothing happens with another C library."""
-    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    libc = _libc(None) if sys.platform.startswith("linux") else None
     if libc is not None and hasattr(libc, "gnu_get_libc_version"):
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
         libc.mallopt(_M_TRIM_THRESHOLD, n_bytes)
