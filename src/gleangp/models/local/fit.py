@@ -43,7 +43,8 @@ from gleangp.progress import Stage
 @on_one_thread()  # blocks are small, however many rows a task has
 def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator) -> LocalModel:
     """Learn the parameters and form the posterior of all rows, of the candidate with the most evidence."""
-    search, learnt, decisions = _compete(candidates, data, int(rng.integers(2**62)))
+    seed = int(rng.integers(2**62))
+    search, learnt, decisions = _compete(candidates, data, seed)
     modes = _modes(search, learnt, len(data)) if len(learnt) > 1 else []
     best = modes[0].learnt if modes else learnt[0]
     stage = Stage("posterior", 1, data.n_tasks, len(data))
@@ -61,14 +62,8 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
     modes = modes or _modes(search, [best], len(data))
     draws = _draws(search, modes, data, rng) if modes else ()
     decisions += _decided_forms(modes)
-    # Other noise has no variance to scale, and parameters that were given stay as they are.
-    scalable = search.optimize and search.likelihood.gaussian and bool(search.likelihood.learn)
-    if scalable and not at_best.posterior.together:
-        if made := choose_spread(at_best.posterior, search.conditioning, rng):
-            decisions.append(made)
-            spread = {name: made.numbers[name] for name in ("spread", "usual_rows")}
-            at_best = replace(at_best, posterior=at_best.posterior.extended(**spread))
-            draws = tuple(replace(d, posterior=d.posterior.extended(**spread)) for d in draws)
+    at_best, draws, made = _with_spread(search, at_best, draws, seed)
+    decisions += made
     if modes:
         reason = "Predictions average over draws of the hyperparameters."
         decisions.append(Decision("draws", str(len(draws)), {"rows": float(len(data))}, reason))
@@ -90,6 +85,24 @@ def fit_local(candidates: Sequence[Search], data: Data, rng: np.random.Generator
         choice=Choice(decisions[0].chosen, dict(decisions[0].numbers), decisions[0].reason),
         targets=None if search.likelihood.gaussian else targets_of(data.y, data.noise),
     )
+
+
+def _with_spread(
+    search: Search, best: Draw, draws: tuple[Draw, ...], seed: int
+) -> tuple[Draw, tuple[Draw, ...], list[Decision]]:
+    """With the spread that left-out rows of large tasks show, and the decision; none without such tasks.
+
+    Other noise has no variance to scale, and parameters that were given stay as they are.
+    """
+    scalable = search.optimize and search.likelihood.gaussian and bool(search.likelihood.learn)
+    # Rows of its own generator: how many numbers the choice of a basis draws depends on rounding.
+    rng = np.random.default_rng(seed)
+    made = choose_spread(best.posterior, search.conditioning, rng) if scalable else None
+    if made is None:
+        return best, draws, []
+    spread = {name: made.numbers[name] for name in ("spread", "usual_rows")}
+    several = [replace(d, posterior=d.posterior.extended(**spread)) for d in (best, *draws)]
+    return several[0], tuple(several[1:]), [made]
 
 
 def lost_evidence(search: Search, learnt: Learnt, data: Data, log_evidence: float) -> bool:
