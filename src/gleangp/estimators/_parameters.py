@@ -123,8 +123,9 @@ class SparseParameters(PartsParameters):
         (`CoregionCoupling(rank=...)`). "auto": "function", or in regression "coregion" if it has more
         evidence; "kernel" for `posterior="active"`. `coupling_` has the choice.
     n_active : int or float, default=None
-        Number of basis points, or their share of the rows. None: all of up to 2000 rows, else 400. For
-        `posterior="active"`: active points of all tasks; None: at most 1000 per task, of a classifier 400.
+        Number of basis points, or their share of the rows. None: all of up to 2000 rows (labels: 1000), else
+        400. For `posterior="active"`: active points of all tasks; None: at most 1000 per task, of a
+        classifier 400.
     posterior : {"local", "active"}, default="local"
         "local": the covariance is exact within neighbourhoods of rows, and uses the basis between them.
         "active": predictions use the active points only (the method of LP04), as always with `invariances`.

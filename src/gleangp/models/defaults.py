@@ -153,6 +153,9 @@ MOST_REPORTS = len(LEARNING.starts) + 4 * len(LEARNING.smoothness) + len(LEARNIN
 # nat. Further steps and more rows did not improve predictions of simulated labels.
 LABELS_LEARNING = Learning(settled=1.0, stages=(Stage(500, 50, 50, 15), Stage(5000, 50, 50, 15)))
 CONDITIONING = Conditioning()
+# Labels: a block is factored in every sweep of the propagation. Twelve tables of 1000 to 2000 labels have the
+# same log loss as in one block (to 0.0005), in two thirds of the time.
+LABELS_CONDITIONING = Conditioning(n_together=1000)
 
 
 @fixed

@@ -29,9 +29,7 @@ from gleangp.models.units import InputMap
 from gleangp.noise import Gaussian
 
 _NOISE_BOUNDS = np.array([-20.0, 4.0])  # of the log variance of Gaussian noise in standard units
-_LEAST = float(
-    np.exp(_NOISE_BOUNDS[0])
-)  # of the variance of a task: with less, covariances have no digits left
+_LEAST = float(np.exp(_NOISE_BOUNDS[0]))  # variance of a task: with less, covariances have no digits left
 _LEVELS = np.linspace(-6.0, 6.0, 121)  # of z_t, standard normal a priori, for sums in place of integrals
 _FINE_TOLERANCE = 1e-9  # nats per row, of propagation where gradients must be exact
 _BOUNDS = {"identity": (-10.0, 10.0), "log": (-9.0, 7.0), "logit": (-9.0, 9.0)}

@@ -170,8 +170,10 @@ def plan_search(
         coupling = "function"
     inputs = map_inputs(X) if kernel is None and X.shape[1] else identity_map(X.shape[1])
     # Labels and categories carry less information than counts and numbers.
-    learning = defaults.LABELS_LEARNING if likelihood.of_labels else defaults.LEARNING
-    conditioning = with_points(defaults.CONDITIONING, n_basis, len(X))
+    learning, conditioning = defaults.LEARNING, defaults.CONDITIONING
+    if likelihood.of_labels:
+        learning, conditioning = defaults.LABELS_LEARNING, defaults.LABELS_CONDITIONING
+    conditioning = with_points(conditioning, n_basis, len(X))
     if n_basis is not None and n_basis < len(X):  # as many rows as they are worth; of two stages at least
         most = max(learning.stages[1].n_rows, learning.rows_per_point * n_basis)
         learning = replace(learning, most_rows=most)
