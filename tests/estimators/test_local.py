@@ -1,6 +1,7 @@
 """The default posterior of the sparse estimators: intervals, densities, weights, noise models, odd inputs."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -447,6 +448,23 @@ def test_shares_of_variance_with_noise_that_is_known_per_row():
     of_rows = SparseGPRegressor(noise_variance=np.full(40, 0.04), random_state=0).fit(X, y).variance_shares_
     assert of_rows == pytest.approx(alone)
     assert 0.02 < alone["noise"] < 0.06
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_the_order_of_columns_and_of_tasks_does_not_matter(labels):
+    """Nor does it for the draws of the hyperparameters, of which each column and task has some."""
+    rng = np.random.default_rng(0)
+    X, codes, order = rng.normal(size=(40, 3)), np.arange(40) % 4, [2, 0, 1]
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + rng.normal(size=4)[codes] + 0.1 * rng.normal(size=40)
+    Model, target = (SparseGPClassifier, y > 0.0) if labels else (SparseGPRegressor, y)
+    found = []
+    for columns, names in ((slice(None), "abcd"), (order, "abcd"), (slice(None), "cadb")):
+        tasks = np.array(list(names))[codes]
+        model = Model(random_state=0).fit(X[:, columns], target, tasks)
+        answer = model.predict_proba if labels else partial(model.predict_quantiles, quantiles=[0.1, 0.9])
+        found.append(answer(X[:, columns], tasks=tasks))
+    assert model.decisions_[-1].what == "draws"
+    assert_allclose(found[1:], [found[0]] * 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("noise", ["poisson", "negative_binomial", "binomial", "gamma"])

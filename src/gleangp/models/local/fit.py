@@ -162,7 +162,7 @@ class Mode:
 
 def _modes(search: Search, learnt: list[Learnt], n_rows: int) -> list[Mode]:
     """Laplace approximations, the most probable form first; none if predictions do not average over draws."""
-    if not search.draws(n_rows) or not len(_free(learnt[0].objective)):
+    if not search.draws(n_rows) or not len(_free(learnt[0])):
         return []
     most = min(form.optimum.value for form in learnt) + search.learning.hopeless
     modes = [_mode_of(form, search.learning, hopeless=form.optimum.value > most) for form in learnt]
@@ -176,7 +176,7 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     approximation. The root is the symmetric one, as rounding can change the signs of eigenvectors, and turn
     those of equal eigenvalues. A form that is `hopeless` has no mass and no draws.
     """
-    objective, z, free = learnt.objective, learnt.optimum.theta, _free(learnt.objective)
+    objective, z, free = learnt.objective, learnt.optimum.theta, _free(learnt)
     hessian = np.zeros((len(free), len(free)))
     if hopeless:
         return Mode(learnt, free, hessian, -np.inf)
@@ -191,20 +191,18 @@ def _mode_of(learnt: Learnt, learning: Learning, *, hopeless: bool) -> Mode:
     return Mode(learnt, free, (vectors / np.sqrt(values)) @ vectors.T, log_mass)
 
 
-def _free(objective: LogPosterior) -> IntArray:
-    """(k,) the parameters that draws vary.
+def _free(learnt: Learnt) -> IntArray:
+    """(k,) the parameters that draws vary; those of a slot by size, as columns and tasks may have any order.
 
     Not z_t, whose uncertainty the likelihood has in closed form. Of labels not the noise: cut-points are on
     the scale of the latent function, and the same in all draws.
     """
-    where, of_labels = objective.slots.where, objective.likelihood.of_labels
-    held = [name == "z" or (of_labels and name.startswith("noise__")) for name in where]
-    parts = [
-        np.arange(part.start, part.stop)
-        for part, is_held in zip(where.values(), held, strict=True)
-        if not is_held
-    ]
-    return np.concatenate([np.zeros(0, dtype=np.intp), *parts])
+    objective, z = learnt.objective, learnt.optimum.theta
+    of_labels, parts = objective.likelihood.of_labels, [np.zeros(0, dtype=np.intp)]
+    for name, part in objective.slots.where.items():
+        if not (name == "z" or (of_labels and name.startswith("noise__"))):
+            parts.append(part.start + np.argsort(z[part], kind="stable"))
+    return np.concatenate(parts)
 
 
 def _decided_forms(modes: list[Mode]) -> list[Decision]:
