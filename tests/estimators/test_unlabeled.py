@@ -116,6 +116,17 @@ def test_several_classes_share_unlabelled_rows():
     assert_allclose(many.log_evidence_, 2.0 * model.log_evidence_, rtol=0.02)
 
 
+def test_the_predicted_class_is_the_most_probable_one():
+    """Also under the null category, whose probabilities are not those of the margins."""
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=60)
+    X = rng.standard_normal((60, 2)) + 1.5 * np.column_stack([truth, np.zeros(60)])
+    y = np.where(rng.permutation(60) < 12, truth, -1)
+    model = SparseGPClassifier(noise="null_category", unlabeled=-1, random_state=0).fit(X, y)
+    new = rng.uniform(-6, 10, (2000, 2))
+    assert_array_equal(model.predict(new), model.predict_proba(new).argmax(axis=1))
+
+
 def test_kernels_for_other_classes_are_refused(problem):
     """A CompoundKernel needs as many kernels as there are classes, and more than two of these."""
     X, y, _ = problem

@@ -268,16 +268,14 @@ class TaskEstimator(TaskParameters, CallbackSupportMixin):
 
 
 class TaskClassifierMixin(TaskEstimator, ClassifierMixin):
-    """A classifier with tasks and a `decision_function`."""
+    """A classifier with tasks and a `predict_proba`."""
 
     classes_: np.ndarray
     unlabeled: Any = None
 
     def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
         """The most probable class of each row's task."""
-        margins = self.decision_function(X, tasks=tasks)
-        winner = (margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)
-        return self.classes_[winner]
+        return self.classes_[self.predict_proba(X, tasks=tasks).argmax(axis=1)]
 
     def score(self, X: Any, y: Any, tasks: Any = None, sample_weight: Any = None) -> float:
         """Accuracy over the labeled rows."""

@@ -100,10 +100,6 @@ class SparseGPOrdinal(LabelsMixin, BaseEstimator):
         [each] = self._at_draws(X, tasks, lambda noise, *f: noise.log_partition(ranks, *f)[0])
         return np.exp(log_mean(each)).T
 
-    def predict(self, X: Any, tasks: Any = None) -> np.ndarray:
-        """The most probable category."""
-        return self.classes_[self.predict_proba(X, tasks=tasks).argmax(axis=1)]
-
     def predict_latent(self, X: Any, tasks: Any = None) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the latent function, on the scale of `cut_points_`.
 
