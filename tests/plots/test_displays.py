@@ -57,6 +57,20 @@ def test_ticks_are_the_basis():
     assert len(plots.PredictionDisplay.from_estimator(model, X).active) == 0
 
 
+@pytest.mark.parametrize("noise", ["poisson", "gamma", "gaussian"])
+def test_bands_end_where_targets_do(noise):
+    """At zero for counts and positive targets, and for others where two deviations end."""
+    X = np.linspace(0.0, 6.0, 20)[:, None]
+    y = np.where(np.arange(20) % 5 == 0, 3.0, 0.0) + (noise == "gamma")
+    model = SparseGPRegressor(noise=noise, optimizer=None).fit(X, y)
+    display = plots.PredictionDisplay.from_estimator(model, X, y)
+    assert (display.mean < 2 * display.std_with_noise).any()
+    ends = [band.get_paths()[0].vertices[:, 1].min() for band in display.ax_.collections]
+    least = display.mean - 2 * np.array([display.std_with_noise, display.std])
+    expected = least if noise == "gaussian" else np.maximum(least, 0.0)
+    np.testing.assert_allclose(ends, expected.min(axis=1), atol=1e-12)
+
+
 def test_unknown_task(tasks_model):
     """A task that is not there is an error that names those that are."""
     model, X, *_ = tasks_model

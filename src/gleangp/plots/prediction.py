@@ -50,6 +50,8 @@ class PredictionDisplay(Display):
         Names of the input and of the target.
     others : str, default=""
         Values at which the other inputs are held.
+    least : float, default=-inf
+        Least value of the target, at which bands end: zero for counts and positive targets.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class PredictionDisplay(Display):
     x_label: str = "input"
     y_label: str = "target"
     others: str = ""
+    least: float = -np.inf
 
     @classmethod
     def from_estimator(
@@ -132,6 +135,7 @@ class PredictionDisplay(Display):
         except (TypeError, ValueError):  # no such option, or noise known per training row only
             std_with_noise = None
         active = None if dates else active_points(model, code, [feature])
+        noise = getattr(model, "noise_", None)
         display = cls(
             x,
             mean,
@@ -144,6 +148,7 @@ class PredictionDisplay(Display):
             x_label=names[feature],
             y_label=y_label,
             others=held_values(grid, names, [feature]),
+            least=-np.inf if getattr(noise, "support", "real") == "real" else 0.0,
         )
         return display.plot(ax=ax)
 
@@ -180,5 +185,5 @@ class PredictionDisplay(Display):
         return self
 
     def _band(self, ax: Any, std: FloatArray, color: str, alpha: float, label: str) -> None:
-        low, high = self.mean - 2 * std, self.mean + 2 * std
+        low, high = np.maximum(self.mean - 2 * std, self.least), self.mean + 2 * std
         ax.fill_between(self.x, low, high, color=color, alpha=alpha, lw=0, label=label)
