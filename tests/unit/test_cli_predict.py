@@ -192,6 +192,16 @@ def test_update_fails_whole(files, tmp_path):
         call("update", model, table)
 
 
+def test_rows_without_the_target_column_are_refused(files, tmp_path):
+    """Numbers and classes, known and new tasks: the error names the column."""
+    table = tmp_path / "more.csv"
+    make_frame(9).drop(columns=["y", "grade"]).assign(t="new").to_csv(table, index=False)
+    for model, target in zip(files[1:], ("y", "grade"), strict=True):
+        for command in ("update", "add-task"):
+            with pytest.raises(LabelError, match=f"no column '{target}', which holds the target"):
+                call(command, model, table)
+
+
 @pytest.mark.usefixtures("held_kernels")
 def test_update_without_tasks(tmp_path):
     """A model without tasks absorbs rows too."""

@@ -132,11 +132,16 @@ def _is_word(value: Any, word: str) -> bool:
         return False
 
 
-def target_of(frame: Any, target: str, *, classify: bool, unlabeled: str | None) -> np.ndarray:
-    """The target: numbers with NaN where there is none, or class labels as text."""
+def target_column(frame: Any, target: str) -> Any:
+    """The column of the target as it is in the table."""
     if target not in frame.columns:
         raise LabelError(f"the table has no column {target!r}, which holds the target.")
-    values = frame[target]
+    return frame[target]
+
+
+def target_of(frame: Any, target: str, *, classify: bool, unlabeled: str | None) -> np.ndarray:
+    """The target: numbers with NaN where there is none, or class labels as text."""
+    values = target_column(frame, target)
     if classify:
         if values.isna().any() and unlabeled is None:
             raise LabelError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gleangp.cli._constraints import constraints_at, read_constraints
-from gleangp.cli._encoding import TableEncoding, learn_encoding, target_of, text_of
+from gleangp.cli._encoding import TableEncoding, learn_encoding, target_column, target_of, text_of
 from gleangp.cli._tables import read_table
 from gleangp.cli._usage import UsageError, first_names, note
 from gleangp.data.tables import ColumnEncoding
@@ -212,7 +212,7 @@ def _has_classes(values: Any, unlabeled: str | None) -> bool:
 
 def with_target(frame: Any, target: str) -> Any:
     """The rows that have a class; the others are counted aloud."""
-    gone = frame[target].isna()
+    gone = target_column(frame, target).isna()
     if gone.all():
         raise LabelError(f"no row has a target in the column {target!r}.")
     if gone.any():
