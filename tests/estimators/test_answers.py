@@ -387,3 +387,23 @@ def test_questions_about_new_tasks_leave_the_model_as_it_is():
     with pytest.warns(NewTaskWarning):
         model.suggest(X[:3], tasks=new)
     assert 77 not in model.tasks_
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True, None, "3", np.nan])
+def test_wrong_numbers_are_named(wrong):
+    """Of draws and suggestions a whole number is expected, with probabilities one between 0 and 1."""
+    X = np.linspace(0.0, 6.0, 8)[:, None]
+    model = SparseGPRegressor(optimizer=None).fit(X, np.sin(X[:, 0]))
+    with pytest.raises(ValueError, match=rf"^n_samples={wrong!r}; a whole number from 1 on"):
+        model.sample_y(X, wrong)
+    with pytest.raises(ValueError, match=rf"^n={wrong!r}; a whole number from 1 on"):
+        model.suggest(X, wrong)
+    with pytest.raises(ValueError, match=rf"^quantiles={wrong!r}; one probability between 0 and 1, .* list"):
+        model.predict_quantiles(X, wrong)
+    with pytest.raises(ValueError, match=rf"^coverage={wrong!r}; one probability between 0 and 1"):
+        model.predict_interval(X, wrong)
+    for several in ([], [[0.1, 0.9]], [0.1, wrong]):
+        with pytest.raises(ValueError, match=r"^quantiles=.* one probability between 0 and 1"):
+            model.predict_quantiles(X, several)
+    with pytest.raises(ValueError, match=r"^coverage=.*0\.9.*; one probability"):
+        model.predict_interval(X, [0.5, 0.9])

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.labels import check_regression_target
 from gleangp.estimators._base import TaskEstimator
-from gleangp.estimators._parameters import generator_from
+from gleangp.estimators._parameters import check_count, check_probabilities, generator_from
 from gleangp.exceptions import LabelError
 from gleangp.models.units import TargetUnits
 from gleangp.noise import Gaussian
@@ -171,9 +171,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         ndarray of shape (n, 2)
             Lower and upper ends; of several outputs (n, q, 2).
         """
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage={coverage!r}; a probability between 0 and 1 is expected.")
-        ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
+        (share,) = check_probabilities("coverage", coverage, single=True)
+        ends = [0.5 * (1.0 - share), 0.5 * (1.0 + share)]
         return self.predict_quantiles(X, ends, tasks=tasks, exposure=exposure, trials=trials)
 
     def predict_quantiles(
@@ -191,9 +190,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         ndarray of shape (n, k)
             One column for each quantile; of several outputs (n, q, k).
         """
-        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
-        if levels.ndim != 1 or not ((levels > 0.0) & (levels < 1.0)).all():
-            raise ValueError(f"quantiles={quantiles!r}; probabilities between 0 and 1 are expected.")
+        levels = check_probabilities("quantiles", quantiles)
         f, noise = self._observed(X, tasks, exposure, trials)
         found = np.array([noise.regular.predict_quantile(f.mean, f.spread, level) for level in levels])
         return self._by_row(self._units.from_standard(found, f.codes).T, tasks)
@@ -263,6 +260,7 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         -------
         ndarray of shape (n, n_samples), or (n, q, n_samples) of several outputs
         """
+        n_samples = check_count("n_samples", n_samples)
         noisy, rng = observations or not self._has_normal_noise, generator_from(random_state)
         f, noise = self._observed(X, tasks, exposure, trials, noisy=noisy, joint=True)
         drawn = rng.multivariate_normal(f.mean, f.spread, n_samples, method="eigh", check_valid="ignore")

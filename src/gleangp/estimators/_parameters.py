@@ -32,6 +32,26 @@ def given(allowed: Any, *, default: Any, kw_only: bool = True) -> Any:
     return field(default=default, kw_only=kw_only, metadata={"allowed": allowed})
 
 
+def check_count(name: str, value: Any) -> int:
+    """How many of something a method shall give, which is at least one."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name}={value!r}; a whole number from 1 on is expected, such as {name}=3.")
+    return int(value)
+
+
+def check_probabilities(name: str, values: Any, *, single: bool = False) -> np.ndarray:
+    """Probabilities between 0 and 1 as an array with one axis: one, or one and more."""
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):  # text, or lists of different lengths
+        found = np.zeros(0)
+    if found.ndim > 1 - single or not found.size or not ((found > 0.0) & (found < 1.0)).all():
+        wanted = "one probability between 0 and 1, such as 0.95"
+        wanted = wanted if single else f"{wanted}, or a list of them"
+        raise ValueError(f"{name}={values!r}; {wanted}, is expected.")
+    return np.atleast_1d(found)
+
+
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(given,))
 def parameters(cls: type[_T]) -> type[_T]:
     """A constructor from the declared parameters of a class and of those bases that have this decorator."""

@@ -15,7 +15,7 @@ from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import feature_groups
 from gleangp.data.tasks import blocks_of_rows
 from gleangp.estimators._base import TaskEstimator
-from gleangp.estimators._parameters import SparseParameters, generator_from
+from gleangp.estimators._parameters import SparseParameters, check_count, generator_from
 from gleangp.exceptions import KernelError, TaskError, warn_user
 from gleangp.inference import evidence, local, posterior, prior
 from gleangp.inference.block import Block
@@ -323,8 +323,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         >>> model.suggest([[0.5], [3.0], [0.2]], n=1).tolist()  # far from all rows
         [1]
         """
-        if n < 1:
-            raise ValueError(f"n={n}; at least one row is to be chosen.")
+        n = check_count("n", n)
         X, codes = self._encode_inputs(X_pool, tasks, joint=True)
         covs, noises = [], []  # (k, m, m) of the latent functions, (k, m) of labels
         with on_one_thread():
