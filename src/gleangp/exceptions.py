@@ -69,7 +69,7 @@ class NewTaskWarning(UserWarning):
 
 
 class InputWarning(UserWarning):
-    """A table has categories that `fit` did not see, or missing values in a column that had none."""
+    """A table has categories or gaps that `fit` did not see, or numbers among the categories of a column."""
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

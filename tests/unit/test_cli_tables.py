@@ -54,6 +54,26 @@ def fitted(frame, tmp_path_factory, quick_rivals):
     return model, json.loads(out)
 
 
+def test_a_word_among_numbers_is_said(frame, tmp_path):
+    """A column of numbers with a word is categories; `fit` names the cell, once."""
+    words = frame.assign(age=frame["age"].astype(str).where(frame.index != 7, "?"))
+    words.to_csv(tmp_path / "t.csv", index=False)
+    fit = (
+        "fit",
+        tmp_path / "t.csv",
+        "-y",
+        "score",
+        "--drop",
+        "grade",
+        "--folds",
+        0,
+        "-o",
+        tmp_path / "m.glean",
+    )
+    said = call(*fit)[1]
+    assert said.count("column 'age' has '?' in row 7, and most other values are numbers") == 1
+
+
 def test_fit_and_predict(fitted, frame, tmp_path):
     """Held-out and predicted errors are near the noise; text tasks keep their zeros."""
     model, facts = fitted

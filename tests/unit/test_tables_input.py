@@ -1,6 +1,7 @@
 """Columns of a frame as numbers: every kind of cell that people have, and the cells that cannot be used."""
 
 import datetime
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -106,6 +107,20 @@ def test_unusable_columns(cells, message):
     """The column, its first bad cell and what to do are in the message."""
     with pytest.raises(InputError, match=message):
         learnt(cells)
+
+
+@pytest.mark.parametrize("cells", [["1.5", "2.5", " ? ", "3", "", "?"], [str(DAY), "", " ? ", str(NIGHT)]])
+def test_numbers_among_words(cells):
+    """Text of which most values are numbers is categories, with a warning; not if it says that it is."""
+    with pytest.warns(
+        InputWarning, match=r"'x' has ' \? ' in row 2, and most other values are (numbers|dates)"
+    ):
+        encoding = learnt(cells)[0]
+    assert encoding.kind == "category"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert learnt(pd.Series(cells).astype("category"))[0].kind == "category"
+        assert learnt(["1", "2", "red", "blue"])[0].kind == learnt(["01", "02", "10"])[0].kind == "category"
 
 
 def frame_and_columns():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gleangp._typing import FloatArray
+from gleangp.cli._usage import note
 from gleangp.data.tables import ColumnEncoding, as_numbers, learn_columns
 from gleangp.exceptions import InputError, InputWarning, LabelError, TaskError
 
@@ -104,9 +105,13 @@ def learn_encoding(
 
 def _learn_column(frame: Any, name: Any, impute: bool, target: Any) -> ColumnEncoding:
     try:
-        (column,) = learn_columns(frame[[name]], target)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InputWarning)
+            (column,) = learn_columns(frame[[name]], target)
     except InputError as error:
         raise InputError(f"{error} To leave it out: --drop {name}.") from None
+    for warning in caught:
+        note(str(warning.message))
     if column.n_missing and not impute:
         raise InputError(
             f"column {name!r} has {column.n_missing} missing values. Fill them with --impute (the mean of "

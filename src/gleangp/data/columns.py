@@ -20,7 +20,7 @@ from sklearn.utils.validation import column_or_1d
 
 from gleangp._state import LARGEST
 from gleangp._typing import FloatArray
-from gleangp.exceptions import InputError
+from gleangp.exceptions import InputError, InputWarning, warn_user
 
 _BOOLEAN_WORDS = {"true", "yes", "false", "no"}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?")
@@ -191,15 +191,28 @@ def _kind_of_text(values: np.ndarray, gone: np.ndarray, name: str) -> str:
     words = {str(value).strip() for value in values[~gone]}
     if {word.lower() for word in words} <= _BOOLEAN_WORDS:
         return "boolean"
-    if all(converts(to_date, word) for word in words):
-        return "date"
+    days, numbers = ({word for word in words if converts(of, word)} for of in (to_date, float))
     bounds = {word for word in words if _BOUND.fullmatch(word)}
-    if bounds and any(converts(float, word) for word in words):
-        row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in bounds)
+    if days == words:
+        return "date"
+
+    def first_of(some: set[str]) -> str:
+        row = next(r for r in np.flatnonzero(~gone) if values[r].strip() in some)
+        return f"column {name!r} has {values[row]!r} in row {row}"
+
+    if bounds and numbers:
         raise InputError(
-            f"column {name!r} has {values[row]!r} in row {row}, a bound among numbers. Replace it by a "
-            "number, or leave it empty. If the cells are categories, convert them with astype('category')."
+            f"{first_of(bounds)}, a bound among numbers. Replace it by a number, or leave it empty. If the "
+            "cells are categories, convert them with astype('category')."
         )
+    for some, what in ((days, "dates"), (numbers, "numbers")):
+        if len(words) < 2 * len(some) < 2 * len(words):
+            warn_user(
+                f"{first_of(words - some)}, and most other values are {what}. All are categories, of "
+                f"which none is near another. If {what} are meant, correct such cells or leave them empty; "
+                "astype('category') says that categories are.",
+                InputWarning,
+            )
     return "category"
 
 
