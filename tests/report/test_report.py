@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 
 from gleangp import SparseGPClassifier, SparseGPOrdinal, SparseGPRegressor, report
 from gleangp._version import __version__
+from gleangp.exceptions import LabelError, TaskError
 from gleangp.report import HeldOutRows
 from gleangp.report.facts import Calibration, gather
 from gleangp.report.held_out import increase, normal_scores, twin_of
@@ -94,6 +95,35 @@ def test_classification_report(data, tmp_path, n_classes):
         report.write(model, X, labels, given, tmp_path / "c.html")
         tags = parse((tmp_path / "c.html").read_text(encoding="utf-8"))
         assert (tags.scripts, tags.loads) == (1, [])
+
+
+@pytest.mark.parametrize("task", ["school", 1], ids=["of a frame", "of an array"])
+def test_tasks_in_a_column(data, tmp_path, task):
+    """The page is that of the same model with `tasks=`, and the model stays as it was."""
+    pd = pytest.importorskip("pandas")
+    X, y, tasks = data
+    pages, path = [], tmp_path / "r.html"
+    rows = pd.DataFrame({"hours": X[:, 0], "school": tasks, "age": X[:, 1]})
+    if task == "school":
+        apart = rows[["hours", "age"]]
+    else:
+        rows, apart = rows.to_numpy(object), X
+    for column, given, of_rows in ((task, rows, None), (None, apart, tasks)):
+        model = SparseGPRegressor(task=column, optimizer=None, random_state=0).fit(given, y, of_rows)
+        report.write(model, given, y, of_rows, path)
+        model.predict(given, of_rows)
+        pages.append(re.sub(r"\d\d:\d\d", "", path.read_text(encoding="utf-8")))
+    assert pages[0] == pages[1]
+    with pytest.raises(TaskError, match="given twice"):
+        report.write(SparseGPRegressor(task=task, optimizer=None).fit(rows, y), rows, y, tasks, path)
+
+
+def test_several_outputs_are_refused(data, tmp_path):
+    """The error says how to make tasks of them."""
+    X, y, _ = data
+    Y = np.column_stack([y, -y])
+    with pytest.raises(LabelError, match=r"y has shape \(82, 2\).*stack_outputs"):
+        report.write(SparseGPRegressor(optimizer=None).fit(X, Y), X, Y, None, tmp_path / "r.html")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ values of a column can be permuted, and set to others, in the same way for all k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 from gleangp._typing import FloatArray
 from gleangp.data.columns import is_table
 from gleangp.data.tables import ColumnEncoding, encode_columns
+from gleangp.data.tasks import take_task_column
+from gleangp.exceptions import TaskError
 
 _MICROSECONDS = 86_400_000_000.0  # of a day
 
@@ -52,6 +55,21 @@ def read_inputs(
     headings = list(map(str, X.columns)) if is_table(X) else [f"x{i}" for i in range(cells.shape[1])]
     names = list(feature_names) if feature_names else headings
     return Inputs(tuple(ColumnEncoding(name, "number") for name in names), cells, False)
+
+
+def tasks_apart(model: Any, X: Any, tasks: Any) -> tuple[Any, Any, Any]:
+    """A model and its rows as if the tasks had been given beside X, where they are a column of it."""
+    task = getattr(model, "task", None)
+    if task is None:
+        return model, X, tasks
+    if tasks is not None:
+        raise TaskError(f"tasks were given twice: by the column task={task!r} of X and by tasks=. Give one.")
+    X, tasks = take_task_column(X, task)
+    model = copy(model).set_params(task=None)
+    model.n_features_in_ -= 1
+    if (names := getattr(model, "feature_names_in_", None)) is not None:
+        model.feature_names_in_ = np.delete(names, names == task if isinstance(task, str) else task)
+    return model, X, tasks
 
 
 def as_cells(columns: Sequence[ColumnEncoding], frame: Any) -> FloatArray:

@@ -11,10 +11,12 @@ import numpy as np
 
 from gleangp._version import __version__
 from gleangp.data.tables import ColumnEncoding
+from gleangp.exceptions import LabelError
 from gleangp.io import replacing
 from gleangp.report import quality, sections
 from gleangp.report.facts import Facts, gather
 from gleangp.report.held_out import HeldOutRows
+from gleangp.report.inputs import tasks_apart
 from gleangp.report.pieces import error_text
 from gleangp.report.style import REPORT_SCRIPT, STYLE, policy
 
@@ -40,13 +42,13 @@ def write(
     Parameters
     ----------
     model : estimator of gleangp
-        Fitted with `tasks=` (or without tasks).
+        Fitted to one target per row.
     X : array-like or DataFrame of shape (n, p)
         The rows it was fitted on, in the form in which it was fitted.
     y : array-like of shape (n,)
         Their targets; NaN, or the model's `unlabeled`, in rows without one.
     tasks : array-like of shape (n,) or None
-        Their tasks.
+        Their tasks; None if they are a column of X, or if there are none.
     path : str or path
         The HTML file, replaced in one step.
     feature_names : sequence of str, default=None
@@ -86,10 +88,17 @@ def write(
     >>> path.read_text()[:15]
     '<!doctype html>'
     """
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise LabelError(
+            f"y has shape {y.shape}, and a report is about one target per row. Fit tasks, not outputs: "
+            "gleangp.stack_outputs makes X, y and tasks of them."
+        )
+    model, X, tasks = tasks_apart(model, X, tasks)
     facts = gather(
         model,
         X,
-        np.asarray(y),
+        y,
         None if tasks is None else np.asarray(tasks),
         feature_names=feature_names,
         target_name=target_name,
