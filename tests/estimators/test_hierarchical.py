@@ -140,6 +140,19 @@ def test_uncertainty_of_the_prior_mean():
             assert_allclose(theta_cov[i], expected[i + 1, :, i + 1], rtol=1e-5, atol=1e-7)
 
 
+def test_a_new_task_of_constraints_alone():
+    """As in `fit`, the order of its rows is enough to learn from; without one, a label is needed."""
+    X, y, tasks, _ = make_tasks()
+    model = HierarchicalGPRegressor().fit(X, y, tasks=tasks)
+    new, unknown = np.linspace(X.min(), X.max(), 6)[:, None], np.full(6, np.nan)
+    above = [Order(i + 1, i) for i in range(5)]
+    found = model.add_task(new, unknown, 6, constraints=above).predict(new, tasks=[6] * 6)
+    assert (np.diff(found) > 0.0).all()
+    for none in (None, []):
+        with pytest.raises(LabelError, match="y is NaN in all rows"):
+            model.add_task(new, unknown, 7, constraints=none)
+
+
 def test_intervals():
     """Quantiles are those of the normal with mean and deviation, noise included; bad levels are named."""
     X, y, tasks, _ = make_tasks(n_tasks=2)

@@ -23,16 +23,19 @@ _TYPES = (  # kinds of arrays of labels, the types that can equal one, and their
 )
 
 
-def check_regression_target(y: Any, n_rows: int) -> np.ndarray:
+def check_regression_target(y: Any, n_rows: int, *, needed: bool = True) -> np.ndarray:
     """Targets (n_rows,) as floats, NaN where there is none.
 
-    y has numbers; NaN, None or NA where there is no target. At least one must be there, if there are rows.
+    y has numbers; NaN, None or NA where there is no target. If they are `needed`, at least one must be there,
+    if there are rows.
     """
     if n_rows == 0:  # a task without rows
         return np.zeros(0)
     column = check_class_target(y, n_rows)
     labeled = ~missing_entries(column)
     if not labeled.any():
+        if not needed:
+            return np.full(n_rows, np.nan)
         raise LabelError("y is NaN in all rows. At least one row with a target is needed.")
     numbers = with_common_type(column[labeled], "y", LabelError)
     if numbers.dtype.kind == "U":

@@ -215,7 +215,7 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
     def add_task(self, X: Any, y: Any, task: Any, constraints: Any = None) -> Self:
         """Learn one more task from few rows, under the prior learnt from the others."""
         X = self._rows_of_new_task(X, task)
-        y = check_regression_target(y, len(X))
+        y = check_regression_target(y, len(X), needed=not constraints)
         self._units, codes = self._units.with_task(y[~np.isnan(y)]), np.full(len(X), self._n_tasks - 1)
         rows = self._rows_of_tasks(X, y, codes, [np.arange(len(X))], constraints)
         with on_one_thread():
