@@ -177,3 +177,19 @@ def test_the_prior_mean_is_learnt_from_the_sources():
     assert_allclose(other._model.blend.offset, -model._model.blend.offset, atol=0.02)
     model.add_task(X[[0, N_ROWS - 1]], y[[0, N_ROWS - 1]], NEW)
     assert model.predict_proba(np.full((1, 10), 30.0), [NEW])[0, 1] < 0.45
+
+
+def test_the_order_of_columns_does_not_matter():
+    """Neither for what the space is found to be worth nor for what is predicted."""
+    rng = np.random.default_rng(1)
+    hidden, tasks = rng.normal(size=(80, 2)), np.repeat(np.arange(4), 20)
+    X = hidden @ rng.normal(size=(2, 6)) + 0.1 * rng.normal(size=(80, 6))
+    slopes = rng.normal(size=4)[tasks]
+    y = slopes * hidden[:, 0] + 0.3 * hidden[:, 1] + 0.3 * rng.normal(size=80) > 0.0
+    gains, found = [], []
+    for columns in (slice(None), slice(None, None, -1)):
+        model = SharedLatentGPClassifier(tol=0.01, random_state=0).fit(X[:, columns], y, tasks)
+        gains.append([part["gain"] for part in model.transfer_report().values()])
+        found.append(model.predict_proba(X[:, columns], tasks))
+    assert_allclose(gains[1], gains[0], atol=0.003)
+    assert_allclose(found[1], found[0], atol=1e-6)
