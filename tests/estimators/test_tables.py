@@ -192,6 +192,15 @@ def test_unusable_columns(change, message):
     assert not hasattr(model, "columns_")
 
 
+def test_empty_frames_with_a_column_of_tasks():
+    """They have no rows, which is said; a new task may have none."""
+    model = SparseGPRegressor(task="school", **FIXED).fit(X, Y)
+    for call in (model.predict, lambda rows: model.partial_fit(rows, []), lambda rows: model.fit(rows, [])):
+        with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
+            call(X[:0])
+    assert model.add_task(X[:0], [], "ash").tasks_.tolist() == ["elm", "oak", "ash"]
+
+
 @pytest.mark.parametrize("frame", [X[:0], X[[]]], ids=["rows", "columns"])
 def test_empty_frames(frame):
     """scikit-learn's own message."""

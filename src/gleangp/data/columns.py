@@ -129,7 +129,7 @@ def with_common_type(column: np.ndarray, name: str, error: type[ValueError]) -> 
             raise error(f"{name} mixes types: {shown}. Use one type, for example astype(str).")
         for common in examples:
             column = column.astype(common)
-    if column.dtype.kind not in "Ubiuf":
+    if column.dtype.kind not in "Ubiuf" and len(column):  # an empty column of objects has no type
         kind = type(column[0]).__name__ if column.dtype.kind == "O" else column.dtype
         expected = "Numbers, strings or booleans are expected: convert them."
         raise error(f"{name} has values of type {kind}. {expected}")
