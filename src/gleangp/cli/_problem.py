@@ -20,6 +20,7 @@ from gleangp.report.inputs import as_cells, as_frame
 COUNTS = ("poisson", "negative_binomial")
 _MOST_CLASSES = 50
 _NOISE_OF_CLASSES = ("probit", "logit", "robust")
+_NOISE_OF_NUMBERS = ("gaussian", "outliers", "student", *COUNTS, "binomial", "gamma")
 _WHY_ID = "names of the rows (--keep-id learns from them)"
 _ID_NAMES = {"id", "index", "row.names", "rownames"}
 
@@ -112,6 +113,9 @@ def read_problem(
     """Read a table and decide what its columns are."""
     _needs_noise("exposure", exposure, noise, ("poisson", "negative_binomial"))
     _needs_noise("trials", trials, noise, ("binomial",))
+    if noise not in (None, *_NOISE_OF_NUMBERS, *_NOISE_OF_CLASSES):
+        known = ", ".join((*_NOISE_OF_NUMBERS, *_NOISE_OF_CLASSES))
+        raise UsageError(f"--noise {noise!r} is not known; use one of {known}.")
     if noise is not None and classify is None:
         classify = noise in _NOISE_OF_CLASSES
     if target == task:
