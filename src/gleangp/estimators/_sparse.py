@@ -348,6 +348,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         the sites of the expectation propagation. With more than two classes the scores of all classes add
         up. Names come from up to 3000 rows, evenly chosen; a task of which none is chosen has no names. A
         task of one row is predicted as a new task would be: a low score means that it is unlike the others.
+        Tasks that were added later are left out, as their rows do not inform other tasks.
 
         Returns
         -------
