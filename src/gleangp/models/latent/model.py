@@ -143,7 +143,7 @@ def fit_latent_model(
         if settings.progress(stage, 0, None) and fits:
             break
         fits.append(_fit_space(inputs, start, scores, labels, settings, stream, stage))
-    fit, parts, basis = min(fits, key=lambda found: found[0].objective)
+    fit, parts, basis = min(fits, key=lambda found: found[0].optimum.value)
     maps: list[Mapping] = []
     stage = Stage("mappings", len(parts), len(labels), settings.n_active)
     settings.progress(stage, 0, None)
@@ -159,11 +159,11 @@ def fit_latent_model(
         scores=scores,
         observation_map=maps[0],
         label_maps=tuple(maps[1:]),
-        objective=fit.objective,
+        objective=fit.optimum.value,
         basis=basis,
         n_iterations=fit.optimum.n_iterations,
         converged=fit.optimum.converged,
-        last_change=fit.optimum.last_change,
+        last_change=fit.optimum.last_change / scores.size,
     )
 
 
@@ -182,7 +182,7 @@ def _fit_space(inputs, start, scores, labels, settings: Settings, rng, stage: St
         return objective.minimize(settings, settings.max_iter, stage), parts, None
     first = objective.minimize(settings, max(1, settings.max_iter // 2), stage)
     stage = replace(stage, name=f"{stage.name}, second basis")
-    settings.progress(stage, 0, -first.objective)
+    settings.progress(stage, 0, -first.optimum.value)
     basis = choose_basis(first.kernels[0], first.positions, settings.n_active, rng)
     parts = [
         replace(part, parameters=replace(part.parameters, kernel=kernel))

@@ -39,7 +39,7 @@ from gleangp.models.latent.terms import Term
 from gleangp.models.parameters import Parameters, Slot, Slots
 from gleangp.numerics.linalg import cholesky, solve_cholesky
 from gleangp.numerics.optimize import Optimum, minimize
-from gleangp.progress import Progress, Stage, silent
+from gleangp.progress import Progress, Stage, report_to, silent
 
 # Of the hidden layer at the start, with offsets of one: sigmoids are spread over inputs of unit deviation.
 _SLOPE = 2.0
@@ -242,25 +242,20 @@ class LatentObjective:
     def minimize(self, settings: Settings, max_iter: int, stage: Stage) -> LatentFit:
         """Where the search from the start ends. The first of the parts is the mapping to the observations."""
         # In nats per observed number, so that `tol` means the same for any number of rows.
-        size = self.parts[0].term.targets.size
-
-        def per_number(z):
-            value, gradient = self(z)
-            return value / size, gradient / size
-
         optimum = minimize(
-            per_number,
+            self,
             self.slots.start,
             self.slots.bounds,
             max_iter=max_iter,
             tol=settings.tol,
-            report=lambda step, value: settings.progress(stage, step, -size * value),
+            report=report_to(settings.progress, stage),
+            scale=float(self.parts[0].term.targets.size),
         )
         own, *thetas = np.split(optimum.theta, self._edges)
         kernels = tuple(p.parameters.kernel_at(t) for p, t in zip(self.parts, thetas, strict=True))
         perceptron = None if self.perceptron is None else self.perceptron.unpack(own)
         positions = own.reshape(self.shape).copy() if perceptron is None else perceptron(self.inputs)
-        return LatentFit(positions, perceptron, kernels, optimum, size * optimum.value)
+        return LatentFit(positions, perceptron, kernels, optimum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,8 +265,7 @@ class LatentFit:
     positions: FloatArray  # (n, q)
     perceptron: Perceptron | None
     kernels: tuple  # of the observations, then of every task
-    optimum: Optimum  # in nats per observed number
-    objective: float
+    optimum: Optimum
 
 
 def fit_shared_kernel(parts: Sequence[tuple[Term, FloatArray]], parameters: Parameters) -> Any:
