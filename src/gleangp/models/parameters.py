@@ -20,8 +20,8 @@ from gleangp.numerics.optimize import Optimum, minimize
 
 # From the free scale to the parameter; back; and the slope of the first, from the parameter.
 _TRANSFORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
-    "identity": (lambda free: free[()], lambda value: value[()], lambda value: np.ones_like(value)[()]),
-    "log": (np.exp, np.log, lambda value: value[()]),
+    "identity": (np.positive, np.positive, np.ones_like),
+    "log": (np.exp, np.log, np.positive),
     "logit": (expit, logit, lambda value: value * (1.0 - value)),
 }
 
