@@ -220,8 +220,11 @@ def _laplace_gradients(K: FloatArray, sites: OrderSites, fit: LaplaceFit) -> tup
     s, g = 0.5 * variance * values.third, values.gradient
     h = s - Rm @ (K @ s)
     dK = 0.5 * (np.outer(fit.dual, fit.dual) - Rm + np.outer(g, h) + np.outer(h, g))
-    # Through log p, through its gradient (the mode moves) and through the curvature.
-    d_log_p, d_gradient, d_precision = sites.width_derivatives(fit.u, values)
+    # Sites are functions of r / width; those of labels are densities, with 1 / width besides. The width acts
+    # through log p, through its gradient (the mode moves) and through the curvature.
+    r = fit.u - sites.centre
+    d_log_p = -r * g - (np.arange(len(r)) < k)
+    d_gradient, d_precision = r * values.precision - g, r * values.third - 2.0 * values.precision
     d_log_width = d_log_p + (K @ h) * d_gradient - 0.5 * variance * d_precision
     d_noise = 0.5 * d_log_width[:k] / sites.width[:k] ** 2
     return dK[None], d_noise[None], np.array([d_log_width[k:].sum()])

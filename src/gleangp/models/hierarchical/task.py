@@ -258,15 +258,6 @@ class OrderSites:
         w = self.width
         return SiteValues(float(log_p.sum()), slope / w, curvature / w**2, third / w**3)
 
-    def width_derivatives(self, u: FloatArray, at_u: SiteValues) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Derivatives (l + c,) in ln width of log p, of its gradient and of the precision.
-
-        Sites are functions of (u - centre) / width; those of labels are densities, with 1 / width besides.
-        """
-        r = u - self.centre
-        d_log_p = -r * at_u.gradient - (np.arange(len(r)) < self.n_labelled)
-        return d_log_p, r * at_u.precision - at_u.gradient, r * at_u.third - 2.0 * at_u.precision
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaplaceFit:
