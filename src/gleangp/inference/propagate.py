@@ -78,7 +78,10 @@ def sweep_rows(
         left = np.maximum(1.0 - sites.precision * now.var, _LEAST_LEFT)
         mean, var = (now.mean - now.var * sites.shift) / left, now.var / left  # without the own site
         log_z, g, nu = noise.log_partition(block.y, mean, var)
-        of_rows = _row_evidences(sites, mean, var, log_z) + 0.5 * sites.shift * now.mean
+        # A site is scaled so that its row has the right log_z in its cavity.
+        grown = 1.0 + sites.precision * var
+        exponent = sites.shift**2 * var + 2.0 * sites.shift * mean - sites.precision * mean**2
+        of_rows = log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown + 0.5 * sites.shift * now.mean
         evidence = float(of_rows.sum() - 0.5 * now.log_det)
         precision, shift = _matched(mean, var, g, nu, least)
         move, d_shift = precision - sites.precision, shift - sites.shift
@@ -105,13 +108,6 @@ def sweep_rows(
         sites = replace(sites, n_silent=int(np.sum(nu < 0.0)))
     settled = noise.log_concave or change <= _UNSETTLED * (1.0 + abs(evidence))
     return Swept(sites, now, evidence if settled else np.nan, mean, var, of_rows)
-
-
-def _row_evidences(sites: RowSites, mean: FloatArray, var: FloatArray, log_z: FloatArray) -> FloatArray:
-    """(n,) the rows' parts of log Z of EP: a site is scaled to give its row the right log_z in its cavity."""
-    grown = 1.0 + sites.precision * var
-    exponent = sites.shift**2 * var + 2.0 * sites.shift * mean - sites.precision * mean**2
-    return log_z + 0.5 * np.log(grown) - 0.5 * exponent / grown
 
 
 def _matched(mean, var, g, nu, least: float) -> tuple[FloatArray, FloatArray]:
