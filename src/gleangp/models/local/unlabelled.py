@@ -261,16 +261,10 @@ class UnlabelledRows:
             posterior = local_posterior(p.prior, p.rows, swept.marginals.state, swept.sites, evidence, p.how)
             points = active_points(posterior, p.basis)
             points["active"] = self.order[points["active"]]
-            best, n_silent = Draw(posterior, p.kernel.warp, np.zeros(0)), swept.sites.n_silent
-            made: dict[str, Any] = {
-                "inputs": p.kernel.inputs,
-                "best": best,
-                "draws": (),
-                "noise": noise,
-                "targets": None,
-            }
-            made |= {"row_numbers": self.order, "n_silent": n_silent, **points}
-            models.append(replace(model, **made))
+            best = Draw(posterior, p.kernel.warp, np.zeros(0))
+            model = replace(model, inputs=p.kernel.inputs, best=best, draws=(), noise=noise, targets=None)
+            model = replace(model, row_numbers=self.order, n_silent=swept.sites.n_silent, **points)
+            models.append(model)
         return models
 
     def _stages(self, kernels: Kernels, data: Data, n_basis: int | None) -> Stages:
