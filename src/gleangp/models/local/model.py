@@ -220,9 +220,13 @@ class LocalModel:
     @on_one_thread()
     def add_task(self, block: Block, settings: Any = None, seed: int = 0) -> LocalModel:
         """The model with one more task (`new_task`)."""
-        from gleangp.models.local.new_task import add_task
+        from gleangp.models.local.new_task import with_task
 
-        return add_task(self, block)
+        def added(draw: Draw, quantile: float | None) -> Draw:
+            return with_task(draw, self.inputs(block.X, draw.warp), block.y, self.noise_in(block), quantile)
+
+        draws = tuple(added(draw, (k + 0.5) / len(self.draws)) for k, draw in enumerate(self.draws))
+        return replace(self, best=added(self.best, None), draws=draws, n_rows=self.n_rows + len(block))
 
     @on_one_thread()
     def absorb(self, blocks: dict[int, Block], block_rows: Any = None, n_rows: int = 0) -> LocalModel:

@@ -33,18 +33,7 @@ from gleangp.models.local.model import Draw, LocalModel, with_average_task
 from gleangp.noise import Gaussian
 
 
-def add_task(model: LocalModel, block: Block) -> LocalModel:
-    """The model with one more task."""
-    noise = model.noise_in(block)
-
-    def added(draw: Draw, quantile: float | None) -> Draw:
-        return _with_task(draw, model.inputs(block.X, draw.warp), block.y, noise, quantile)
-
-    draws = tuple(added(draw, (k + 0.5) / len(model.draws)) for k, draw in enumerate(model.draws))
-    return replace(model, best=added(model.best, None), draws=draws, n_rows=model.n_rows + len(block))
-
-
-def _with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
+def with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: float | None) -> Draw:
     """The draw with the new task as the variant at that quantile of the weights; None: in their middle."""
     before, variances, n_learnt = draw.posterior, draw.noise, draw.posterior.n_tasks_learnt
     alike = tuple(with_average_task(term, n_learnt) for term in before.terms)
