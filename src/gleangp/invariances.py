@@ -52,7 +52,6 @@ class _Moves:
         raise NotImplementedError
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         _images(self.shape, self.order, self.fill)
 
 

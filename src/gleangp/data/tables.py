@@ -65,7 +65,6 @@ class ColumnEncoding:
         return f"{self.name}: {self.kind}{unit}, becomes {becomes}; {self.n_missing} missing"
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         if self.kind not in ("number", "boolean", "date", "category") or self.n_missing < 0:
             raise ValueError(f"a column of the kind {self.kind!r} with {self.n_missing} missing cells.")
         if not all(isinstance(c, str) for c in self.categories):

@@ -73,7 +73,6 @@ class Knowledge:
     inner: FloatArray  # (D, D) lower factor of P
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, mean="D derived", inner="D D derived")
         check_factor("Knowledge.inner", self.inner)
 
@@ -99,7 +98,6 @@ class GroupKnowledge:
         return np.block([[common, cross.T], [cross, own]])
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, offset="q derived", back="q d derived", factor="q q derived")
         check_factor("GroupKnowledge.factor", self.factor)
 

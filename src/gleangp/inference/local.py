@@ -108,7 +108,6 @@ class LocalPosterior:
     usual_rows: float = 1.0
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         if not self.terms:
             raise ValueError("LocalPosterior has no terms.")
         n_tasks, shared = len(self.terms[0].own), sum(t.loadings.shape[1] for t in self.terms)

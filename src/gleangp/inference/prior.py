@@ -44,7 +44,6 @@ class Term:
     own: FloatArray  # (M,) kappa >= 0
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, loadings="M R", own="M >=0")
 
     @property

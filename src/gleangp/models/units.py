@@ -51,7 +51,6 @@ class InputMap:
     ceiling: FloatArray  # (p,) larger values count as this
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         columns = {"center": "p", "scale": "p >0", "floor": "p any", "ceiling": "p any"}
         columns["reference"] = "r c" if len(self.warped) else "r s"
         sizes = check_arrays(self, None, **columns, warped="c", low="c", width="c >0")
@@ -177,7 +176,6 @@ class TargetUnits:
         return mean * self.scale[codes] + self.mean[codes]
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, mean="M", scale="M >0")
 
     def with_task(self, y: FloatArray) -> TargetUnits:

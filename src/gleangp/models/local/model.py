@@ -38,7 +38,6 @@ class Draw:
     noise: FloatArray
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         check_arrays(self, warp="w", noise="m >0")
         if np.abs(self.warp).max(initial=0.0) > 100.0:
             raise ValueError("a draw whose warping overflows.")
@@ -100,7 +99,6 @@ class LocalModel:
         return B / np.outer(root, root)
 
     def _check_state(self) -> None:
-        """Raise if the parts do not fit together (a damaged model file)."""
         n_tasks = self.n_tasks
         for draw in (self.best, *self.draws):
             if draw.posterior.X.shape[1] != self.n_inputs or len(draw.posterior.terms[0].own) != n_tasks:
