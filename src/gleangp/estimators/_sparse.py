@@ -149,7 +149,8 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     def _fit_active(self, settings: Settings, problem: Problem, progress: Progress = silent) -> SparseModel:
         """The model of active points of the rows of a problem."""
         start, data = problem.start, problem.data
-        self._check_priors([h.name for h in start.kernel.hyperparameters], start.noise.parameters)
+        if self.priors:
+            self._check_priors([h.name for h in start.kernel.hyperparameters], start.noise.parameters)
         parts = blocks_of_rows(data.codes, data.n_tasks)
         blocks = [Block(data.X[r], data.y[r], data.noise.at(r)) for r in parts]
         tasks = TaskBlocks(blocks, [problem.numbers[r] for r in parts])
@@ -178,7 +179,8 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
             n_basis=n_basis,
             choose_basis=choose_basis_of(selector),
         )
-        self._check_priors(candidates[0].names, likelihood.names)
+        if self.priors:
+            self._check_priors(candidates[0].names, likelihood.names)
         model, at = fit_local(candidates, data, problem.rng), problem.numbers
         return replace(model, row_numbers=at, active=at[model.active])
 
