@@ -159,14 +159,10 @@ class Parameters:
             slots.append(Slot(key, start, *_NOISE_BOUNDS[transform], self.priors.get(key), transform))
         return Slots(slots)
 
-    @cached_property
-    def n_kernel(self) -> int:
-        """Number of free kernel parameters."""
-        return self.slots.size - sum(np.size(self.noise.parameters[n]) for n in self.learn_noise)
-
     def kernel_at(self, z: FloatArray) -> Any:
         """The kernel at z."""
-        return MovingKernel(self.kernel).at(z[: self.n_kernel])
+        moving = MovingKernel(self.kernel)
+        return moving.at(z[: moving.n_dims])
 
     def noise_values(self, z: FloatArray) -> dict[str, float | FloatArray]:
         """The free noise parameters in natural units."""
@@ -188,7 +184,7 @@ class Parameters:
         moving = MovingKernel(self.kernel)
 
         def objective(z: FloatArray) -> tuple[float, FloatArray]:
-            kernel = moving.at(z[: self.n_kernel])
+            kernel = moving.at(z[: moving.n_dims])
             value, of_kernel, of_noise = log_evidence(kernel, self.noise_values(z))
             log_prior, slope = self.slots.log_prior(z)
             gradient = np.concatenate([of_kernel, self.noise_gradient(z, of_noise)])

@@ -236,7 +236,7 @@ class Learner:
         are active and noise is Gaussian there is one round, on the exact evidence.
         """
         settings, n_tasks = self.settings, len(self.tasks.sizes)
-        free = settings.optimize and bool(parameters.n_kernel or parameters.learn_noise)
+        free = settings.optimize and bool(parameters.kernel.n_dims or parameters.learn_noise)
         most = 0 if not free else 1 if self.exact else settings.n_rounds
         value, change, settled, converged, n_rounds = -np.inf, 0.0, False, not free, 0
         points: Selection | None = None  # chosen with the present parameters, where that was done already
