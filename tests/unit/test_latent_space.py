@@ -168,7 +168,7 @@ def test_observations_round_trip(rng):
     X = rng.normal(size=(40, 6)) @ rng.normal(size=(6, 6)) + 5.0
     X[:, 2] = 3.0  # a constant feature
     whole = observe(X, 20)
-    assert whole.n_scores == 5
+    assert whole.components.shape[1] == 5
     assert_allclose(whole.restore(whole.scores(X)), X, atol=1e-10)
     assert_allclose(whole.left_out, 0.0, atol=1e-10)
     part = observe(X, 2)

@@ -61,7 +61,7 @@ def test_prior():
     assert_array_equal(prior_only(2).predict(kernel, X_NEW, with_var=False)[0], 0.0)
     assert_allclose(var, kernel.diag(X_NEW))
     assert_allclose(prior_only(2).predict(kernel, X_NEW, joint=True)[1], kernel(X_NEW))
-    assert len(posterior_from_sites(kernel, np.zeros((0, 2)), Sites(np.zeros(0), np.zeros(0)))) == 0
+    assert len(posterior_from_sites(kernel, np.zeros((0, 2)), Sites(np.zeros(0), np.zeros(0))).X) == 0
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -307,7 +307,7 @@ class SharedLatentMixin(TaskEstimator, ClassNamePrefixFeaturesOutMixin, Transfor
             )
         if len(X) < 2:
             raise ValueError(f"X has n_samples={len(X)}, and a latent space needs at least two rows.")
-        if not observe(X, 1).n_scores:
+        if not observe(X, 1).components.size:
             raise ValueError(
                 f"all {X.shape[1]} features are constant over the {len(X)} rows, up to rounding of numbers "
                 f"as large as {np.abs(X).max():.3g}. Give features that vary, or subtract their means first."

@@ -214,9 +214,6 @@ class TaskPosterior(KernelPosterior):
     inner: FloatArray | None  # (d, d), or None
     jitter: float  # added to the diagonal of what `chol` factorises, beyond the nugget
 
-    def __len__(self) -> int:
-        return len(self.X)
-
     def taken(self, K: FloatArray, *, joint: bool = False) -> FloatArray:
         """|chol^-1 k|^2 - |inner^-1 chol^-1 k|^2 of every column."""
         return factors_take(K, self.chol, self.inner, joint)
@@ -310,7 +307,7 @@ def training_marginals(kernel, posterior: TaskPosterior, X: FloatArray, active: 
     """
     white = white_diag(kernel, posterior.X)
     mean, var = np.empty(len(X)), np.empty(len(X))
-    for part in row_chunks(len(X), len(posterior)):
+    for part in row_chunks(len(X), len(active)):
         K_dn = kernel_columns(kernel, posterior.X, X[part])
         inside = (active >= part.start) & (active < part.stop)
         K_dn[inside, active[inside] - part.start] += white[inside]
@@ -328,7 +325,7 @@ def without_own_site(kernel, posterior: TaskPosterior, X: FloatArray, active: In
     the left-out variance 1 / (C^-1)_ii has beyond 1 / beta. The rest is as for `training_marginals`.
     """
     mean, var = training_marginals(kernel, posterior, X, active)
-    if len(posterior) == 0:
+    if len(active) == 0:
         return mean, var
     prior_var = kernel.diag(posterior.X)
     site_var = np.einsum("ij,ij->i", posterior.chol, posterior.chol) - prior_var

@@ -64,11 +64,6 @@ class Observations:
     def _check_state(self) -> None:
         check_arrays(self, mean="p", components="p k", scale=">0", leading=">0", left_out="p >=0 square")
 
-    @property
-    def n_scores(self) -> int:
-        """Number of components kept."""
-        return self.components.shape[1]
-
     def scores(self, X: FloatArray) -> FloatArray:
         """(n, k) what the map from the latent space has to explain."""
         return np.clip((X - self.mean) @ self.components / self.scale, -LARGEST, LARGEST)
