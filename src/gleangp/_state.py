@@ -69,32 +69,28 @@ def check_kernel(where: str, kernel: Any, n_inputs: int) -> None:
     """Raise `ValueError` unless a kernel has parameters that are not negative, and values at two rows."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"{where} is a {type(kernel).__name__}, not a kernel.")
-    _check_parameters(where, kernel)
+    given = kernel.get_params()
+    for name, value in given.items():
+        last = name.split("__")[-1]
+        if last.endswith("_bounds"):
+            shape = np.shape(np.atleast_2d(value))
+            if value != "fixed" if isinstance(value, str) else shape[1:] != (2,):
+                raise ValueError(f"{where} has {name}={value!r}.")
+            size = np.size(given[name.removesuffix("_bounds")])
+            if not isinstance(value, str) and shape[0] not in (1, size):
+                raise ValueError(f"{where} has {shape[0]} bounds of {size} parameters.")
+        elif isinstance(value, int | float | np.ndarray | np.number | list):
+            numbers = np.asarray(value, dtype=np.float64)
+            least, most = _LIMITS["identity" if last == "center" else "log"]
+            most = np.inf if last == "nu" else most
+            right = (numbers == 0.0) | (numbers >= least) & (numbers <= most)
+            if numbers.ndim > 1 or not right.all():
+                raise ValueError(f"{where} has the parameter {name}={value!r}.")
     rows = np.arange(2.0)[:, None] * np.ones(n_inputs)
     with np.errstate(all="ignore"):
         values, diagonal = kernel(rows), kernel.diag(rows)
     if values.shape != (2, 2) or diagonal.shape != (2,) or not np.isfinite(values).all():
         raise ValueError(f"{where} has no finite values at rows of {n_inputs} inputs.")
-
-
-def _check_parameters(where: str, kernel: Kernel) -> None:
-    for name, value in vars(kernel).items():
-        if isinstance(value, Kernel):
-            _check_parameters(where, value)
-        elif name.endswith("_bounds"):
-            shape = np.shape(np.atleast_2d(value))
-            if value != "fixed" if isinstance(value, str) else shape[1:] != (2,):
-                raise ValueError(f"{where} has {name}={value!r}.")
-            size = np.size(getattr(kernel, name.removesuffix("_bounds")))
-            if not isinstance(value, str) and shape[0] not in (1, size):
-                raise ValueError(f"{where} has {shape[0]} bounds of {size} parameters.")
-        elif isinstance(value, int | float | np.ndarray | np.number | list):
-            numbers = np.asarray(value, dtype=np.float64)
-            least, most = _LIMITS["identity" if name == "center" else "log"]
-            most = np.inf if name == "nu" else most
-            right = (numbers == 0.0) | (numbers >= least) & (numbers <= most)
-            if numbers.ndim > 1 or not right.all():
-                raise ValueError(f"{where} has the parameter {name}={value!r}.")
 
 
 def check_noise(where: str, noise: Any) -> None:
