@@ -150,8 +150,6 @@ def _(kernel, A, B):
             d_bias if is_free(kernel.bias_variance_bounds) else np.empty(0),
             d_both - d_bias if is_free(kernel.weight_variance_bounds) else np.empty(0),
         )
-        if not inputs:
-            return theta, ZERO, ZERO
         d_first, d_second = 2.0 * d_first[..., None], 2.0 * d_second[..., None]
         if B is None:
             return theta, w * ((W + W.swapaxes(-1, -2)) @ A + (d_first + d_second) * A), ZERO

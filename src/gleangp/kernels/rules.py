@@ -115,8 +115,6 @@ def _(kernel, A, B):
     def vjp(G, inputs=True):
         # of log sigma_0, hence the 2
         theta = of_number(G, 2.0 * square, kernel.sigma_0_bounds)
-        if not inputs:
-            return theta, ZERO, ZERO
         if B is None:
             return theta, (G + G.swapaxes(-1, -2)) @ A, ZERO
         return theta, G @ B, G.swapaxes(-1, -2) @ A
@@ -171,8 +169,6 @@ def _(kernel, A, B):
             of_number(W * sine, inverse_square, kernel.length_scale_bounds),
             of_number(W * cosine * angle, inverse_square, kernel.periodicity_bounds),
         )
-        if not inputs:
-            return theta, ZERO, ZERO
         # phi' = -(sin cos angle / d) 2 K / (length^2 d), and 0 where rows are equal
         M = (-0.5 * inverse_square * np.pi / kernel.periodicity) * W * cosine * _inverse(distance)
         return theta, *_contract(M, A, B, inverse_square)[1:]
