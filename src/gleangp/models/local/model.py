@@ -209,8 +209,6 @@ class LocalModel:
     def predict(self, X: FloatArray, codes: IntArray, *, with_var: bool = True) -> Prediction:
         """The same of the mixture of all draws."""
         found = self.predict_each(X, codes, with_var=with_var)
-        if len(found) == 1:
-            return found[0]
         means, variances, factors = (np.array(values) for values in zip(*found, strict=True))
         var = variances.mean(axis=0) + np.var(means, axis=0) if with_var else np.zeros(0)
         return means.mean(axis=0), var, factors.mean(axis=0)
