@@ -45,7 +45,8 @@ def with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: fl
         mixture = any(np.ptp(t.loadings[:n_learnt], axis=0).any() for t in before.terms)
         alone = draw, alike, W, codes
         several = _like_one(*alone) if mixture else _like_all(*alone, noise.tasks_alike)
-        evidences, precisions, site_means = _settle(several, alike, W, y, noise)
+        covs = several.cov + np.einsum("vk,kij->vij", several.own, np.array([t.kernel(W) for t in alike]))
+        evidences, precisions, site_means = _settle(several.mean, covs, y, noise, several.noise)
         weights = several.log_prior + evidences
         weights = np.exp(weights - logsumexp(weights))
         if quantile is None:
@@ -183,15 +184,15 @@ def _last_as(terms: tuple[Term, ...], loadings: FloatArray, own: FloatArray) -> 
     )
 
 
-def _settle(several: Variants, terms: tuple[Term, ...], W: FloatArray, y: FloatArray, noise: Any) -> Any:
-    """Log evidence (V,) of the new rows under every variant, and precision and mean (V, n) of their sites."""
-    covs = several.cov + np.einsum("vk,kij->vij", several.own, np.array([t.kernel(W) for t in terms]))
+def _settle(means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any, variances: FloatArray) -> Any:
+    """Log evidence (V,) of new rows under V latent priors, and precision and mean (V, n) of their sites.
+
+    `variances` (V,) are those of the noise; zero: tasks share all parameters of the noise.
+    """
     if isinstance(noise, Gaussian):
-        precisions = 1.0 / np.outer(several.noise, np.broadcast_to(noise.variance, len(y)))
-        evidences = log_normal(y, several.mean, covs, precisions)
-        return evidences, precisions, np.broadcast_to(y, precisions.shape)
-    own = several.noise if several.noise.any() else None
-    sites, evidences = propagate_dense(several.mean, covs, y, noise, own)
+        precisions = 1.0 / np.outer(variances, np.broadcast_to(noise.variance, len(y)))
+        return log_normal(y, means, covs, precisions), precisions, np.broadcast_to(y, precisions.shape)
+    sites, evidences = propagate_dense(means, covs, y, noise, variances if variances.any() else None)
     return evidences, sites.precision, sites.mean
 
 
@@ -223,19 +224,16 @@ def _absorbed(model: LocalModel, draw: Draw, task: int, block: Block, noise: Any
     """
     before, y, codes = draw.posterior, block.y, np.full(len(block), task)
     W, informs = model.inputs(block.X, draw.warp), before._informed(task)
-    if model.gaussian:
-        precision = np.broadcast_to(1.0 / (draw.noise[task] * noise.variance), len(y))
+    variance = draw.noise[[task]] if draw.noise.size else np.zeros(1)
+    in_blocks = informs and not before.together
+    if model.gaussian and (in_blocks or draw is not model.best):  # only the evidence of the best one is shown
+        precision = np.broadcast_to(1.0 / (variance * noise.variance), len(y))
         site_mean, evidence = y, 0.0
-        if draw is model.best and (before.together or not informs):  # only that of the best one is shown
-            mean, cov = before.predict_cov(W, codes)
-            evidence = float(log_normal(y, mean[None], cov[None], precision[None])[0])
     else:
-        of_rows = noise.with_variance(draw.noise[codes]) if draw.noise.size else noise
         mean, cov = before.predict_cov(W, codes)
-        sites, [evidence] = propagate_dense(mean[None], cov[None], y, of_rows)
-        precision, site_mean = sites.precision[0], sites.mean[0]
+        [evidence], [precision], [site_mean] = _settle(mean[None], cov[None], y, noise, variance)
     common, own = before.common, before.own
-    if informs and not before.together:
+    if in_blocks:
         layout = lay_out(codes, blocks_of_tasks(codes, W, before.block_size))
         prior = BlockPrior(before.terms, W, layout, before.Z)
         q = condition(prior, precision, precision * site_mean, common, rows=False)
