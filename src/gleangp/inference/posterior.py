@@ -44,7 +44,7 @@ from gleangp.inference.block import Block, Group, Layout, Stack
 from gleangp.inference.evidence import Knowledge, condition
 from gleangp.inference.prior import BlockPrior, Term
 from gleangp.inference.propagate import marginals_of, sweep_rows
-from gleangp.kernels import kernel_columns, white_diag
+from gleangp.kernels import has_white, kernel_columns, white_diag
 from gleangp.noise import NoiseModel
 from gleangp.numerics.linalg import cholesky, inverse_from_cholesky, row_chunks, solve_cholesky, solve_lower
 
@@ -305,15 +305,12 @@ def training_marginals(kernel, posterior: TaskPosterior, X: FloatArray, active: 
     Unlike `TaskPosterior.predict`, an active row shares its own white noise with itself, as in the filter.
     For `posterior="active"` only.
     """
-    white = white_diag(kernel, posterior.X)
-    mean, var = np.empty(len(X)), np.empty(len(X))
-    for part in row_chunks(len(X), len(active)):
-        K_dn = kernel_columns(kernel, posterior.X, X[part])
-        inside = (active >= part.start) & (active < part.stop)
-        K_dn[inside, active[inside] - part.start] += white[inside]
-        mean[part] = posterior.weights @ K_dn
-        var[part] = kernel.diag(X[part]) - factors_take(K_dn, posterior.chol)
-    return mean, np.maximum(var, 0.0)
+    mean, var = posterior.predict(kernel, X)
+    if has_white(kernel) and len(active):
+        K = kernel_columns(kernel, posterior.X, posterior.X) + np.diag(white_diag(kernel, posterior.X))
+        mean[active] = posterior.weights @ K
+        var[active] = np.maximum(kernel.diag(posterior.X) - posterior.taken(K), 0.0)
+    return mean, var
 
 
 def without_own_site(kernel, posterior: TaskPosterior, X: FloatArray, active: IntArray) -> MeanAndVar:
