@@ -20,7 +20,7 @@ from gleangp import DifferenceOrder, HierarchicalGPRegressor, Order, load, save
 from gleangp.exceptions import ConstraintError, KernelError, LabelError, TaskError
 from gleangp.models.defaults import HIERARCHY
 from gleangp.models.hierarchical.learn import mean_uncertainty
-from gleangp.models.hierarchical.task import task_posterior, task_rows
+from gleangp.models.hierarchical.task import RowsOfTasks, task_posterior
 from tests.estimators.learning_checks import checks_of_what_learns
 from tests.two_fits import assert_same_answers
 
@@ -389,8 +389,9 @@ def test_data_dependent_posterior_is_equation_six():
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(20, 2)), rng.normal(size=(4, 2))
     y = np.where(np.arange(20) < 6, np.sin(X[:, 0]), np.nan)
-    task = task_rows(X, y, None, rng, n_neighbors=4)
     kernel, noise, alpha = C(1.2) * RBF(0.9), 0.05, 0.8
+    rows = RowsOfTasks(X, y, [np.arange(20)], [None], None, None, 4, 500, None)
+    [task], _ = rows.choose([kernel], noise, rng)
     mean, var = task_posterior(kernel, task, noise, alpha, 0.0).predict(kernel, new)
     both = np.vstack([task.X, new])
     L = np.zeros((24, 24))

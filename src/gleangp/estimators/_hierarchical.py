@@ -323,8 +323,8 @@ class HierarchicalGPRegressor(ObservationsMixin, PartsParameters, BaseEstimator)
         if constraints is not None:
             of_tasks = constraints_of_tasks(constraints, y, codes, by_task, scale, mean)
         y = self._units.to_standard(y, codes) - mean
-        graph = {name: getattr(self, name) for name in ("n_neighbors", "n_landmarks", "n_jobs")}
-        return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, self._chosen_selector(), graph)
+        graph = self.n_neighbors, self.n_landmarks, self.n_jobs
+        return RowsOfTasks(X, y, by_task, of_tasks, self.n_active, self._chosen_selector(), *graph)
 
 
 def _as_covariance(given: Any, kernel: Any) -> FloatArray:

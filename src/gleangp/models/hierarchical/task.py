@@ -102,10 +102,12 @@ class RowsOfTasks:
     X: FloatArray  # (n, p)
     y: FloatArray  # (n,) less a mean function; NaN in unlabelled rows
     by_task: list[IntArray]
-    constraints: list[tuple[csr_array, FloatArray] | None]  # of every task, over its rows
+    constraints: list[tuple[csr_array, FloatArray] | None]  # coefficients (c, n), margins (c,)
     n_active: int | float | None  # labels of a task that are kept, or their share; None: the default
     selector: Any
-    graph: dict[str, Any]  # n_neighbors, n_landmarks and n_jobs of `task_rows`
+    n_neighbors: int | None
+    n_landmarks: int
+    n_jobs: int | None
 
     @property
     def leave_some_out(self) -> bool:
@@ -132,56 +134,47 @@ class RowsOfTasks:
                 block = Block(X[labelled], y[labelled], Gaussian(noise))
                 active = labelled[self.selector.select(kernel, [block], most, rng=rng).active[0]]
             kept.append(rows[labelled if active is None else active])
-            blocks.append(task_rows(X, y, constraints, rng, active=active, **self.graph))
+            blocks.append(self._task(X, y, constraints, active, rng))
         return blocks, np.concatenate(kept)
 
+    def _task(
+        self, X: FloatArray, y: FloatArray, constraints: Any, active: IntArray | None, rng: Any
+    ) -> TaskRows:
+        """One task, labelled rows first, from all its rows.
 
-def task_rows(
-    X: FloatArray,
-    y: FloatArray,
-    constraints: tuple[csr_array, FloatArray] | None,
-    rng: np.random.Generator,
-    *,
-    n_neighbors: int | None,
-    n_landmarks: int = 500,
-    n_jobs: int | None = None,
-    active: IntArray | None = None,
-) -> TaskRows:
-    """One task, labelled rows first, from all its rows X (n, p) and targets y (n,), NaN where there is none.
+        `active` (d,) are labelled rows that stand for all of them: in a task with neither graph nor
+        constraints the other labels contribute through these rows; else they are set aside, and the rows stay
+        in the graph as unlabelled ones.
 
-    `constraints` are coefficients (c, n) over its rows and margins (c,) in standard units. `active` (d,) are
-    labelled rows that stand for all of them: in a task with neither graph nor constraints the other labels
-    contribute through these rows; else they are set aside, and the rows stay in the graph as unlabelled ones.
-
-    The graph is over all rows; with `n_neighbors=None` there is none. With more unlabelled rows than
-    landmarks, it is condensed (`condense_laplacian`) on the labelled rows, the constrained ones and landmarks
-    spread over the others, so that the cost of learning is that of the landmarks.
-    """
-    labelled = ~np.isnan(y)
-    n_neighbors = None if labelled.all() else n_neighbors
-    if active is not None and n_neighbors is None and constraints is None:
-        return TaskRows(X[labelled], y[labelled], basis=X[active])
-    if active is not None:
-        labelled = np.isin(np.arange(len(y)), active)
-    constrained = np.zeros(len(X), dtype=bool)
-    if constraints is not None:
-        constrained[np.unique(constraints[0].indices)] = True
-    kept = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(constrained & ~labelled)])
-    laplacian, order = None, None
-    if n_neighbors is not None and len(kept):
-        free = np.flatnonzero(~labelled & ~constrained)
-        if len(free) > n_landmarks:
-            _, chosen = kmeans_plusplus(X[free], n_landmarks, random_state=int(rng.integers(2**31)))
-            free = free[np.unique(chosen)]
-        kept = np.concatenate([kept, free])
-        W = local_scaling_graph(X, n_neighbors, n_jobs=n_jobs)
-        whole = csr_array(csgraph.laplacian(W, normed=True))
-        laplacian = whole[kept][:, kept] if len(kept) == len(X) else condense_laplacian(whole, kept)
-    if constraints is not None:
-        coefficients = csr_array(constraints[0][:, kept])
-        norm = np.sqrt(np.asarray(coefficients.multiply(coefficients).sum(axis=1)).ravel())
-        order = OrderRows(coefficients, constraints[1], norm)
-    return TaskRows(X[kept], y[labelled], laplacian, order)
+        The graph is over all rows; with `n_neighbors=None` there is none. With more unlabelled rows than
+        landmarks, it is condensed (`condense_laplacian`) on the labelled rows, the constrained ones and
+        landmarks spread over the others, so that the cost of learning is that of the landmarks.
+        """
+        labelled = ~np.isnan(y)
+        n_neighbors = None if labelled.all() else self.n_neighbors
+        if active is not None and n_neighbors is None and constraints is None:
+            return TaskRows(X[labelled], y[labelled], basis=X[active])
+        if active is not None:
+            labelled = np.isin(np.arange(len(y)), active)
+        constrained = np.zeros(len(X), dtype=bool)
+        if constraints is not None:
+            constrained[np.unique(constraints[0].indices)] = True
+        kept = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(constrained & ~labelled)])
+        laplacian, order = None, None
+        if n_neighbors is not None and len(kept):
+            free = np.flatnonzero(~labelled & ~constrained)
+            if len(free) > self.n_landmarks:
+                _, chosen = kmeans_plusplus(X[free], self.n_landmarks, random_state=int(rng.integers(2**31)))
+                free = free[np.unique(chosen)]
+            kept = np.concatenate([kept, free])
+            W = local_scaling_graph(X, n_neighbors, n_jobs=self.n_jobs)
+            whole = csr_array(csgraph.laplacian(W, normed=True))
+            laplacian = whole[kept][:, kept] if len(kept) == len(X) else condense_laplacian(whole, kept)
+        if constraints is not None:
+            coefficients = csr_array(constraints[0][:, kept])
+            norm = np.sqrt(np.asarray(coefficients.multiply(coefficients).sum(axis=1)).ravel())
+            order = OrderRows(coefficients, constraints[1], norm)
+        return TaskRows(X[kept], y[labelled], laplacian, order)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
