@@ -281,6 +281,16 @@ def test_default_predictions_by_quadrature():
     ):
         assert_allclose(Noise.predict_mean(noise, mean, var), noise.predict_mean(mean, var), rtol=1e-8)
         assert_allclose(Noise.predict_var(noise, mean, var), noise.predict_var(mean, var), rtol=1e-7)
+        assert_allclose(Noise.var_of_mean(noise, mean, var), noise.var_of_mean(mean, var), rtol=1e-7)
+
+
+@pytest.mark.parametrize("noise", [Poisson(exposure=3.0), NegativeBinomial(0.5), Gamma(2.0)], ids=repr)
+def test_variance_of_the_mean_of_log_links(noise):
+    """E[y | f] is log-normal: its variance is that of a sum over f where narrow, and of SciPy where wide."""
+    narrow = np.array([0.01, 0.5, 2.0])
+    assert_allclose(noise.var_of_mean(0.4, narrow), Noise.var_of_mean(noise, 0.4, narrow), rtol=1e-7)
+    centre, wide = noise.mean_given(0.4), np.array([9.0, 16.0, 36.0])
+    assert_allclose(noise.var_of_mean(0.4, wide), stats.lognorm(np.sqrt(wide), scale=centre).var(), rtol=1e-9)
 
 
 def test_limits():

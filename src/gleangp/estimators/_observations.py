@@ -147,13 +147,8 @@ class ObservationsMixin(TaskRegressorMixin, ABC):
         mean = self._by_row(self._units.from_standard(mean, f.codes), tasks)
         if not return_std:
             return mean
-        if include_noise or normal:
-            var = noise.regular.predict_var(f.mean, f.spread)
-        else:  # of E[y | f]: the part of the spread that more data would reduce
-            nodes, weights = np.polynomial.hermite_e.hermegauss(20)
-            weights = weights / weights.sum()
-            values = np.array([noise.mean_given(f.mean + np.sqrt(f.spread) * node) for node in nodes])
-            var = weights @ (values - weights @ values) ** 2
+        noise = noise.regular
+        var = (noise.predict_var if include_noise else noise.var_of_mean)(f.mean, f.spread)
         return mean, self._by_row(np.sqrt(np.maximum(var, 0.0)) * scale, tasks)
 
     def predict_interval(

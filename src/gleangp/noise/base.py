@@ -216,9 +216,12 @@ class Noise(NoiseModel):
 
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
         """Variance of an observation of a new row with f ~ N(mean, var)."""
-        centre = self.predict_mean(mean, var)
-        square = normal_mean(self, lambda noise, f: noise.var_given(f) + noise.mean_given(f) ** 2, mean, var)
-        return square - centre**2
+        return normal_mean(self, lambda noise, f: noise.var_given(f), mean, var) + self.var_of_mean(mean, var)
+
+    def var_of_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        """Variance of E[y | f] for f ~ N(mean, var): the part that more data would reduce."""
+        square = normal_mean(self, lambda noise, f: noise.mean_given(f) ** 2, mean, var)
+        return np.maximum(square - self.predict_mean(mean, var) ** 2, 0.0)
 
     def predict_cdf(self, y: Floats, mean: Floats, var: Floats) -> FloatArray:
         """Probability that an observation of a new row with f ~ N(mean, var) is at most y."""

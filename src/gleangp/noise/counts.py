@@ -77,8 +77,11 @@ class LogLink(Noise):
 
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
         """Variance of an observation of a new row, from the moments of a log-normal distribution."""
-        centre, growth = self.predict_mean(mean, var), np.expm1(np.minimum(var, 60.0))  # finite together
-        return self.linear * centre + centre**2 * (growth + self.dispersion * (1.0 + growth))
+        centre, of_mean = self.predict_mean(mean, var), self.var_of_mean(mean, var)
+        return self.linear * centre + of_mean + self.dispersion * (centre**2 + of_mean)
+
+    def var_of_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        return self.predict_mean(mean, var) ** 2 * np.expm1(np.minimum(var, 60.0))  # finite together
 
     def check_target(self, y: FloatArray) -> None:
         """Raise `LabelError` unless y are counts and every exposure is positive."""

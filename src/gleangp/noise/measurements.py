@@ -29,6 +29,9 @@ class AddedNoise(Noise):
     def predict_var(self, mean: Floats, var: Floats) -> FloatArray:
         return var + self.var_given(mean)
 
+    def var_of_mean(self, mean: Floats, var: Floats) -> FloatArray:
+        return np.asarray(var)
+
     def cdf(self, y: Floats, f: Floats) -> FloatArray:
         return self.predict_cdf(y, f, 0.0)
 
