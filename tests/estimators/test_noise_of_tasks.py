@@ -1,4 +1,4 @@
-"""Tasks with noise of their own, where noise is not Gaussian: all answers use it."""
+"""Tasks with noise of their own: all answers use it, also where noise is not Gaussian."""
 
 import copy
 
@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from gleangp import SparseGPRegressor, load, save
+from gleangp.models.local.data import Data, rounding_variance
 from gleangp.models.objective import Likelihood
-from gleangp.noise import Gamma
+from gleangp.noise import Gamma, Gaussian
 
 RNG = np.random.default_rng(0)
 N_TASKS, N_ROWS, QUIET, NOISY = 8, 12, 100, 101
@@ -99,3 +100,24 @@ def test_variance_of_a_task():
     assert noise.with_variance(np.array([1.0, 0.25])).shape.tolist() == [1.0, 4.0]
     assert not Likelihood(noise, ("shape",), sizes=np.array([5])).varies
     assert Likelihood(noise, ("shape",), sizes=np.array([5, 5])).varies
+
+
+def test_a_task_of_zeros_alone_has_the_noise_of_rounding():
+    """Counts of events, all zero in two tasks: a new count of one there is unlikely, but not impossible."""
+    rng = np.random.default_rng(2)
+    tasks = np.repeat(np.arange(12), 12)
+    y = rng.poisson(np.where(tasks < 2, 0.0, 2.0)).astype(float)
+    x = rng.uniform(size=(len(y), 1))
+    model = SparseGPRegressor(random_state=0).fit(x, y, tasks=tasks)
+    at = np.full((2, 1), 0.5)
+    low, high = model.predict_interval(at, tasks=[0, 1]).T
+    assert np.all(high - low > 1.95 * 1.96 / np.sqrt(12.0))
+    assert model.log_density(at, [1.0, 1.0], tasks=[0, 1]) > -20.0
+
+
+def test_errors_of_rounding():
+    """w^2 / 12 with the gap to the nearest other target, on average; zero for targets of one row alone."""
+    y, codes = np.array([0.0, 0.0, 0.0, 0.5, 1.7, 4.0, 4.0]), np.array([0, 0, 1, 1, 2, 3, 3])
+    data = Data(np.zeros((7, 1)), y, codes, 5, Gaussian())
+    assert_allclose(rounding_variance(data), np.array([0.25, 0.125, 0.0, 2.3**2, 0.0]) / 12.0)
+    assert_allclose(rounding_variance(data.at(np.array([0, 1, 2]))), 0.0)  # one target alone has no unit

@@ -20,7 +20,7 @@ from gleangp.kernels import has_white
 from gleangp.models.default_kernel import default_kernel, default_priors, noise_prior, task_priors
 from gleangp.models.defaults import LINKED_PRIORS, PRIORS, START_KERNEL, UNITS
 from gleangp.models.local.answers import left_out_predictions
-from gleangp.models.local.data import Data, exact_copies
+from gleangp.models.local.data import Data, exact_copies, rounding_variance
 from gleangp.models.local.model import LocalModel
 from gleangp.models.objective import Likelihood
 from gleangp.models.parameters import Parameters
@@ -305,6 +305,8 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         else:  # outputs are in units of their own
             self._units = (own_units if self._n_outputs else total_units)(_parts(data))
         data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=replace(noise, **bias))
+        if likelihood.gaussian:
+            likelihood = replace(likelihood, rounding=rounding_variance(data))
         rng, widths = generator_from(self.random_state), PRIORS if real else LINKED_PRIORS
         return Problem(data, at, len(rows), rng, likelihood, self._given_kernel(), widths)
 

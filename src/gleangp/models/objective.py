@@ -87,6 +87,7 @@ class Likelihood:
     sizes: IntArray = ()  # type: ignore[assignment]  # (M,) rows of the tasks, without copies
     tol: float = 1e-6  # nats per row, of propagation: a tenth of that at which the search stops
     copies: np.ndarray = ()  # type: ignore[assignment]  # (n,) of all rows of the data; empty: none
+    rounding: Any = 0.0  # (M,) variance of errors of rounding: the least noise of predictions for a task
 
     @property
     def gaussian(self) -> bool:
@@ -263,7 +264,8 @@ class Likelihood:
     def predictive_variance(self, slots: Slots, z: FloatArray) -> FloatArray:
         """(M + 1,) expected noise of each task, the uncertainty of z_t included; last, of a new task.
 
-        Empty if it is not Gaussian and no task may have its own.
+        Empty if it is not Gaussian and no task may have its own. With next to no noise in a task, as where
+        all targets are zero, an error of `rounding` would be impossible.
 
         The residuals of a task have nu = 2 I_t degrees of freedom. With c their sum of squares in units of
         the noise at the mode of z_t, which is where -z - tau nu / 2 + tau c / 2 = 0, the posterior of z_t is
@@ -281,7 +283,8 @@ class Likelihood:
         log_density = _LEVELS**2 + tau * np.outer(nu, _LEVELS)
         log_density = -0.5 * (log_density + squares * np.exp(-tau * (_LEVELS - mode[:, None])))
         mean = softmax(log_density, axis=1) @ np.exp(tau * _LEVELS)
-        return np.maximum(shared * np.append(mean, np.exp(0.5 * tau**2)), self._least)
+        of_known = np.maximum(shared * mean, np.maximum(self.rounding, self._least))
+        return np.append(of_known, shared * np.exp(0.5 * tau**2))
 
 
 def _of_tasks(slots: Slots, z: FloatArray) -> tuple[float, float, FloatArray]:
