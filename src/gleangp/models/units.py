@@ -6,11 +6,12 @@ function, whose parameters are learnt,
     v(u) = 1 - (1 - u^a)^b,
 
 the identity at a = b = 1, then standardised over the training rows. Outside the training range v goes on as a
-straight line, as steep as it is on average over the range: rows outside are neither nearer nor farther than
-without the warping. At its ends v can be ten times as steep or level, by chance if the column means little. A
-column with two values is an indicator: it becomes 0 / 1 less its mean, and is not warped. A few wild values
-would leave nothing of the range to all others. Where they make up the deviation of a column, values are cut
-off at some distance from the middle nine tenths.
+straight line, as steep as at that end of the range or as on average over the range, whichever is less: at its
+ends v can be ten times as steep by chance, if the column means little. Where it levels off, as a logarithm
+does, a row at ten times the largest value is near that one. A column with two values is an indicator: it
+becomes 0 / 1 less its mean, and is not warped. A few wild values would leave nothing of the range to all
+others. Where they make up the deviation of a column, values are cut off at some distance from the middle nine
+tenths.
 
 Targets of one task: mean and standard deviation, as scikit-learn's `normalize_y`. Several tasks: one centre
 and one scale for all, so that offsets between tasks are the model's to explain, with their uncertainty. Where
@@ -84,10 +85,13 @@ class InputMap:
 
         def at(parameters: FloatArray) -> tuple[FloatArray, Any]:
             v, dv_da, dv_db = _kumaraswamy(log_rows, parameters)
-            first, last = _kumaraswamy(log_ends, parameters)[0]
+            (first, last), by_log_a, _ = _kumaraswamy(log_ends, parameters)
+            slopes = by_log_a / (log_ends * np.exp(log_ends) * (1.0 + 2.0 * _MARGIN))  # dv / dx, width one
+            slopes = np.minimum(slopes, last - first)
             r, dr_da, dr_db = _kumaraswamy(log_reference, parameters)
             mean, spread = _units(r)
-            w, W = (v + (last - first) * beyond - mean) / spread, unwarped.copy()
+            v = v + np.where(beyond < 0.0, slopes[0], slopes[1]) * beyond
+            w, W = (v - mean) / spread, unwarped.copy()
             W[:, self.warped] = w
 
             def vjp(dW):
