@@ -144,6 +144,8 @@ class Noise(NoiseModel):
     >>> noise.check_target(y)
     >>> noise.predict_mean(mean, var).round(2), noise.predict_var(mean, var).round(1)
     (array([ 1.28, 12.84]), array([  2.4, 119.8]))
+    >>> noise.var_of_mean(mean, var).round(1)  # of that, what more data would reduce
+    array([  1.1, 107. ])
     >>> noise.predict_quantile(mean, var, 0.9), noise.predict_cdf(y, mean, var).round(2)
     (array([ 3., 26.]), array([0.84, 0.48]))
     >>> noise.log_density(y, mean, var).round(2)
