@@ -255,9 +255,21 @@ def test_ordinal_tasks_borrow_and_are_saved(coupling, tmp_path):
     save(model, tmp_path / "m.glean")
     again = load(tmp_path / "m.glean")
     assert_allclose(again.predict_proba(X, tasks=tasks), model.predict_proba(X, tasks=tasks), rtol=1e-12)
-    assert again.task_correlation_.shape == (6, 6)
+    assert_allclose(again.task_correlation_, model.task_correlation_)
+    assert model.task_correlation_.shape == (6, 6)
     model.partial_fit(X[:3], ranks[:3], tasks=[9] * 3)
     assert np.isfinite(model.log_evidence_)
+
+
+def test_a_model_of_many_tasks_keeps_nothing_for_every_pair_of_them(tmp_path):
+    """Its file has fewer bytes than there are pairs of tasks."""
+    n_tasks = 600
+    rng = np.random.default_rng(0)
+    X, y, tasks = rng.uniform(0, 1, (n_tasks, 1)), rng.normal(size=n_tasks), np.arange(n_tasks)
+    model = SparseGPRegressor(optimizer=None, random_state=0).fit(X, y, tasks=tasks)
+    save(model, tmp_path / "m.glean")
+    assert (tmp_path / "m.glean").stat().st_size < n_tasks**2
+    assert model.task_correlation_.shape == (n_tasks, n_tasks)
 
 
 @pytest.mark.parametrize("coupling", ["kernel", "function"])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.gaussian_process.kernels import CompoundKernel, Kernel
+from sklearn.utils.validation import check_is_fitted
 
 from gleangp._typing import FloatArray, IntArray
 from gleangp.data.tables import feature_groups
@@ -52,7 +53,7 @@ register(upgrade.Knowledge, upgrade.OwnRows, upgrade.Pareto)
 FittedModel = SparseModel | LocalModel
 # Attribute of an estimator -> of its model; with several models a list.
 _ATTRIBUTES = {"active_gain_": "gain", "active_virtual_": "virtual"}
-_ATTRIBUTES |= {f"{n}_": n for n in ("noise", "active", "site_mean", "site_precision", "task_correlation")}
+_ATTRIBUTES |= {f"{n}_": n for n in ("noise", "active", "site_mean", "site_precision")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     _most_active = START_KERNEL.most_points  # of a task, by default
     _one_per_class = False  # whether `_models` has a model for each class, or `_model` is the only one
     _kind_of_noise: type = Noise
+    _former_attributes = ("task_correlation_",)  # of files up to version 0.2
 
     sites = "adf"  # a parameter of classifiers
     noise_: Any  # set with the other `_ATTRIBUTES`
@@ -89,6 +91,13 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
     @property
     def _fitted_models(self) -> list[FittedModel]:
         return self._models if self._one_per_class else [self._model]
+
+    @property
+    def task_correlation_(self) -> Any:
+        """Computed at need: (M, M) of many tasks is far more than the rest of the model."""
+        check_is_fitted(self)
+        several = [model.task_correlation for model in self._fitted_models]
+        return several[0] if len(several) == 1 else several
 
     @property
     def _is_active(self) -> bool:

@@ -164,6 +164,8 @@ def _estimator(cls: Any, state: dict[str, Any]) -> Any:
     _check_memory(cls.__name__, parameters)
     value = cls(**parameters)
     for key, item in state["fitted"].items():
+        if key in getattr(cls, "_former_attributes", ()):  # which are computed now
+            continue
         plain = _FITTED_NAME.fullmatch(key) and (key.startswith("_") or key.endswith("_"))
         if not plain or hasattr(cls, key):
             raise ModelFileError(f"{cls.__name__} has no fitted attribute {key!r}.")
