@@ -278,3 +278,23 @@ def test_a_joint_covariance_takes_one_product_for_tasks_with_the_same_neighbours
     new, codes = np.random.default_rng(7).normal(size=(9, P)), np.arange(9) % M
     posterior_for("one block", together=True).predict_cov(new, codes)
     assert len(calls) == 3  # of the rows learnt from, with the new ones, and of these
+
+
+def test_a_joint_covariance_in_parts_has_few_neighbours_at_a_time(monkeypatch):
+    """Rows of a large task are cut until their neighbours fit; what the basis explains joins the parts."""
+    rows = np.concatenate([FIRST[::2], TASKS[2][:3]])  # basis points: there is nothing that it leaves
+    new, codes = X[rows], CODES[rows]
+    posterior, sizes, solve = posterior_of_full_basis(), [], LocalPosterior._solve
+
+    def measured(self, near, task, *, cache):
+        sizes.append(near.shape)
+        return solve(self, near, task, cache=cache)
+
+    monkeypatch.setattr(LocalPosterior, "_solve", measured)
+    monkeypatch.setattr(local, "N_NEAREST", 4)
+    monkeypatch.setattr(local, "CHUNK_ENTRIES", 9**2)
+    _, cov = posterior.predict_cov(new, codes)
+    assert len(sizes) > 3
+    assert max(k for _, k in sizes) <= max(9, np.sum(CODES == 2))
+    exact = posterior_for("one block", together=True).predict_cov(new, codes)[1]
+    assert_allclose(cov, exact, rtol=1e-5, atol=1e-6)

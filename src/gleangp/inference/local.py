@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -273,13 +275,12 @@ class LocalPosterior:
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows.
 
-        Rows of a task with several blocks take the union of their nearest rows as neighbours. A task that was
-        added later has informed no other: its rows and those of others are correlated as far as the others'
-        posterior says.
+        Rows of a task with several blocks take the union of their nearest rows as neighbours, in parts
+        (`_joint_parts`) whose residuals are independent of each other. A task that was added later has
+        informed no other: its rows and those of others are correlated as far as the others' posterior says.
         """
         mean, parts = np.empty(len(X)), []
-        for task, rows in self._alike(codes):
-            near = np.unique(self.neighbours(X[rows], task))
+        for task, rows, near in self._joint_parts(X, codes):
             solved = self._solve(near[None], task, cache=self.together)
             seen = self._seen(solved, X[rows][None], codes[rows] if self.together else task)
             T, F, g, mean[rows] = (part[0] for part in seen)
@@ -288,6 +289,23 @@ class LocalPosterior:
         cov.flat[:: len(X) + 1] += white_variance(self.terms, X, codes)
         root = np.sqrt(self.factor(X, codes))
         return mean, cov * np.outer(root, root)
+
+    def _joint_parts(self, X: FloatArray, codes: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Tasks, parts of their new rows, and the neighbours of each part.
+
+        A part is halved while its neighbours are too many for one matrix. Rows whose neighbours are few in
+        common lie far apart: given these, next to nothing is left that they share.
+        """
+        for task, rows in self._alike(codes):
+            near, stack = self.neighbours(X[rows], task), [np.arange(len(rows))]
+            while stack:
+                part = stack.pop()
+                union = near if near.ndim == 1 else np.unique(near[part])
+                if near.ndim == 1 or len(part) == 1 or len(union) ** 2 <= CHUNK_ENTRIES:
+                    yield task, rows[part], union
+                else:
+                    halves = neighbourhoods(self._scaled(X[rows[part]]), -(-len(part) // 2))
+                    stack += [part[half] for half in halves]
 
     def factor(self, X: FloatArray, codes: IntArray) -> FloatArray:
         """(n,) of the variances, of the noise too, in the neighbourhoods of new rows."""
@@ -339,16 +357,21 @@ class LocalPosterior:
     def _cov_of_blocks(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
         """The same in a model of several blocks.
 
-        Residuals of different tasks are independent; their means move with the common basis variables.
+        Residuals of different tasks and parts are independent; their means move with the basis variables.
         """
         moves, D = np.empty((len(X), len(self.common.mean))), len(self.common.mean)
         for task, rows, _, _, g in parts:
             moves[rows] = g[:, :D] - g[:, D:] @ self.group(task).back if task in self.own else g
         cov = moves @ self._common_knowledge[1] @ moves.T
-        for task, rows, T, F, g in parts:
-            J, at, of_rows = g if self._informed(task) else F, X[rows], codes[rows]
-            block = covariance(self.terms, at, of_rows, at, of_rows) - F @ F.T - T.T @ T
-            cov[np.ix_(rows, rows)] = block + J @ self.knowledge(task)[1] @ J.T
+        for task, of_task in groupby(parts, itemgetter(0)):
+            several = list(of_task)
+            rows = np.concatenate([part[1] for part in several])
+            J = np.vstack([g if self._informed(task) else F for _, _, _, F, g in several])
+            cov[np.ix_(rows, rows)] = J @ self.knowledge(task)[1] @ J.T
+            for _, rows, T, F, _ in several:
+                at, of_rows = X[rows], codes[rows]
+                block = covariance(self.terms, at, of_rows, at, of_rows) - F @ F.T - T.T @ T
+                cov[np.ix_(rows, rows)] += block
         return cov
 
     def _informed(self, task: int) -> bool:
