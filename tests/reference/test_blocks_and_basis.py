@@ -298,3 +298,12 @@ def test_a_joint_covariance_in_parts_has_few_neighbours_at_a_time(monkeypatch):
     assert max(k for _, k in sizes) <= max(9, np.sum(CODES == 2))
     exact = posterior_for("one block", together=True).predict_cov(new, codes)[1]
     assert_allclose(cov, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_means_alone_take_one_product_with_a_vector(monkeypatch):
+    """Products of the inverse factor with the covariance of every new row are for variances."""
+    new, codes = np.random.default_rng(9).normal(size=(9, P)), np.arange(9) % M
+    posterior = posterior_for("one block", together=True)
+    expected = posterior.predict(new, codes)[0]
+    monkeypatch.setattr(local.Solved, "whitened", None)
+    assert_allclose(posterior.predict(new, codes, with_var=False)[0], expected, rtol=1e-12)

@@ -58,6 +58,7 @@ class Solved:
     base: Solved | None = None
     back: FloatArray | None = None  # (1, k, n)
     weights: Any = None  # (B, k, 1) L^-1 R times what the basis does not explain of the sites
+    alpha: Any = None  # (B, k, 1) (L^-1 R)^T times the weights: a mean is H_*N alpha
 
     @property
     def all_rows(self) -> IntArray:
@@ -71,6 +72,16 @@ class Solved:
         n = self.base.rows.shape[1]
         first = self.base.half @ values[:, :n]
         return np.concatenate([first, self.half @ values[:, n:] - self.back @ first], axis=1)
+
+    def with_residual(self, residual: FloatArray) -> Solved:
+        """With the weights of a residual (B, k, 1) of all rows."""
+        weights = self.whitened(residual)
+        if self.base is None or self.back is None:
+            return replace(self, weights=weights, alpha=self.half.transpose(0, 2, 1) @ weights)
+        first, last = np.split(weights, [self.base.rows.shape[1]], axis=1)
+        first = self.base.half.transpose(0, 2, 1) @ (first - self.back.transpose(0, 2, 1) @ last)
+        alpha = np.concatenate([first, self.half.transpose(0, 2, 1) @ last], axis=1)
+        return replace(self, weights=weights, alpha=alpha)
 
 
 class Conditional(NamedTuple):
@@ -407,29 +418,32 @@ class LocalPosterior:
         residual = self.site_mean[solved.all_rows]
         if F.shape[2]:
             residual = residual - F @ self.knowledge(task)[0]
-        solved = replace(solved, weights=solved.whitened(residual[:, :, None]))
+        solved = solved.with_residual(residual[:, :, None])
         if cache:
             self.computed[key] = solved
         return solved
 
-    def _seen(self, solved: Solved, X: FloatArray, task: Any, with_g: bool = True) -> tuple:
-        """L^-1 R H_N* (B, k, j), F_* (B, j, D), g (B, j, D) if asked for, and the mean (B, j) of new rows.
+    def _seen(self, solved: Solved, X: FloatArray, task: Any, with_var: bool = True) -> tuple:
+        """L^-1 R H_N* (B, k, j), F_* (B, j, D), g (B, j, D) and the mean (B, j) of new rows.
 
-        The rows X (B, j, p) are of one task, or in a model of one block of tasks (j,).
+        Without `with_var` the first and g are None: they take most of the time. The rows X (B, j, p) are of
+        one task, or in a model of one block of tasks (j,).
         """
         B, j, p = X.shape
         F = self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
-        rows, g = solved.all_rows, F
+        rows = solved.all_rows
         H = covariance(self.terms, self.X[rows], self.codes[rows], X, np.atleast_2d(task))
         if F.shape[2]:
             H -= solved.F @ F.transpose(0, 2, 1)
             if not self._informed(task):
                 H += solved.F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
-        T = solved.whitened(H)
-        mean = (T * solved.weights).sum(axis=1)
+        mean = (solved.alpha.transpose(0, 2, 1) @ H)[:, 0]
         if F.shape[2]:
             mean = mean + F @ self.knowledge(task)[0]
-            if with_g:
-                C = solved.half.transpose(0, 2, 1) @ T  # few columns: before the product with many features
-                g = F - C.transpose(0, 2, 1) @ solved.F
+        if not with_var:
+            return None, F, None, mean
+        T, g = solved.whitened(H), F
+        if F.shape[2]:
+            C = solved.half.transpose(0, 2, 1) @ T  # few columns: before the product with many features
+            g = F - C.transpose(0, 2, 1) @ solved.F
         return T, F, g, mean
