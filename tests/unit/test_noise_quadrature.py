@@ -26,6 +26,7 @@ from gleangp.noise import (
     RobustProbit,
     noise_from_name,
 )
+from gleangp.noise.quadrature import _root
 
 # Model -> targets, from the bulk to far out.
 EXTREMES = [
@@ -91,7 +92,8 @@ def test_extreme_variances_and_targets(noise, ys, var):
                 label = f"y={y}, mean={mean}"
                 assert_allclose(log_z, expected[0], rtol=1e-9, atol=1e-8, err_msg=label)
                 assert_allclose(g, expected[1], rtol=1e-8, atol=1e-9 / np.sqrt(var), err_msg=label)
-                assert_allclose(nu, expected[2], rtol=1e-7, atol=3e-8 / var, err_msg=label)
+                lost = np.finfo(float).eps * expected[1] ** 2 * var  # by rounding of a logarithm that large
+                assert_allclose(nu, expected[2], rtol=1e-7, atol=(3e-8 + lost) / var, err_msg=label)
 
 
 @pytest.mark.parametrize(("noise", "ys"), EXTREMES, ids=repr)
@@ -426,3 +428,16 @@ def test_logit_of_enormous_variances():
     assert_allclose(g, np.sqrt(2.0 / np.pi) * 1e-20)
     assert_allclose(nu, 2.0 / np.pi * 1e-40)
     assert_allclose(noise.log_partition_grad(1.0, 0.0, 1e40)["bias"], g)
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_roots_take_few_steps(n):
+    """An end counts half when it stays again, not when the ends take turns: that would slow regula falsi."""
+    target, calls = np.linspace(0.3, 3.0, n), []
+
+    def excess(rows, t):
+        calls.append(t)
+        return np.sinh(t) - target[rows]
+
+    assert_allclose(_root(excess, n), np.arcsinh(target), rtol=1e-10)
+    assert len(calls) < 20

@@ -257,7 +257,7 @@ def _root(function: Callable[[Any, FloatArray], FloatArray], n: int, close: floa
         rows = rows[at_b[rows] * side[rows] < 0.0]
         if not len(rows):
             break
-    t, rows = b.copy(), every
+    t, rows, stayed = b.copy(), every, np.full(n, -1)  # neither end so far
     for iteration in range(_ITERATIONS):
         ends = a[rows], b[rows]
         falsi = (ends[0] * at_b[rows] - ends[1] * at_a[rows]) / (at_b[rows] - at_a[rows])
@@ -265,9 +265,11 @@ def _root(function: Callable[[Any, FloatArray], FloatArray], n: int, close: floa
         t[rows] = np.where(inside & (iteration % 3 < 2), falsi, 0.5 * (ends[0] + ends[1]))
         now = function(rows, t[rows])
         beyond = now * side[rows] >= 0.0  # the root lies between a and t
-        # The end that stays counts half: otherwise it would stay for ever (the Illinois rule).
-        at_a[rows] = np.where(beyond, 0.5 * at_a[rows], now)
-        at_b[rows] = np.where(beyond, now, 0.5 * at_b[rows])
+        # An end that stays again counts half: otherwise it would stay for ever (the Illinois rule).
+        again = np.where(beyond == stayed[rows], 0.5, 1.0)
+        at_a[rows] = np.where(beyond, again * at_a[rows], now)
+        at_b[rows] = np.where(beyond, now, again * at_b[rows])
+        stayed[rows] = beyond
         a[rows], b[rows] = np.where(beyond, ends[0], t[rows]), np.where(beyond, t[rows], ends[1])
         rows = rows[(np.abs(now) > close) & (np.abs(b[rows] - a[rows]) > _EPS * (1.0 + np.abs(t[rows])))]
         if not len(rows):
