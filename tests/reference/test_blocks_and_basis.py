@@ -307,3 +307,28 @@ def test_means_alone_take_one_product_with_a_vector(monkeypatch):
     expected = posterior.predict(new, codes)[0]
     monkeypatch.setattr(local.Solved, "whitened", None)
     assert_allclose(posterior.predict(new, codes, with_var=False)[0], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("with_var", [True, False])
+def test_small_tasks_of_one_size_are_one_stack(monkeypatch, with_var):
+    """Predictions of many tasks are those of each alone, in as many products as there are sizes."""
+    of_row, precision = np.append(np.arange(36) % M, [0, 1, 0, 1]), 1.0 / VARIANCE  # 11, 11, 9 and 9 rows
+    prior = BlockPrior(terms(), X, lay_out(of_row, [np.flatnonzero(of_row == t) for t in range(M)]), Z)
+    common = condition(prior, precision, precision * Y, rows=False).common
+    posterior = LocalPosterior(tuple(terms()), X, of_row, precision, Y, False, N, 30, Z, common, {}, 0.0)
+    calls, solve = [], LocalPosterior._solve
+    new = np.random.default_rng(10).normal(size=(3 * M, P))
+    codes = np.tile(np.arange(M), 3)
+    alone = [posterior.predict(new[codes == t], codes[codes == t], with_var=with_var) for t in range(M)]
+
+    def counted(self, near, task, *, cache):
+        calls.append(near.shape)
+        return solve(self, near, task, cache=cache)
+
+    monkeypatch.setattr(LocalPosterior, "_solve", counted)
+    together = posterior.predict(new, codes, with_var=with_var)
+    assert sorted(calls) == [(2, 9), (2, 11)]
+    for task, found in enumerate(alone):
+        for part, expected in zip(together[:2], found[:2], strict=True):
+            if len(part):
+                assert_allclose(part[codes == task], expected, rtol=1e-10)

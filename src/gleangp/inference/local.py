@@ -220,10 +220,11 @@ class LocalPosterior:
         return X / length_scales(self.terms[0].kernel, X.shape[1])
 
     def features(self, X: FloatArray, task: Any) -> FloatArray:
-        """F (n, D) of rows of one task; none in a model of one block."""
-        features = [np.zeros((len(X), 0))]
-        for part in [] if self.together else [*self._parts[None], *self._parts.get(task, [])]:
-            weights = part.weights(self.terms)[task][None]
+        """F (n, D) of rows of one task, or of tasks (n,) without a basis; none in a model of one block."""
+        features, tasks = [np.zeros((len(X), 0))], np.atleast_1d(task)
+        own = self._parts.get(int(tasks[0]), []) if len(tasks) else []
+        for part in [] if self.together else [*self._parts[None], *own]:
+            weights = part.weights(self.terms)[tasks]
             features.append(stacked_features(weights, part.basis.features(X)[1]))
         return np.concatenate(features, axis=1)
 
@@ -263,25 +264,45 @@ class LocalPosterior:
 
     def conditionals(self, X, codes, neighbours, with_var: bool) -> Iterator[tuple[IntArray, Conditional]]:
         """Rows of X in parts, and what is known of them given their `neighbours(X, task)`."""
+        for at, near, cache in self._sets(X, codes, neighbours):
+            tasks, task = codes[at], int(codes[at[0, 0]])
+            solved = self._solve(near, task, cache=cache)
+            T, F, g, mean = self._seen(solved, X[at], tasks, with_var)
+            found = Conditional(mean, np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1])
+            if with_var:
+                diagonals = [t.kernel.diag(X[at.ravel()]).reshape(at.shape) for t in self.terms]
+                var = sum(t.within[tasks] * d for t, d in zip(self.terms, diagonals, strict=True))
+                var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
+                of_basis = np.zeros_like(var)
+                if F.shape[2]:
+                    J = g if self._informed(task) else F
+                    of_basis = np.einsum("bjd,bjd->bj", J @ self.knowledge(task)[1], J)
+                found = found._replace(of_rows=var, of_basis=of_basis)
+            yield at.ravel(), found
+
+    def _sets(self, X, codes, neighbours) -> Iterator[tuple[IntArray, IntArray, bool]]:
+        """Sets of new rows (B, j) and the neighbours (B, k) of each; whether to keep what these give.
+
+        Small tasks are stacked with others that have as many rows and new rows: a loop over many tasks would
+        take far longer than their products.
+        """
+        small: dict[tuple, list[tuple[IntArray, IntArray]]] = {}
         for task, rows in self._alike(codes):
-            near = neighbours(X[rows], task)
+            near, D = neighbours(X[rows], task), len(self.knowledge(task)[0])
             k, n_sets = near.shape[-1], near.ndim - 1  # none: one set for all rows
-            step = max(1, CHUNK_ENTRIES // (k**near.ndim + len(self.knowledge(task)[0]) * k**n_sets + 1))
+            if not n_sets and not self.together and max(k, len(rows)) <= N_NEAREST and task not in self.own:
+                small.setdefault((k, len(rows), self._informed(task), D), []).append((rows, near))
+                continue
+            step = max(1, CHUNK_ENTRIES // (k**near.ndim + D * k**n_sets + 1))
             # New rows that lie together have neighbours in common, whose features are computed once.
             for part in neighbourhoods(self._scaled(X[rows]), step):
-                at, tasks = rows[part], codes[rows[part]] if self.together else task
-                solved = self._solve(near[part] if n_sets else near[None], task, cache=not n_sets)
-                T, F, g, mean = self._seen(solved, X[at][:, None] if n_sets else X[at][None], tasks, with_var)
-                found = Conditional(mean, np.sum(solved.weights**2, axis=(1, 2)), solved.weights.shape[1])
-                if with_var:
-                    var = sum(t.within[tasks] * t.kernel.diag(X[at]) for t in self.terms).reshape(mean.shape)
-                    var = var - np.einsum("bjd,bjd->bj", F, F) - np.einsum("bkj,bkj->bj", T, T)
-                    of_basis = np.zeros_like(var)
-                    if F.shape[2]:
-                        J = g if self._informed(task) else F
-                        of_basis = np.einsum("bjd,bjd->bj", J @ self.knowledge(task)[1], J)
-                    found = found._replace(of_rows=var, of_basis=of_basis)
-                yield at, found
+                at = rows[part]
+                yield (at[:, None], near[part], False) if n_sets else (at[None], near[None], True)
+        for (k, j, _, D), several in small.items():
+            at, near = (np.array(values) for values in zip(*several, strict=True))
+            step = max(1, CHUNK_ENTRIES // ((k + j) * (k + D) + 1))
+            for start in range(0, len(at), step):
+                yield at[start : start + step], near[start : start + step], len(at) == 1
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Latent mean (n,) and covariance (n, n) of new rows.
@@ -400,7 +421,7 @@ class LocalPosterior:
             base, near = self._solve(np.arange(n)[None], task, cache=True), near[:, n:]
         X, codes = self.X[near], self.codes[near]
         some, places = (near[0], ...) if len(near) == 1 else np.unique(near, return_inverse=True)
-        F = self.features(self.X[some], task)
+        F = self.features(self.X[some], self.codes[some])
         F = F[places].reshape(*near.shape, F.shape[1])
         H = covariance(self.terms, X, codes, X, codes) - F @ F.transpose(0, 2, 1)
         if not self._informed(task) and not self.together:
@@ -427,13 +448,14 @@ class LocalPosterior:
         """L^-1 R H_N* (B, k, j), F_* (B, j, D), g (B, j, D) and the mean (B, j) of new rows.
 
         Without `with_var` the first and g are None: they take most of the time. The rows X (B, j, p) are of
-        one task, or in a model of one block of tasks (j,).
+        one task, or of tasks (j,) or (B, j) that have no basis of their own.
         """
         B, j, p = X.shape
-        F = self.features(X.reshape(B * j, p), task).reshape(B, j, -1)
+        F = self.features(X.reshape(B * j, p), np.ravel(task)).reshape(B, j, -1)
         rows = solved.all_rows
         H = covariance(self.terms, self.X[rows], self.codes[rows], X, np.atleast_2d(task))
         if F.shape[2]:
+            task = int(np.ravel(task)[0])
             H -= solved.F @ F.transpose(0, 2, 1)
             if not self._informed(task):
                 H += solved.F @ self.knowledge(task)[1] @ F.transpose(0, 2, 1)
