@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
+from gleangp.inference.local import LocalPosterior
 from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import NEW_TASK
 from gleangp.models.local.model import with_average_task
@@ -275,3 +276,27 @@ def test_known_tasks_give_no_warning():
 def test_every_case_takes_new_tasks():
     """The parameter has the same default everywhere."""
     assert {case.estimator.new_tasks for case in CASES} == {"prior"}
+
+
+def test_rows_of_several_tasks_are_absorbed_at_once(monkeypatch):
+    """As task by task, but with one covariance given the rows before, not one for each task."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(0, 6, (68, 1)), np.arange(68) % 4
+    y = np.sin(X[:, 0]) + tasks + 0.1 * rng.normal(size=68)
+    old, new = slice(0, 60), slice(60, 68)
+    at_once = SparseGPRegressor(random_state=0).fit(X[old], y[old], tasks=tasks[old])
+    one_by_one, calls, predict_cov = copy.deepcopy(at_once), [], LocalPosterior.predict_cov
+    for task in range(4):
+        rows = 60 + np.flatnonzero(tasks[new] == task)
+        one_by_one.partial_fit(X[rows], y[rows], tasks=tasks[rows])
+
+    def counted(self, X, codes):
+        calls.append(len(X))
+        return predict_cov(self, X, codes)
+
+    monkeypatch.setattr(LocalPosterior, "predict_cov", counted)
+    at_once.partial_fit(X[new], y[new], tasks=tasks[new])
+    assert calls == [8]
+    assert_allclose(at_once.log_evidence_, one_by_one.log_evidence_, rtol=1e-9)
+    got, expected = (m.predict(X, tasks=tasks, return_std=True) for m in (at_once, one_by_one))
+    assert_allclose(got, expected, rtol=1e-8)

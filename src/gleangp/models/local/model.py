@@ -229,10 +229,7 @@ class LocalModel:
         """The model after new rows of known tasks (`absorb`)."""
         from gleangp.models.local.new_task import absorb
 
-        model = self
-        for task, block in blocks.items():
-            model = absorb(model, task, block)
-        return replace(model, n_rows=self.n_rows + n_rows)
+        return replace(absorb(self, blocks), n_rows=self.n_rows + n_rows)
 
     def noise_in(self, block: Block) -> Any:
         """The noise of new rows, as in `Data`: Gaussian noise of rows with weights has factors."""

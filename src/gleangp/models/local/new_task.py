@@ -56,7 +56,7 @@ def with_task(draw: Draw, W: FloatArray, y: FloatArray, noise: Any, quantile: fl
         variance = several.noise[chosen]
         posterior = before.extended(terms=_last_as(alike, several.loadings[chosen], several.own[chosen]))
         found = precisions[chosen], site_means[chosen], float(evidences[chosen])
-        posterior = posterior.extended(**_grown(posterior, len(posterior.X), W, task, *found))
+        posterior = posterior.extended(**_grown(posterior, len(posterior.X), W, codes, *found))
     if variances.size:  # that of a further new task stays last
         variances = np.append(variances[:-1], [float(variance), variances[-1]])
     return Draw(posterior, draw.warp, variances)
@@ -196,38 +196,57 @@ def _settle(means: FloatArray, covs: FloatArray, y: FloatArray, noise: Any, vari
     return evidences, sites.precision, sites.mean
 
 
-def _grown(posterior: LocalPosterior, at: int, W, task, precision, site_mean, evidence) -> dict[str, Any]:
-    """Fields of the posterior with rows of a task in the place `at`, and more evidence."""
-    new = {"X": W, "codes": np.full(len(W), task), "precision": precision, "site_mean": site_mean}
+def _grown(posterior: LocalPosterior, at: int, W, codes, precision, site_mean, evidence) -> dict[str, Any]:
+    """Fields of the posterior with rows of tasks in the place `at`, and more evidence."""
+    new = {"X": W, "codes": codes, "precision": precision, "site_mean": site_mean}
     fields = {name: np.insert(getattr(posterior, name), at, rows, axis=0) for name, rows in new.items()}
     return {**fields, "log_evidence": posterior.log_evidence + evidence}
 
 
-def absorb(model: LocalModel, task: int, block: Block) -> LocalModel:
-    """The model after new rows of a known task; sites of the rows before stay.
+def absorb(model: LocalModel, blocks: dict[int, Block]) -> LocalModel:
+    """The model after new rows of known tasks; sites of the rows before stay.
 
-    The new rows are blocks of their own: nothing else is computed again.
+    The new rows are blocks of their own: nothing else is computed again. With Gaussian noise those of all
+    tasks that inform the basis variables are taken in at once. Rows of a task that was added later inform
+    this task alone, and other sites are found task by task.
     """
-    noise, targets = model.noise_in(block), model.targets
-    best = _absorbed(model, model.best, task, block, noise)
-    draws = tuple(_absorbed(model, draw, task, block, noise) for draw in model.draws)
-    if targets is not None and model.best.posterior._informed(task):
+    informs = model.best.posterior._informed
+    at_once = [task for task in blocks if model.gaussian and informs(task)]
+    for tasks in [at_once] * bool(at_once) + [[task] for task in blocks if task not in at_once]:
+        model = _with_rows(model, tasks, [blocks[task] for task in tasks])
+    return model
+
+
+def _with_rows(model: LocalModel, tasks: list[int], blocks: list[Block]) -> LocalModel:
+    """The model after new rows of tasks that all inform the basis variables, or of one task."""
+    codes, block, targets = np.repeat(tasks, [len(b) for b in blocks]), blocks[0], model.targets
+    if len(blocks) > 1:
+        variance = np.concatenate([np.broadcast_to(b.noise.variance, len(b)) for b in blocks])
+        X, y = np.vstack([b.X for b in blocks]), np.concatenate([b.y for b in blocks])
+        block = Block(X, y, replace(block.noise, variance=variance))
+    noise = model.noise_in(block)
+    best = _absorbed(model, model.best, codes, block, noise)
+    draws = tuple(_absorbed(model, draw, codes, block, noise) for draw in model.draws)
+    if targets is not None and model.best.posterior._informed(tasks[0]):
         new = targets_of(block.y, noise)
         targets = {name: np.append(values, new[name]) for name, values in targets.items()}
     return replace(model, best=best, draws=draws, targets=targets)
 
 
-def _absorbed(model: LocalModel, draw: Draw, task: int, block: Block, noise: Any) -> Draw:
+def _absorbed(model: LocalModel, draw: Draw, codes: IntArray, block: Block, noise: Any) -> Draw:
     """The draw after new rows.
 
     Rows of a task that was added later do not inform the basis variables. They come after all rows that do.
     """
-    before, y, codes = draw.posterior, block.y, np.full(len(block), task)
-    W, informs = model.inputs(block.X, draw.warp), before._informed(task)
-    variance = draw.noise[[task]] if draw.noise.size else np.zeros(1)
+    before, y = draw.posterior, block.y
+    W, informs = model.inputs(block.X, draw.warp), before._informed(int(codes[0]))
     in_blocks = informs and not before.together
+    if model.gaussian:
+        noise, variance = Gaussian(draw.noise[codes] * noise.variance), np.ones(1)
+    else:  # of one task
+        variance = draw.noise[codes[:1]] if draw.noise.size else np.zeros(1)
     if model.gaussian and (in_blocks or draw is not model.best):  # only the evidence of the best one is shown
-        precision = np.broadcast_to(1.0 / (variance * noise.variance), len(y))
+        precision = 1.0 / noise.variance
         site_mean, evidence = y, 0.0
     else:
         mean, cov = before.predict_cov(W, codes)
@@ -239,9 +258,9 @@ def _absorbed(model: LocalModel, draw: Draw, task: int, block: Block, noise: Any
         q = condition(prior, precision, precision * site_mean, common, rows=False)
         common = q.common
         evidence += gaussian_evidence(q, precision) if model.gaussian else 0.0
-    if task in own:  # new rows inform the common variables alone
-        own = {**own, task: (own[task][0], before.group(task))}
+    for task in np.intersect1d(codes, [*own]).astype(int).tolist():
+        own = {**own, task: (own[task][0], before.group(task))}  # new rows inform the common variables alone
     at = before.n_learnt if informs else len(before.X)
     n_learnt = before.n_learnt + (len(y) if informs else 0)
-    grown = _grown(before, at, W, task, precision, site_mean, evidence)
+    grown = _grown(before, at, W, codes, precision, site_mean, evidence)
     return replace(draw, posterior=replace(before, **grown, n_learnt=n_learnt, common=common, own=own))
