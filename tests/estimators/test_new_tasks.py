@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
+from gleangp.inference import local
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import NEW_TASK
@@ -300,3 +301,22 @@ def test_rows_of_several_tasks_are_absorbed_at_once(monkeypatch):
     assert_allclose(at_once.log_evidence_, one_by_one.log_evidence_, rtol=1e-9)
     got, expected = (m.predict(X, tasks=tasks, return_std=True) for m in (at_once, one_by_one))
     assert_allclose(got, expected, rtol=1e-8)
+
+
+def test_joint_covariance_of_a_large_added_task(monkeypatch):
+    """In parts with few neighbours: no negative eigenvalue, and variances as of single rows."""
+    rng = np.random.default_rng(0)
+    X, tasks = rng.uniform(0.0, 10.0, size=(2100, 2)), np.arange(2100) % 3
+    y = np.sin(X[:, 0]) + 0.3 * tasks + 0.1 * rng.normal(size=2100)
+    settings = {"kernel": RBF(1.0), "noise_variance": 0.01, "optimizer": None, "n_active": 60}
+    model = SparseGPRegressor(random_state=0, **settings).fit(X, y, tasks=tasks)
+    model.add_task(X[:20], y[:20], task=9).partial_fit(X[20:520], y[20:520], tasks=[9] * 500)
+    monkeypatch.setattr(local, "N_NEAREST", 10)
+    monkeypatch.setattr(local, "CHUNK_ENTRIES", 60**2)
+    new, codes = rng.uniform(0.0, 10.0, size=(60, 2)), [9] * 60
+    _, cov = model.predict(new, tasks=codes, return_cov=True)
+    assert np.linalg.eigvalsh(cov)[0] > -1e-9
+    correlation = cov / np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
+    assert np.abs(correlation - np.eye(60)).max() < 1.0
+    few = model.predict(new, tasks=codes, return_std=True)[1]
+    assert np.all(np.sqrt(np.diag(cov)) < 1.01 * few)  # which has the ten nearest rows alone

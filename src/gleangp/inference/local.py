@@ -397,12 +397,14 @@ class LocalPosterior:
         cov = moves @ self._common_knowledge[1] @ moves.T
         for task, of_task in groupby(parts, itemgetter(0)):
             several = list(of_task)
-            rows = np.concatenate([part[1] for part in several])
-            J = np.vstack([g if self._informed(task) else F for _, _, _, F, g in several])
-            cov[np.ix_(rows, rows)] = J @ self.knowledge(task)[1] @ J.T
-            for _, rows, T, F, _ in several:
+            rows, S = np.concatenate([part[1] for part in several]), self.knowledge(task)[1]
+            J = np.vstack([g for *_, g in several])
+            cov[np.ix_(rows, rows)] = J @ S @ J.T
+            for _, rows, T, F, g in several:
                 at, of_rows = X[rows], codes[rows]
                 block = covariance(self.terms, at, of_rows, at, of_rows) - F @ F.T - T.T @ T
+                if not self._informed(task):  # T has what its rows leave of the variables too
+                    block += F @ S @ F.T - g @ S @ g.T
                 cov[np.ix_(rows, rows)] += block
         return cov
 
