@@ -121,3 +121,29 @@ def test_errors_of_rounding():
     data = Data(np.zeros((7, 1)), y, codes, 5, Gaussian())
     assert_allclose(rounding_variance(data), np.array([0.25, 0.125, 0.0, 2.3**2, 0.0]) / 12.0)
     assert_allclose(rounding_variance(data.at(np.array([0, 1, 2]))), 0.0)  # one target alone has no unit
+
+
+@pytest.mark.parametrize("case", ["copies", "known noise"])
+def test_what_is_not_rounded_has_no_noise_of_rounding(case):
+    """Copies of rows repeat their targets; known noise is as it was given."""
+    rng = np.random.default_rng(0)
+    x, tasks = np.linspace(0.0, 3.0, 24)[:, None], np.arange(24) % 3
+    y, given = np.sin(x[:, 0]) + 0.1 * tasks + 1e-3 * rng.normal(size=24), {}
+    if case == "copies":
+        x, y, tasks = np.repeat(x, 2, axis=0), np.repeat(y, 2), np.repeat(tasks, 2)
+    else:
+        y, given = np.round(y), {"noise_variance": 1e-4}
+    model = SparseGPRegressor(random_state=0, **given).fit(x, y, tasks=tasks)
+    assert np.all(model._noise_of_tasks() < 0.011)
+
+
+def test_outputs_are_rounded_each_in_its_unit():
+    """A yes or no beside a measurement: the gap is that between no and yes."""
+    x = np.column_stack([np.linspace(0.0, 3.0, 24), np.arange(24) % 2])
+    noise = (
+        SparseGPRegressor(random_state=0)
+        .fit(x, np.column_stack([np.sin(x[:, 0]), x[:, 1]]))
+        ._noise_of_tasks()
+    )
+    assert noise[0] < 0.01
+    assert noise[1] == pytest.approx(np.sqrt(1.0 / 12.0), rel=1e-3)

@@ -78,10 +78,10 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
     with a common function g (linear and smooth), offsets o_t, slopes s_t, own functions h_t and noise of each
     task, on inputs w that are warped by a learnt monotone function of each numeric column. All sizes and
     length scales have proper priors. With one task it is m + g(w) + noise. Up to 1000 rows (300 with
-    outliers), predictions average over draws of the hyperparameters from their posterior, but those of counts
-    and of "gamma". The
-    posterior is exact up to 2000 rows. With more, the time of learning does not depend on the number of rows,
-    and that of the posterior is linear in it. Rows whose target is NaN are left out.
+    outliers), predictions average over draws of the hyperparameters from their posterior; with counts and
+    "gamma" they do not. The posterior is exact up to 2000 rows. With more, the time of learning does not
+    depend on the number of rows, and that of the posterior is linear in it. Rows whose target is NaN are left
+    out.
 
     References
     ----------
@@ -305,8 +305,11 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         else:  # outputs are in units of their own
             self._units = (own_units if self._n_outputs else total_units)(_parts(data))
         data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=replace(noise, **bias))
-        if likelihood.gaussian:
-            likelihood = replace(likelihood, rounding=rounding_variance(data))
+        if likelihood.gaussian and learn:
+            parts = blocks_of_rows(data.codes, data.n_tasks) if self._n_outputs else [np.arange(len(data))]
+            different = [part[~likelihood.copies[part]] for part in parts]
+            rounding = sum(rounding_variance(data.at(part)) for part in different)
+            likelihood = replace(likelihood, rounding=rounding)
         rng, widths = generator_from(self.random_state), PRIORS if real else LINKED_PRIORS
         return Problem(data, at, len(rows), rng, likelihood, self._given_kernel(), widths)
 

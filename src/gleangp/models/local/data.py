@@ -71,17 +71,17 @@ def exact_copies(data: Data) -> np.ndarray:
 
 
 def rounding_variance(data: Data) -> FloatArray:
-    """(M,) variance of the errors of rounding, on average over the rows of each task.
+    """(M,) variance of the errors of rounding, on average over the rows of each task; of a row of weight one.
 
     A target that several rows have is rounded: with the gap w to the nearest other target, errors are uniform
     and have the variance w^2 / 12. A target that one row has is not.
     """
     values, which, counts = np.unique(data.y, return_inverse=True, return_counts=True)
-    if len(values) == 1:
+    if len(values) < 2:
         return np.zeros(data.n_tasks)
     gaps = np.diff(values)
     nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-    of_rows = np.where(counts > 1, nearest**2 / 12.0, 0.0)[which]
+    of_rows = np.where(counts > 1, nearest**2 / 12.0, 0.0)[which] / data.noise.variance
     return np.bincount(data.codes, of_rows, data.n_tasks) / np.maximum(data.sizes, 1)
 
 
