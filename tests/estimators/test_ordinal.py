@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import ndtr
+from sklearn.exceptions import DataConversionWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -161,6 +162,9 @@ def test_order_of_a_column_with_an_order(data, library):
     named = SparseGPOrdinal(categories=names[1:], **settings).fit(X[1:], text[1:])
     assert_array_equal(model.predict_proba(X), named.predict_proba(X))
     assert model.score(X[1:], y[1:]) == np.mean(model.predict(X[1:]) == text[1:])
+    if library == "pandas":
+        with pytest.warns(DataConversionWarning):  # of scikit-learn: y is a column
+            assert SparseGPOrdinal(**settings).fit(X, y.to_frame()).classes_.tolist() == names[1:].tolist()
     plain = SparseGPOrdinal(**settings).fit(X[1:], pd.Series(text[1:], dtype="category"))
     assert plain.classes_.tolist() == sorted(names[1:])
 

@@ -111,7 +111,8 @@ def _learn_column(frame: Any, name: Any, impute: bool, target: Any) -> ColumnEnc
     except InputError as error:
         raise InputError(f"{error} To leave it out: --drop {name}.") from None
     for warning in caught:
-        note(str(warning.message))
+        if issubclass(warning.category, InputWarning):
+            note(str(warning.message))
     if column.n_missing and not impute:
         raise InputError(
             f"column {name!r} has {column.n_missing} missing values. Fill them with --impute (the mean of "

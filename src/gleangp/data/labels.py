@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from gleangp.data.columns import as_column, check_magnitude, is_missing, missing_entries, with_common_type
+from gleangp.data.columns import (
+    as_column,
+    check_magnitude,
+    is_missing,
+    is_table,
+    missing_entries,
+    with_common_type,
+)
 from gleangp.exceptions import LabelError
 
 _TYPES = (  # kinds of arrays of labels, the types that can equal one, and their name
@@ -92,7 +99,7 @@ def encode_classes(y: Any, n_rows: int, unlabeled: Any = None) -> tuple[np.ndarr
 
 def ordered_categories(y: Any) -> list[Any] | None:
     """The categories of an ordered categorical of pandas, or of an Enum of polars, in order; else None."""
-    kind: Any = getattr(y, "dtype", None)
+    kind: Any = getattr(y[y.columns[0]] if is_table(y) else y, "dtype", None)
     is_ordered = getattr(kind, "ordered", False) or str(kind).startswith("Enum")
     return list(kind.categories) if is_ordered else None
 
