@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gleangp import SharedLatentGPClassifier, SparseGPClassifier, SparseGPRegressor, TaskColumn, load, save
 from gleangp.exceptions import NewTaskWarning, TaskError
-from gleangp.inference import local
+from gleangp.inference import joint, local
 from gleangp.inference.local import LocalPosterior
 from gleangp.inference.propagate import propagate_dense
 from gleangp.models.defaults import NEW_TASK
@@ -312,7 +312,7 @@ def test_joint_covariance_of_a_large_added_task(monkeypatch):
     model = SparseGPRegressor(random_state=0, **settings).fit(X, y, tasks=tasks)
     model.add_task(X[:20], y[:20], task=9).partial_fit(X[20:520], y[20:520], tasks=[9] * 500)
     monkeypatch.setattr(local, "N_NEAREST", 10)
-    monkeypatch.setattr(local, "CHUNK_ENTRIES", 60**2)
+    monkeypatch.setattr(joint, "CHUNK_ENTRIES", 60**2)
     new, codes = rng.uniform(0.0, 10.0, size=(60, 2)), [9] * 60
     _, cov = model.predict(new, tasks=codes, return_cov=True)
     assert np.linalg.eigvalsh(cov)[0] > -1e-9

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
-from gleangp.inference import local
+from gleangp.inference import joint, local
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import (
     condition,
@@ -274,7 +274,8 @@ def test_a_joint_covariance_takes_one_product_for_tasks_with_the_same_neighbours
         calls.append(args)
         return covariance(*args)
 
-    monkeypatch.setattr(local, "covariance", counted)
+    for module in (local, joint):
+        monkeypatch.setattr(module, "covariance", counted)
     new, codes = np.random.default_rng(7).normal(size=(9, P)), np.arange(9) % M
     posterior_for("one block", together=True).predict_cov(new, codes)
     assert len(calls) == 3  # of the rows learnt from, with the new ones, and of these
@@ -292,7 +293,7 @@ def test_a_joint_covariance_in_parts_has_few_neighbours_at_a_time(monkeypatch):
 
     monkeypatch.setattr(LocalPosterior, "_solve", measured)
     monkeypatch.setattr(local, "N_NEAREST", 4)
-    monkeypatch.setattr(local, "CHUNK_ENTRIES", 9**2)
+    monkeypatch.setattr(joint, "CHUNK_ENTRIES", 9**2)
     _, cov = posterior.predict_cov(new, codes)
     assert len(sizes) > 3
     assert max(k for _, k in sizes) <= max(9, np.sum(CODES == 2))

@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +28,7 @@ from gleangp.data.neighbourhoods import finder, neighbourhoods
 from gleangp.data.tasks import blocks_of_rows, filled_blocks
 from gleangp.inference.block import lay_out
 from gleangp.inference.evidence import GroupKnowledge, Knowledge, condition
+from gleangp.inference.joint import predict_cov
 from gleangp.inference.prior import (
     BlockPrior,
     Part,
@@ -305,39 +304,8 @@ class LocalPosterior:
                 yield at[start : start + step], near[start : start + step], len(at) == 1
 
     def predict_cov(self, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Latent mean (n,) and covariance (n, n) of new rows.
-
-        Rows of a task with several blocks take the union of their nearest rows as neighbours, in parts
-        (`_joint_parts`) whose residuals are independent of each other. A task that was added later has
-        informed no other: its rows and those of others are correlated as far as the others' posterior says.
-        """
-        mean, parts = np.empty(len(X)), []
-        for task, rows, near in self._joint_parts(X, codes):
-            solved = self._solve(near[None], task, cache=self.together)
-            seen = self._seen(solved, X[rows][None], codes[rows] if self.together else task)
-            T, F, g, mean[rows] = (part[0] for part in seen)
-            parts.append((task, rows, T, F, g))
-        cov = (self._cov_of_one_block if self.together else self._cov_of_blocks)(X, codes, parts)
-        cov.flat[:: len(X) + 1] += white_variance(self.terms, X, codes)
-        root = np.sqrt(self.factor(X, codes))
-        return mean, cov * np.outer(root, root)
-
-    def _joint_parts(self, X: FloatArray, codes: IntArray) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Tasks, parts of their new rows, and the neighbours of each part.
-
-        A part is halved while its neighbours are too many for one matrix. Rows whose neighbours are few in
-        common lie far apart: given these, next to nothing is left that they share.
-        """
-        for task, rows in self._alike(codes):
-            near, stack = self.neighbours(X[rows], task), [np.arange(len(rows))]
-            while stack:
-                part = stack.pop()
-                union = near if near.ndim == 1 else np.unique(near[part])
-                if near.ndim == 1 or len(part) == 1 or len(union) ** 2 <= CHUNK_ENTRIES:
-                    yield task, rows[part], union
-                else:
-                    halves = neighbourhoods(self._scaled(X[rows[part]]), -(-len(part) // 2))
-                    stack += [part[half] for half in halves]
+        """Latent mean (n,) and covariance (n, n) of new rows (`inference.joint`)."""
+        return predict_cov(self, X, codes)
 
     def factor(self, X: FloatArray, codes: IntArray) -> FloatArray:
         """(n,) of the variances, of the noise too, in the neighbourhoods of new rows."""
@@ -355,58 +323,6 @@ class LocalPosterior:
             same = ~np.isin(codes, self.codes[self.n_learnt :])
             codes = np.where(same, codes[same].min(initial=len(self.rows_of_task)), codes)
         return list(filled_blocks(codes))
-
-    def _cov_of_one_block(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
-        """Posterior covariance (n, n) of new rows in a model of one block, without white noise.
-
-        Let f and f_r be new rows and the later rows of an added task, as the rows learnt from leave them. The
-        later rows inform this task alone, whose new rows are f - G (f_r + e - y_r), with noise e and the gain
-        G. Hence they covary with those of other tasks as f - G f_r does.
-        """
-        n, m = self.n_learnt, len(X)
-        later = n + np.flatnonzero(np.isin(self.codes[n:], codes))
-        at, tasks = np.vstack([X, self.X[later]]), np.append(codes, self.codes[later])
-        T = np.empty((n, len(at)))
-        for _, rows, seen, _, _ in parts:
-            T[:, rows] = seen[:n]
-        if len(later):
-            base = self._solve(np.arange(n)[None], 0, cache=True)
-            T[:, m:] = self._seen(base, at[None, m:], tasks[m:])[0][0]
-        cov = covariance(self.terms, at, tasks, at, tasks) - T.T @ T
-        if not len(later):
-            return cov
-        cov.flat[m * (len(at) + 1) :: len(at) + 1] += white_variance(self.terms, at[m:], tasks[m:])
-        moves, of_noise = np.eye(m, len(at)), np.zeros((m, len(later)))
-        for task in np.unique(tasks[m:]):
-            rows, r = np.flatnonzero(codes == task), m + np.flatnonzero(tasks[m:] == task)
-            root = np.sqrt(self.precision[later[r - m]])
-            inverse = inverse_factors((cov[np.ix_(r, r)] * np.outer(root, root))[None])[0][0]
-            of_root = cov[np.ix_(rows, r)] * root @ inverse.T @ inverse  # G / root
-            moves[np.ix_(rows, r)] = -of_root * root
-            of_noise[np.ix_(rows, r - m)] = of_root
-        return moves @ cov @ moves.T + of_noise @ of_noise.T
-
-    def _cov_of_blocks(self, X: FloatArray, codes: IntArray, parts) -> FloatArray:
-        """The same in a model of several blocks.
-
-        Residuals of different tasks and parts are independent; their means move with the basis variables.
-        """
-        moves, D = np.empty((len(X), len(self.common.mean))), len(self.common.mean)
-        for task, rows, _, _, g in parts:
-            moves[rows] = g[:, :D] - g[:, D:] @ self.group(task).back if task in self.own else g
-        cov = moves @ self._common_knowledge[1] @ moves.T
-        for task, of_task in groupby(parts, itemgetter(0)):
-            several = list(of_task)
-            rows, S = np.concatenate([part[1] for part in several]), self.knowledge(task)[1]
-            J = np.vstack([g for *_, g in several])
-            cov[np.ix_(rows, rows)] = J @ S @ J.T
-            for _, rows, T, F, g in several:
-                at, of_rows = X[rows], codes[rows]
-                block = covariance(self.terms, at, of_rows, at, of_rows) - F @ F.T - T.T @ T
-                if not self._informed(task):  # T has what its rows leave of the variables too
-                    block += F @ S @ F.T - g @ S @ g.T
-                cov[np.ix_(rows, rows)] += block
-        return cov
 
     def _informed(self, task: int) -> bool:
         """Whether the rows of the task have informed the basis variables."""
