@@ -126,7 +126,7 @@ def test_wrong_options_are_one_line(refused, table, tmp_path):
     zero = tmp_path / "zero.csv"
     make_counts().assign(days=0).to_csv(zero, index=False)
     assert "'days' has 0 in row 0, where a positive" in said(1, *counts, "days", table=zero)
-    assert "--noise 'cauchy' is not known; use one of gaussian, outliers" in said(2, "--noise", "cauchy")
+    assert "no noise model 'cauchy'. Use one of ['gaussian'" in said(2, "--noise", "cauchy")
     assert "no use for 'noise'" in said(1, "--model", "hierarchical", "--noise", "poisson")
 
 

@@ -15,12 +15,11 @@ from gleangp.cli._tables import read_table
 from gleangp.cli._usage import UsageError, first_names, note
 from gleangp.data.tables import ColumnEncoding
 from gleangp.exceptions import LabelError
+from gleangp.noise import noise_from_name
 from gleangp.report.inputs import as_cells, as_frame
 
 COUNTS = ("poisson", "negative_binomial")
 _MOST_CLASSES = 50
-_NOISE_OF_CLASSES = ("probit", "logit", "robust")
-_NOISE_OF_NUMBERS = ("gaussian", "outliers", "student", *COUNTS, "binomial", "gamma")
 _WHY_ID = "names of the rows (--keep-id learns from them)"
 _ID_NAMES = {"id", "index", "row.names", "rownames"}
 
@@ -113,11 +112,12 @@ def read_problem(
     """Read a table and decide what its columns are."""
     _needs_noise("exposure", exposure, noise, ("poisson", "negative_binomial"))
     _needs_noise("trials", trials, noise, ("binomial",))
-    if noise not in (None, *_NOISE_OF_NUMBERS, *_NOISE_OF_CLASSES):
-        known = ", ".join((*_NOISE_OF_NUMBERS, *_NOISE_OF_CLASSES))
-        raise UsageError(f"--noise {noise!r} is not known; use one of {known}.")
-    if noise is not None and classify is None:
-        classify = noise in _NOISE_OF_CLASSES
+    if noise is not None:
+        try:
+            of_classes = noise_from_name(noise).support == "label"
+        except ValueError as error:
+            raise UsageError(f"--noise: {error}") from None
+        classify = of_classes if classify is None else classify
     if target == task:
         raise UsageError(f"--target and --task both name the column {target!r}. Name two columns.")
     frame = read_table(path, tuple(name for name in (task, row_id) if name is not None), text_encoding)
