@@ -25,7 +25,7 @@ from gleangp.io.classes import register
 from gleangp.models import priors
 from gleangp.models.active.learn import Settings, TaskBlocks
 from gleangp.models.active.model import SparseModel, fit_sparse_model
-from gleangp.models.decisions import Choice, Decision
+from gleangp.models.decisions import Choice, Decision, decisions_on_copies
 from gleangp.models.default_kernel import default_n_active
 from gleangp.models.defaults import MOST_REPORTS, PRIORS, START_KERNEL, PriorWidths
 from gleangp.models.local import upgrade
@@ -290,7 +290,7 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         self.selection_objective_ = models[0].selection_objective
         self.decisions_ = [*getattr(models[0], "decisions", ())]
         if self._checked_invariances:
-            self.decisions_ += _decisions_on_copies(models, asked=self.posterior == "active")
+            self.decisions_ += decisions_on_copies(models, asked=self.posterior == "active")
         choices = [m.choice or Choice("kernel", {}, "as asked") for m in models]
         self.coupling_ = choices[0] if one else choices
 
@@ -391,20 +391,3 @@ class SparseGPMixin(TaskEstimator, SparseParameters, ABC):
         units = getattr(self, "_units", None)
         log_units = None if units is None else np.log(units.scale)
         return transfer_report(models, self.tasks_.tolist(), log_units)
-
-
-def _decisions_on_copies(models: list[Any], *, asked: bool) -> list[Decision]:
-    """Why predictions are from active points, unless that was `asked` for; whether copies help other rows."""
-    decisions = []
-    if not asked:
-        reason = "Transformed copies compete for the active set, from which alone predictions are made."
-        decisions.append(Decision("posterior", "active", {}, reason))
-    found = [model.virtual_scores for model in models if model.virtual_scores is not None]
-    if found:
-        with_copies, alone, errors = np.mean(found, axis=0)
-        worse = errors * np.sqrt(len(found)) < -2.0  # of the mean over binary problems
-        reason = "They were asked for. Rows that are not active are predicted "
-        reason += "worse with them: rows alone may be better." if worse else "no worse with them."
-        numbers = {"copies": float(with_copies), "rows alone": float(alone)}
-        decisions.append(Decision("invariances", "copies", numbers, reason))
-    return decisions

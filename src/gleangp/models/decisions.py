@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -65,3 +66,20 @@ class Choice:
 
     def __str__(self) -> str:
         return self.name
+
+
+def decisions_on_copies(models: list[Any], *, asked: bool) -> list[Decision]:
+    """Why predictions are from active points, unless that was `asked` for; whether copies help other rows."""
+    decisions = []
+    if not asked:
+        reason = "Transformed copies compete for the active set, from which alone predictions are made."
+        decisions.append(Decision("posterior", "active", {}, reason))
+    found = [model.virtual_scores for model in models if model.virtual_scores is not None]
+    if found:
+        with_copies, alone, errors = np.mean(found, axis=0)
+        worse = errors * np.sqrt(len(found)) < -2.0  # of the mean over binary problems
+        reason = "They were asked for. Rows that are not active are predicted "
+        reason += "worse with them: rows alone may be better." if worse else "no worse with them."
+        numbers = {"copies": float(with_copies), "rows alone": float(alone)}
+        decisions.append(Decision("invariances", "copies", numbers, reason))
+    return decisions
