@@ -305,7 +305,7 @@ class SparseGPRegressor(SparseGPMixin, ObservationsMixin, BaseEstimator):
         else:  # outputs are in units of their own
             self._units = (own_units if self._n_outputs else total_units)(_parts(data))
         data = replace(data, y=self._units.to_standard(data.y, data.codes), noise=replace(noise, **bias))
-        if likelihood.gaussian and learn:
+        if likelihood.gaussian and learn:  # gaps are those of one unit; copies repeat any target
             parts = blocks_of_rows(data.codes, data.n_tasks) if self._n_outputs else [np.arange(len(data))]
             different = [part[~likelihood.copies[part]] for part in parts]
             rounding = sum(rounding_variance(data.at(part)) for part in different)

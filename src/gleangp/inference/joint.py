@@ -1,8 +1,7 @@
 """The joint covariance of new rows under a `LocalPosterior`.
 
-In a model of one block it is that of one process. In a model of several blocks, new rows of a task that share
-neighbours are one part; residuals of different parts and tasks are independent, and their means move with the
-basis variables.
+In a model of several blocks, new rows of a task have the union of their nearest rows as neighbours, in parts.
+Residuals of different parts and tasks are independent, and their means move with the basis variables.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 def predict_cov(q: LocalPosterior, X: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray]:
     """Latent mean (n,) and covariance (n, n) of new rows.
 
-    Rows of a task with several blocks take the union of their nearest rows as neighbours, in parts
-    (`_parts`) whose residuals are independent of each other. A task that was added later has
-    informed no other: its rows and those of others are correlated as far as the others' posterior says.
+    A task that was added later has informed no other: its rows and those of others are correlated as far as
+    the others' posterior says.
     """
     mean, parts = np.empty(len(X)), []
     for task, rows, near in _parts(q, X, codes):
@@ -92,10 +90,7 @@ def _cov_of_one_block(q: LocalPosterior, X: FloatArray, codes: IntArray, parts) 
 
 
 def _cov_of_blocks(q: LocalPosterior, X: FloatArray, codes: IntArray, parts) -> FloatArray:
-    """The same in a model of several blocks.
-
-    Residuals of different tasks and parts are independent; their means move with the basis variables.
-    """
+    """The same in a model of several blocks."""
     moves, D = np.empty((len(X), len(q.common.mean))), len(q.common.mean)
     for task, rows, _, _, g in parts:
         moves[rows] = g[:, :D] - g[:, D:] @ q.group(task).back if task in q.own else g

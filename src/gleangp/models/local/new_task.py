@@ -210,9 +210,14 @@ def absorb(model: LocalModel, blocks: dict[int, Block]) -> LocalModel:
     tasks that inform the basis variables are taken in at once. Rows of a task that was added later inform
     this task alone, and other sites are found task by task.
     """
-    informs = model.best.posterior._informed
-    at_once = [task for task in blocks if model.gaussian and informs(task)]
-    for tasks in [at_once] * bool(at_once) + [[task] for task in blocks if task not in at_once]:
+    at_once: list[int] = []
+    groups: list[list[int]] = []
+    for task in blocks:
+        if model.gaussian and model.best.posterior._informed(task):
+            at_once.append(task)
+        else:
+            groups.append([task])
+    for tasks in [at_once, *groups] if at_once else groups:
         model = _with_rows(model, tasks, [blocks[task] for task in tasks])
     return model
 
